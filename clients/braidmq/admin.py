@@ -1,0 +1,88 @@
+"""Topics, routes, files and the cluster: everything that carries no messages."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from braidmq.errors import NotABroker, TopicNotFound
+from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.names import topic_path
+from braidmq.problems import json_of
+from braidmq.retry import Retry
+from braidmq.transport import Call, Transport
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_PAGE = 1000
+
+
+class Admin:
+    """Administration calls; all may be repeated, so all are where it helps."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def create_topic(self, topic: str, config: Mapping[str, Any]) -> Topic:
+        """Create the topic, or change its configuration where it exists."""
+        body = orjson.dumps(dict(config))
+        headers = {"content-type": "application/json"}
+        call = Call("PUT", topic_path(topic), content=body, headers=headers)
+        return _read(Topic, await self._transport.request(call))
+
+    async def topic(self, topic: str, *, retry: Retry | None = None) -> Topic:
+        """One topic."""
+        return _read(Topic, await self._transport.request(Call("GET", topic_path(topic)), retry=retry))
+
+    async def topics(self, after: str | None) -> tuple[list[TopicSummary], str | None]:
+        """A page of topics by name, and where the next one begins."""
+        params: dict[str, str | int] = {"limit": _PAGE} if after is None else {"limit": _PAGE, "after": after}
+        response = await self._transport.request(Call("GET", "/v1/topics", params=params))
+        answer = json_of(response)
+        return [_parse(TopicSummary, each, response) for each in answer["topics"]], answer.get("next")
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete the topic; raises `TopicNotFound` where there is none."""
+        tries = 0
+
+        async def attempt() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                await self._transport.once(Call("DELETE", topic_path(topic)))
+            except TopicNotFound:
+                # After a try whose answer was lost it is that try which has deleted it.
+                if tries == 1:
+                    raise
+
+        await self._transport.repeat(attempt)
+
+    async def route(self, topic: str) -> Route:
+        """The open segments and their owners."""
+        return _read(Route, await self._transport.request(Call("GET", f"{topic_path(topic)}/route")))
+
+    async def cluster(self) -> Cluster:
+        """The brokers and the leader."""
+        return _read(Cluster, await self._transport.request(Call("GET", "/v1/cluster")))
+
+    async def files(
+        self, topic: str, start: Mapping[str, str], after: str | None
+    ) -> tuple[list[SegmentFile], str | None]:
+        """A page of live segment files, and where the next one begins."""
+        params = dict(start) if after is None else {**start, "after": after}
+        response = await self._transport.request(Call("GET", f"{topic_path(topic)}/files", params=params))
+        answer = json_of(response)
+        return [_parse(SegmentFile, each, response) for each in answer["files"]], answer.get("next")
+
+
+def _read(model: type[Model], response: httpx.Response) -> Model:
+    return _parse(model, json_of(response), response)
+
+
+def _parse(model: type[Model], answer: Any, response: httpx.Response) -> Model:
+    try:
+        return model.model_validate(answer)
+    except ValidationError as failure:
+        raise NotABroker(f"{response.request.url} answered with something unexpected: {failure}") from failure

@@ -1,0 +1,272 @@
+"""The asynchronous client: every call of BraidMQ, for asyncio."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import httpx
+import pyarrow as pa
+
+from braidmq.admin import Admin
+from braidmq.cursors import AsyncMessages, AsyncTables
+from braidmq.message import Message
+from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
+from braidmq.payload import AsyncPayload
+from braidmq.positions import Position, Published
+from braidmq.producer import AsyncProducer
+from braidmq.publisher import Progress, Publisher
+from braidmq.ranges import SegmentRanges
+from braidmq.reader import Reader, start_of
+from braidmq.retry import Retry
+from braidmq.tables import TablePlan
+from braidmq.transport import Transport
+from braidmq.uploads import Uploader
+from filer.clock import Clock, SystemClock
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+DEFAULT_TIMEOUT_SECONDS = 30.0
+DEFAULT_CONNECT_TIMEOUT_SECONDS = 3.0
+DEFAULT_UPLOAD_THRESHOLD_BYTES = 1024 * 1024
+DEFAULT_LINGER_SECONDS = 0.005
+DEFAULT_BATCH_BYTES = 1024 * 1024
+DEFAULT_MAX_PENDING_BYTES = 64 * 1024 * 1024
+
+
+class AsyncClient:
+    """A broker at `url`, from asyncio. Use it as an asynchronous context manager, or call `aclose`.
+
+    `timeout_seconds` bounds each wait for the broker, `connect_timeout_seconds` each attempt to connect.
+    `headers` go with every request to the broker. Reads and repeatable calls are retried as `retry` says;
+    publishes only when the broker has said, or the missing connection proves, that nothing was stored.
+    Values longer than `upload_threshold_bytes` are uploaded and published by reference.
+    `http_transport` and `clock` are for tests.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
+        retry: Retry | None = None,
+        upload_threshold_bytes: int = DEFAULT_UPLOAD_THRESHOLD_BYTES,
+        http_transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._transport = Transport(
+            url,
+            headers=headers or {},
+            timeout_seconds=timeout_seconds,
+            connect_timeout_seconds=connect_timeout_seconds,
+            retry=retry or Retry(),
+            clock=self._clock,
+            http_transport=http_transport,
+        )
+        self._admin = Admin(self._transport)
+        self._uploader = Uploader(self._transport)
+        self._publisher = Publisher(
+            self._transport, self._uploader, upload_threshold_bytes=upload_threshold_bytes
+        )
+
+    @property
+    def url(self) -> str:
+        """The broker's address."""
+        return self._transport.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection; later calls raise `ClientClosed`."""
+        await self._transport.aclose()
+
+    async def create_topic(self, topic: str, **config: Any) -> Topic:
+        """Create a topic, or change the configuration of one that exists: `segments=4`, `retention={…}`, ….
+
+        Raises `InvalidName`, `InvalidConfig` (naming the nearest known setting) or `Conflict`.
+        """
+        return await self._admin.create_topic(topic, config)
+
+    async def topic(self, topic: str) -> Topic:
+        """A topic's configuration and segments; raises `TopicNotFound`."""
+        return await self._admin.topic(topic)
+
+    async def topics(self) -> AsyncIterator[TopicSummary]:
+        """All topics by name."""
+        after: str | None = None
+        while True:
+            page, after = await self._admin.topics(after)
+            for each in page:
+                yield each
+            if after is None:
+                return
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its messages; raises `TopicNotFound`."""
+        await self._admin.delete_topic(topic)
+
+    async def route(self, topic: str) -> Route:
+        """A topic's open segments and the brokers that own them."""
+        return await self._admin.route(topic)
+
+    async def cluster(self) -> Cluster:
+        """The brokers of the cluster, its leader, and the transitions under way."""
+        return await self._admin.cluster()
+
+    async def files(self, topic: str, *, from_: str | datetime | None = None) -> AsyncIterator[SegmentFile]:
+        """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
+        start = start_of(from_, None)
+        after: str | None = None
+        while True:
+            page, after = await self._admin.files(topic, start, after)
+            for each in page:
+                yield each
+            if after is None:
+                return
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        event_time: datetime | None = None,
+    ) -> Position:
+        """Publish one message and return its place once it is stored.
+
+        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where the answer was lost.
+        """
+        message = OutgoingMessage(value, key, headers or {}, event_time)
+        answered = await self._publisher.send_rows(topic, [await self._publisher.row(topic, message)])
+        return Position(answered[0].segment, answered[0].offset)
+
+    async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
+        """Publish messages (or bare values) in order, in few requests, one at a time.
+
+        A failure carries in `published` what was acknowledged before it.
+        """
+        return await self._publisher.publish_many(topic, messages)
+
+    async def publish_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        key: str | None = None,
+        value: str | None = None,
+        headers: str | Headers | None = None,
+        event_time: str | None = None,
+        progress: Progress | None = None,
+    ) -> Published:
+        """Publish each row of a pyarrow, pandas or polars table, in order.
+
+        `key`, `value` and `event_time` name columns. Without `value` the row goes as a JSON object of all
+        columns; a value column of other than bytes or text goes as JSON too. `headers` names a map column, or
+        gives the same headers for all. `progress` is called with the rows acknowledged and their total. A
+        failure carries in `published` what was acknowledged before it: go on with
+        `table[error.published.count:]`.
+        """
+        plan = TablePlan(key, value, headers, event_time)
+        return await self._publisher.publish_table(topic, table, plan, progress)
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        linger_seconds: float = DEFAULT_LINGER_SECONDS,
+        batch_bytes: int = DEFAULT_BATCH_BYTES,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+    ) -> AsyncProducer:
+        """A producer that sends messages of a topic in batches; see `AsyncProducer`."""
+        return AsyncProducer(
+            self._publisher,
+            SegmentRanges(self._admin, topic),
+            topic,
+            clock=self._clock,
+            linger_seconds=linger_seconds,
+            batch_bytes=batch_bytes,
+            max_pending_bytes=max_pending_bytes,
+        )
+
+    async def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
+        """Store a payload, from bytes or a seekable binary file, to be published as a value of this topic."""
+        return await self._uploader.upload(topic, data)
+
+    def open(self, message: Message) -> AsyncPayload:
+        """The payload of a message, inline or by reference: `async with client.open(message) as payload`."""
+        return AsyncPayload(self._transport, message)
+
+    def browse(
+        self,
+        topic: str,
+        *,
+        from_: str | datetime | None = None,
+        marker: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncMessages:
+        """The messages from a position to the end of the topic, each key's in order.
+
+        `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader
+        stopped. Raises `PositionExpired` where retention has taken the position.
+        """
+        return AsyncMessages(Reader(self._transport, topic, from_=from_, marker=marker, limit=limit))
+
+    def subscribe(
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
+    ) -> AsyncMessages:
+        """The messages from a position on, without end; with neither `from_` nor `marker`, from now on.
+
+        A broken connection or a restarted broker is waited for, without loss and without doubles. Keep a
+        message's `marker` with what was made of it to go on from there in another process.
+        """
+        return AsyncMessages(self._following(topic, from_, marker, each_marker=True))
+
+    def browse_tables(
+        self,
+        topic: str,
+        *,
+        from_: str | datetime | None = None,
+        marker: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncTables:
+        """As `browse`, in pyarrow tables as they come from the broker, without an object per message.
+
+        Columns: `segment`, `_offset`, `_timestamp`, `key`, `value`, `event_time`, `headers`, `_ref`.
+        """
+        reader = Reader(self._transport, topic, from_=from_, marker=marker, limit=limit, each_marker=False)
+        return AsyncTables(reader)
+
+    async def read_table(
+        self,
+        topic: str,
+        *,
+        from_: str | datetime | None = None,
+        marker: str | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """As `browse_tables`, as one table in memory."""
+        return await self.browse_tables(topic, from_=from_, marker=marker, limit=limit).read_all()
+
+    def subscribe_tables(
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
+    ) -> AsyncTables:
+        """As `subscribe`, in pyarrow tables as they come from the broker."""
+        return AsyncTables(self._following(topic, from_, marker, each_marker=False))
+
+    def _following(
+        self, topic: str, from_: str | datetime | None, marker: str | None, *, each_marker: bool
+    ) -> Reader:
+        start = "latest" if from_ is None and marker is None else from_
+        return Reader(
+            self._transport, topic, from_=start, marker=marker, follow=True, each_marker=each_marker
+        )

@@ -1,0 +1,232 @@
+"""The blocking client: the asynchronous one on an event loop in a thread of its own."""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import httpx
+import pyarrow as pa
+
+from braidmq.async_client import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_CONNECT_TIMEOUT_SECONDS,
+    DEFAULT_LINGER_SECONDS,
+    DEFAULT_MAX_PENDING_BYTES,
+    DEFAULT_TIMEOUT_SECONDS,
+    DEFAULT_UPLOAD_THRESHOLD_BYTES,
+    DEFAULT_URL,
+    AsyncClient,
+)
+from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
+from braidmq.message import Message
+from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
+from braidmq.positions import Position, Published
+from braidmq.publisher import Progress
+from braidmq.retry import Retry
+from filer.clock import Clock
+
+
+class Client:
+    """A broker at `url`. Use it as a context manager, or call `close`.
+
+    Calls and arguments are those of `AsyncClient`, which does the work; the client may be shared by threads,
+    an iterator or a payload may not.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
+        retry: Retry | None = None,
+        upload_threshold_bytes: int = DEFAULT_UPLOAD_THRESHOLD_BYTES,
+        http_transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._async = AsyncClient(
+            url,
+            headers=headers,
+            timeout_seconds=timeout_seconds,
+            connect_timeout_seconds=connect_timeout_seconds,
+            retry=retry,
+            upload_threshold_bytes=upload_threshold_bytes,
+            http_transport=http_transport,
+            clock=clock,
+        )
+        self._loop = LoopThread()
+
+    @property
+    def url(self) -> str:
+        """The broker's address."""
+        return self._async.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection; later calls raise `ClientClosed`. Closing again does nothing."""
+        if self._loop.is_open:
+            self._loop.call(self._async.aclose)
+            self._loop.close()
+
+    def create_topic(self, topic: str, **config: Any) -> Topic:
+        """Create a topic, or change the configuration of one that exists: `segments=4`, `retention={…}`, ….
+
+        Raises `InvalidName`, `InvalidConfig` (naming the nearest known setting) or `Conflict`.
+        """
+        return self._loop.call(self._async.create_topic, topic, **config)
+
+    def topic(self, topic: str) -> Topic:
+        """A topic's configuration and segments; raises `TopicNotFound`."""
+        return self._loop.call(self._async.topic, topic)
+
+    def topics(self) -> Iterator[TopicSummary]:
+        """All topics by name."""
+        return self._loop.iterate(self._async.topics())
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its messages; raises `TopicNotFound`."""
+        self._loop.call(self._async.delete_topic, topic)
+
+    def route(self, topic: str) -> Route:
+        """A topic's open segments and the brokers that own them."""
+        return self._loop.call(self._async.route, topic)
+
+    def cluster(self) -> Cluster:
+        """The brokers of the cluster, its leader, and the transitions under way."""
+        return self._loop.call(self._async.cluster)
+
+    def files(self, topic: str, *, from_: str | datetime | None = None) -> Iterator[SegmentFile]:
+        """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
+        return self._loop.iterate(self._async.files(topic, from_=from_))
+
+    def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        event_time: datetime | None = None,
+    ) -> Position:
+        """Publish one message and return its place once it is stored.
+
+        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where the answer was lost.
+        """
+        return self._loop.call(
+            self._async.publish, topic, value, key=key, headers=headers, event_time=event_time
+        )
+
+    def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
+        """Publish messages (or bare values) in order, in few requests, one at a time.
+
+        A failure carries in `published` what was acknowledged before it.
+        """
+        return self._loop.call(self._async.publish_many, topic, messages)
+
+    def publish_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        key: str | None = None,
+        value: str | None = None,
+        headers: str | Headers | None = None,
+        event_time: str | None = None,
+        progress: Progress | None = None,
+    ) -> Published:
+        """Publish each row of a pyarrow, pandas or polars table, in order; see `AsyncClient.publish_table`.
+
+        `progress` is called in the client's thread.
+        """
+        return self._loop.call(
+            self._async.publish_table,
+            topic,
+            table,
+            key=key,
+            value=value,
+            headers=headers,
+            event_time=event_time,
+            progress=progress,
+        )
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        linger_seconds: float = DEFAULT_LINGER_SECONDS,
+        batch_bytes: int = DEFAULT_BATCH_BYTES,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+    ) -> Producer:
+        """A producer that sends messages of a topic in batches; see `AsyncProducer`."""
+        producer = self._async.producer(
+            topic, linger_seconds=linger_seconds, batch_bytes=batch_bytes, max_pending_bytes=max_pending_bytes
+        )
+        return Producer(self._loop, producer)
+
+    def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
+        """Store a payload, from bytes or a seekable binary file, to be published as a value of this topic."""
+        return self._loop.call(self._async.upload, topic, data)
+
+    def open(self, message: Message) -> io.BufferedReader:
+        """The payload of a message, inline or by reference, as a binary file.
+
+        Its ETag is checked when it is opened, its size and SHA-256 by the read that reaches the end: what
+        does not agree raises `PayloadMismatch`.
+        """
+        return io.BufferedReader(Payload(self._loop, self._async.open(message)))
+
+    def browse(
+        self,
+        topic: str,
+        *,
+        from_: str | datetime | None = None,
+        marker: str | None = None,
+        limit: int | None = None,
+    ) -> Messages:
+        """The messages from a position to the end of the topic; see `AsyncClient.browse`."""
+        return Messages(self._loop, self._async.browse(topic, from_=from_, marker=marker, limit=limit).reader)
+
+    def subscribe(
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
+    ) -> Messages:
+        """The messages from a position on, without end; see `AsyncClient.subscribe`."""
+        return Messages(self._loop, self._async.subscribe(topic, from_=from_, marker=marker).reader)
+
+    def browse_tables(
+        self,
+        topic: str,
+        *,
+        from_: str | datetime | None = None,
+        marker: str | None = None,
+        limit: int | None = None,
+    ) -> Tables:
+        """As `browse`, in pyarrow tables; see `AsyncClient.browse_tables`."""
+        return Tables(self._loop, self._async.browse_tables(topic, from_=from_, marker=marker, limit=limit))
+
+    def subscribe_tables(
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
+    ) -> Tables:
+        """As `subscribe`, in pyarrow tables."""
+        return Tables(self._loop, self._async.subscribe_tables(topic, from_=from_, marker=marker))
+
+    def read_table(
+        self,
+        topic: str,
+        *,
+        from_: str | datetime | None = None,
+        marker: str | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """As `browse_tables`, as one table in memory."""
+        return self._loop.call(self._async.read_table, topic, from_=from_, marker=marker, limit=limit)

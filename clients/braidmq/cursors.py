@@ -1,0 +1,89 @@
+"""Iterating: a cursor hands out one page's messages after the other and knows where it stands."""
+
+from collections.abc import AsyncIterator
+
+import pyarrow as pa
+
+from braidmq.message import Message, MessagePage
+from braidmq.reader import Reader
+
+# Objects are made this many at a time: enough to spread the cost per column, few enough to hold.
+_SLICE_ROWS = 512
+
+
+class MessageCursor:
+    """Where a reader stands within a page; the part that both kinds of client share."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._page: MessagePage | None = None
+        self._slice: list[Message] = []
+        self._slice_start = 0
+        self._next_row = 0
+
+    @property
+    def marker(self) -> str | None:
+        """Where to go on after the last message handed out.
+
+        Before the first, what iterating started from: None until the first answer, where that was no marker.
+        """
+        if self._page is None or self._next_row >= len(self._page):
+            return self.reader.marker
+        return self._slice[self._next_row - self._slice_start - 1].marker
+
+    def take(self) -> Message | None:
+        """The next message at hand; None when the page is used up."""
+        if self._page is None or self._next_row >= len(self._page):
+            return None
+        if self._next_row >= self._slice_start + len(self._slice):
+            self._slice_start = self._next_row
+            self._slice = self._page.messages(self._next_row, _SLICE_ROWS)
+        message = self._slice[self._next_row - self._slice_start]
+        self._next_row += 1
+        return message
+
+    def turn(self, page: MessagePage | None) -> bool:
+        """Go on with the next page; False where there is none."""
+        self._page, self._slice, self._slice_start, self._next_row = page, [], 0, 0
+        return page is not None
+
+
+class AsyncMessages(MessageCursor, AsyncIterator[Message]):
+    """Messages in order; `marker` says where to go on."""
+
+    async def __anext__(self) -> Message:
+        while (message := self.take()) is None:
+            if not self.turn(await self.reader.next_page()):
+                raise StopAsyncIteration
+        return message
+
+
+class AsyncTables(AsyncIterator[pa.Table]):
+    """Pages as pyarrow tables; `marker` says where to go on after the last one handed out."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    @property
+    def marker(self) -> str | None:
+        """Where to go on; None before the first page where iterating started from a time or a word."""
+        return self._reader.marker
+
+    async def next_table(self) -> pa.Table | None:
+        """The next page; None at the end."""
+        page = await self._reader.next_page()
+        return None if page is None else page.table
+
+    async def __anext__(self) -> pa.Table:
+        table = await self.next_table()
+        if table is None:
+            raise StopAsyncIteration
+        return table
+
+    async def read_all(self) -> pa.Table:
+        """All that is left as one table, in memory; without rows it has the columns of the topic still."""
+        tables = [each async for each in self]
+        schema = self._reader.schema
+        if tables:
+            return pa.concat_tables(tables)
+        return pa.table({}) if schema is None else schema.empty_table()

@@ -1,0 +1,242 @@
+"""Every failure of this client, by what the caller can do. A class's docstring is its default message.
+
+    BraidMQError
+    ├── InvalidArgument              a call that makes no sense; nothing was sent
+    │   └── InvalidName              (also from the broker)
+    ├── ClientClosed                 the client or the producer has been closed
+    ├── NoConnection                 nobody answers at that address; nothing was sent      retryable
+    ├── ConnectionBroken             the answer to a read or a repeatable call was lost    retryable
+    ├── OutcomeUnknown               the answer to a publish was lost: stored, or not
+    │   └── PublishIncomplete        some segments' share is stored: `positions` says which
+    ├── NotABroker                   something answers there, but it is not a BraidMQ broker
+    ├── PayloadMismatch              a payload is not what its reference promises
+    └── Refused                      the broker said no, with a problem document
+        ├── NotFound
+        │   ├── TopicNotFound
+        │   ├── SegmentNotFound
+        │   └── UploadNotFound
+        ├── InvalidRequest
+        │   ├── InvalidConfig
+        │   ├── InvalidMarker
+        │   └── InvalidReference
+        ├── PositionExpired          older than retention kept: `earliest` is a marker to go on from
+        ├── BodyTooLarge             `limit_bytes` says how large a request may be
+        ├── Conflict
+        ├── Forbidden
+        ├── FrontStoreFull           the broker's memory is full: wait, then repeat         retryable
+        ├── Unavailable              draining, segment moved, store not reachable           retryable
+        └── BrokerFailed             an error inside the broker
+
+`retryable` says whether repeating the very same call can help *and* cannot store anything twice. Where the
+broker sent a problem document, its word counts; the table above is the usual case.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from braidmq.positions import PositionRange, Published
+from filer.errors import BraidError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem document (RFC 9457) as the broker sent it; `extras` are its members beyond the standard."""
+
+    slug: str
+    title: str
+    status: int
+    detail: str
+    retryable: bool
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class BraidMQError(BraidError):
+    """Something went wrong between this client and its broker."""
+
+    retryable: bool = False
+    """Whether repeating the same call can help and cannot store anything twice."""
+
+    published: Published | None = None
+    """For calls that publish many messages: what was acknowledged before the failure."""
+
+    def __init__(
+        self, message: str | None = None, *, problem: Problem | None = None, retry_after_seconds: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.retry_after_seconds = retry_after_seconds
+        if problem is not None:
+            self.retryable = problem.retryable
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of the broker's answer; None where there was none."""
+        return None if self.problem is None else self.problem.status
+
+
+class InvalidArgument(BraidMQError, ValueError):
+    """The call makes no sense; nothing was sent."""
+
+
+class InvalidName(InvalidArgument):
+    """The name is not allowed."""
+
+
+class ClientClosed(BraidMQError):
+    """The client or the producer has been closed."""
+
+
+class NoConnection(BraidMQError):
+    """The broker cannot be reached; nothing was sent."""
+
+    retryable = True
+
+
+class ConnectionBroken(BraidMQError):
+    """The connection broke before the answer was complete."""
+
+    retryable = True
+
+
+class OutcomeUnknown(BraidMQError):
+    """The answer to a publish was lost: the messages may or may not be stored."""
+
+
+class PublishIncomplete(OutcomeUnknown):
+    """Part of the request was acknowledged; the outcome of the rest is unknown."""
+
+    @property
+    def positions(self) -> tuple[PositionRange, ...]:
+        """The ranges that were acknowledged."""
+        listed = self.problem.extras.get("positions", []) if self.problem is not None else []
+        return tuple(PositionRange(each["segment"], each["offset"], each["count"]) for each in listed)
+
+
+class NotABroker(BraidMQError):
+    """Something answers at that address, but it is not a BraidMQ broker."""
+
+
+class PayloadMismatch(BraidMQError):
+    """The payload is not what its reference promises."""
+
+
+class Refused(BraidMQError):
+    """The broker refused the request."""
+
+
+class NotFound(Refused):
+    """There is no such thing."""
+
+
+class TopicNotFound(NotFound):
+    """There is no topic of that name."""
+
+
+class SegmentNotFound(NotFound):
+    """The topic has no such segment."""
+
+
+class UploadNotFound(NotFound):
+    """The topic has no such upload."""
+
+
+class InvalidRequest(Refused):
+    """The broker could not make sense of the request."""
+
+
+class InvalidConfig(InvalidRequest):
+    """The topic configuration is not valid."""
+
+
+class InvalidMarker(InvalidRequest):
+    """The marker is not one that this topic gave out."""
+
+
+class InvalidReference(InvalidRequest):
+    """The reference does not fit the upload it names."""
+
+
+class PositionExpired(Refused):
+    """The position is older than what retention kept."""
+
+    @property
+    def earliest(self) -> str | None:
+        """The marker of the earliest position that can be read."""
+        return None if self.problem is None else self.problem.extras.get("earliest")
+
+
+class BodyTooLarge(Refused):
+    """The request is larger than the broker takes."""
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The largest request body that the broker takes."""
+        return None if self.problem is None else self.problem.extras.get("limit_bytes")
+
+
+class Conflict(Refused):
+    """The request contradicts what is there already."""
+
+
+class Forbidden(Refused):
+    """This is not allowed to you."""
+
+
+class FrontStoreFull(Refused):
+    """The broker's memory is full for now."""
+
+    retryable = True
+
+
+class Unavailable(Refused):
+    """The broker cannot do this right now."""
+
+    retryable = True
+
+
+class BrokerFailed(Refused):
+    """An error inside the broker."""
+
+
+_BY_SLUG: dict[str, type[Refused]] = {
+    "topic-not-found": TopicNotFound,
+    "segment-not-found": SegmentNotFound,
+    "upload-not-found": UploadNotFound,
+    "invalid-config": InvalidConfig,
+    "invalid-marker": InvalidMarker,
+    "invalid-reference": InvalidReference,
+    "position-expired": PositionExpired,
+    "body-too-large": BodyTooLarge,
+    "front-store-full": FrontStoreFull,
+}
+_BY_STATUS: dict[int, type[Refused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 429: FrontStoreFull}
+
+
+def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float = 0.0) -> BraidMQError:
+    """The exception for a problem document.
+
+    A publish that failed inside the broker and must not be repeated is one whose outcome is unknown.
+    """
+    return _class_of(problem, publishing)(
+        _sentence(problem), problem=problem, retry_after_seconds=retry_after_seconds
+    )
+
+
+def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
+    if problem.slug == "publish-incomplete":
+        return PublishIncomplete
+    if problem.slug == "invalid-name":
+        return InvalidName
+    if publishing and problem.status >= 500 and not problem.retryable:
+        return OutcomeUnknown
+    known = _BY_SLUG.get(problem.slug) or _BY_STATUS.get(problem.status)
+    if known is not None:
+        return known
+    if problem.status in (502, 503, 504):
+        return Unavailable
+    return BrokerFailed if problem.status >= 500 else InvalidRequest
+
+
+def _sentence(problem: Problem) -> str:
+    said = problem.detail or problem.title
+    return f"{said} [{problem.slug}, HTTP {problem.status}]"

@@ -1,0 +1,74 @@
+"""Columns as JSON text, made value by distinct value and joined column by column.
+
+Tables repeat themselves: each column is dictionary-encoded, only its distinct values pass through Python, and
+the rows are put together in Arrow. A hundred thousand rows of twenty columns take a fraction of a second.
+"""
+
+import base64
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from braidmq.errors import InvalidArgument
+
+_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+_NULL = b"null"
+
+
+def json_objects(table: pa.Table) -> "pa.Array[Any]":
+    """Each row as a JSON object of all columns, as binary.
+
+    Times are RFC 3339 (without a zone where the column has none), decimals are text, durations are seconds,
+    binary values are base64; NaN and infinities, which JSON lacks, are null.
+    """
+    if not table.num_columns:
+        raise InvalidArgument("a table without columns has no values to send")
+    pieces: list[Any] = []
+    for number, name in enumerate(table.column_names):
+        opening = b"{" if number == 0 else b","
+        pieces.append(pa.scalar(opening + orjson.dumps(name) + b":", pa.binary()))
+        texts: Any = json_values(table.column(number))
+        pieces.append(pc.fill_null(texts, _NULL))
+    pieces.append(pa.scalar(b"}", pa.binary()))
+    pieces.append(pa.scalar(b"", pa.binary()))  # what stands between the pieces
+    return cast("pa.Array[Any]", pc.binary_join_element_wise(*pieces))
+
+
+def json_values(column: "pa.ChunkedArray[Any]") -> "pa.Array[Any]":
+    """Each value as JSON text, as binary; nulls stay null."""
+    array: Any = _array(column)
+    try:
+        encoded = array.dictionary_encode()
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # lists, structs and maps have no dictionaries
+        return pa.array([None if each is None else _dumps(each) for each in array.to_pylist()], pa.binary())
+    distinct: Any = pa.array([_dumps(each) for each in encoded.dictionary.to_pylist()], pa.binary())
+    return cast("pa.Array[Any]", distinct.take(encoded.indices))
+
+
+def _array(column: "pa.ChunkedArray[Any]") -> "pa.Array[Any]":
+    """One array; nanoseconds become microseconds, the finest that Python's times hold."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        return array.cast(pa.timestamp("us", array.type.tz), safe=False)
+    if pa.types.is_duration(array.type) and array.type.unit == "ns":
+        return array.cast(pa.duration("us"), safe=False)
+    return array
+
+
+def _dumps(value: Any) -> bytes:
+    return orjson.dumps(value, default=_default, option=_OPTIONS)
+
+
+def _default(value: Any) -> Any:
+    """What orjson does not know by itself."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

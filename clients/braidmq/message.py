@@ -1,0 +1,138 @@
+"""Messages as they are read: from the columns of a page to objects, a few at a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from braidmq.markers import PageMarkers
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A payload stored beside the log: `Client.open` reads it and checks it against these facts."""
+
+    uri: str
+    size_bytes: int
+    etag: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: what its producer gave, and where and when the broker put it.
+
+    `value` is None for a null value and for one given by reference, which has `ref`.
+    """
+
+    topic: str
+    segment: int
+    offset: int
+    timestamp: datetime
+    key: bytes | None
+    value: bytes | None
+    event_time: datetime | None = None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    ref: Reference | None = None
+    _markers: PageMarkers | None = field(default=None, repr=False, compare=False)
+    _row: int = field(default=0, repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        """`<segment>-<offset>`: unique within the topic, and usable in the broker's addresses."""
+        return f"{self.segment}-{self.offset}"
+
+    @property
+    def key_text(self) -> str | None:
+        """The key as text; raises `UnicodeDecodeError` where it is not UTF-8."""
+        return None if self.key is None else self.key.decode()
+
+    @property
+    def value_text(self) -> str | None:
+        """The value as text; raises `UnicodeDecodeError` where it is not UTF-8."""
+        return None if self.value is None else self.value.decode()
+
+    def json(self) -> Any:
+        """The value parsed as JSON, None for a null value; raises `orjson.JSONDecodeError` for other data."""
+        return None if self.value is None else orjson.loads(self.value)
+
+    @property
+    def marker(self) -> str | None:
+        """Where to go on once this message has been dealt with; None for one that was not read in order."""
+        return None if self._markers is None else self._markers.after(self._row)
+
+
+class MessagePage:
+    """The messages of one answer, made into objects slice by slice."""
+
+    def __init__(self, topic: str, table: pa.Table, *, start: str | None, end: str) -> None:
+        self.table = table
+        self.end = end
+        self._topic = topic
+        self._start = start
+        self._markers: PageMarkers | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def messages(self, first: int, count: int) -> list[Message]:
+        """The messages of at most `count` rows from row `first` on."""
+        markers = self._page_markers()
+        columns = [_python_column(self.table.slice(first, count), name) for name in _COLUMNS]
+        return [
+            Message(
+                self._topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row
+            )
+            for row, (segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
+                zip(*columns, strict=True), start=first
+            )
+        ]
+
+    def _page_markers(self) -> PageMarkers:
+        if self._markers is None:
+            segments: list[Any] = self.table["segment"].to_pylist()
+            offsets: list[Any] = self.table["_offset"].to_pylist()
+            self._markers = PageMarkers(self._topic, self._start, segments, offsets, self.end)
+        return self._markers
+
+
+_COLUMNS = ("segment", "_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref")
+
+
+def _python_column(table: pa.Table, name: str) -> list[Any]:
+    """One column as Python objects of the kind `Message` holds."""
+    column = table[name]
+    if name == "headers":
+        return _headers(column)
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if name in ("_timestamp", "event_time"):
+        return _times(column)
+    if name in ("key", "value"):
+        return list(column.cast(pa.binary()).to_pylist())
+    if name == "_ref":
+        return [_reference(each) for each in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def _times(column: "pa.ChunkedArray[Any]") -> list[datetime | None]:
+    # Through integers: three times as fast as Arrow's own conversion, which looks up the zone each time.
+    microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    return [None if each is None else _EPOCH + timedelta(microseconds=each) for each in microseconds]
+
+
+def _headers(column: "pa.ChunkedArray[Any]") -> list[dict[str, bytes]]:
+    if column.null_count == len(column):
+        return [{} for _ in range(len(column))]
+    return [{} if each is None else dict(each) for each in column.to_pylist()]
+
+
+def _reference(struct: dict[str, Any] | None) -> Reference | None:
+    if struct is None:
+        return None
+    return Reference(struct["uri"], struct["size"], struct["etag"], struct["sha256"])

@@ -1,0 +1,103 @@
+"""What the broker tells about topics, brokers and files. Members that a newer broker adds are let pass."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Segment(_Answer):
+    """One segment of a topic: a half-open range of key slots on a list of brokers, the owner first.
+
+    Offsets from `start_offset` on are kept; `end_offset` is the offset after the last, known once sealed.
+    """
+
+    segment: int
+    range: tuple[int, int]
+    state: Literal["open", "sealed"]
+    predecessors: tuple[int, ...] = ()
+    successors: tuple[int, ...] = ()
+    brokers: tuple[str, ...] = ()
+    start_offset: int = 0
+    end_offset: int | None = None
+
+
+class Topic(_Answer):
+    """A topic with its configuration and its segments."""
+
+    topic: str
+    config: dict[str, Any]
+    version: int
+    segments: tuple[Segment, ...]
+
+
+class TopicSummary(_Answer):
+    """A topic in the list of all: its name, how many segments are open, its version."""
+
+    topic: str
+    open_segments: int = Field(alias="segments")
+    version: int
+
+
+class Owner(_Answer):
+    """The broker that takes a segment's messages."""
+
+    broker: str
+    url: str
+
+
+class RouteEntry(_Answer):
+    """One open segment and its owner."""
+
+    segment: int
+    range: tuple[int, int]
+    owner: Owner
+
+
+class Route(_Answer):
+    """The open segments of a topic; their ranges tile all slots."""
+
+    topic: str
+    version: int
+    segments: tuple[RouteEntry, ...]
+
+
+class Broker(_Answer):
+    """One broker of the cluster."""
+
+    broker: str
+    url: str
+    zone: str | None = None
+    state: str
+
+
+class Cluster(_Answer):
+    """The brokers, which of them leads, and the transitions under way."""
+
+    cluster: str
+    version: str
+    leader: str | None
+    brokers: tuple[Broker, ...]
+    transitions: tuple[dict[str, Any], ...] = ()
+
+
+class SegmentFile(_Answer):
+    """One live Parquet file: the offsets `[base_offset, end_offset)` of a segment.
+
+    `url` is a presigned address where the store can make one; `uri` is the file's own.
+    """
+
+    uri: str
+    url: str | None = None
+    segment: int
+    base_offset: int
+    end_offset: int
+    count: int
+    bytes: int
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    sealed: bool = False

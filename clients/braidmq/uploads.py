@@ -1,0 +1,82 @@
+"""Payloads that go straight to the store, to be published by reference."""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import anyio.to_thread
+import orjson
+
+from braidmq.errors import InvalidArgument, NotABroker, error_of
+from braidmq.names import topic_path
+from braidmq.outgoing import Upload
+from braidmq.problems import bare_problem, json_of, refusal
+from braidmq.transport import Call, Transport
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class Uploader:
+    """Asks the broker for a place and puts the payload there."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
+        """Store a payload of a topic, from bytes or from a seekable binary file (from where it stands).
+
+        The file is read twice, for its checksum first; neither pass holds more than a chunk in memory. A
+        try that fails is repeated at a new place: what was left at the old one goes after a day.
+        """
+        payload = await anyio.to_thread.run_sync(_Payload, data)
+        return await self._transport.repeat(lambda: self._attempt(topic, payload))
+
+    async def _attempt(self, topic: str, payload: "_Payload") -> Upload:
+        body = orjson.dumps({"size": payload.size_bytes, "sha256": payload.sha256})
+        call = Call(
+            "POST",
+            f"{topic_path(topic)}/uploads",
+            content=body,
+            headers={"content-type": "application/json"},
+        )
+        place = json_of(await self._transport.once(call))
+        await self._put(place, payload)
+        return Upload(place["upload"], payload.size_bytes, payload.sha256)
+
+    async def _put(self, place: dict[str, Any], payload: "_Payload") -> None:
+        # The length by hand: presigned addresses bind it, and chunked bodies are refused there.
+        headers = {**place.get("headers", {}), "content-length": str(payload.size_bytes)}
+        call = Call(place.get("method", "PUT"), place["url"], content=payload.chunks(), headers=headers)
+        response = await self._transport.send(call)
+        if response.is_success:
+            return
+        failure = refusal(response, publishing=False)
+        if isinstance(failure, NotABroker):  # an object store, which has other words for its problems
+            problem = bare_problem(response, retryable=False)
+            failure = error_of(problem, publishing=False)
+        raise failure
+
+
+class _Payload:
+    """Bytes or a file to upload: its size and checksum, and its chunks as often as wanted."""
+
+    def __init__(self, data: bytes | BinaryIO) -> None:
+        self._file: BinaryIO = BytesIO(data) if isinstance(data, bytes) else data
+        if not self._file.seekable():
+            raise InvalidArgument("a payload is read twice: give bytes or a seekable binary file")
+        self._start = self._file.tell()
+        digest = hashlib.sha256()
+        while chunk := self._file.read(_CHUNK_BYTES):
+            if not isinstance(chunk, bytes):
+                raise InvalidArgument("the file is open as text: open it with mode 'rb'")
+            digest.update(chunk)
+        self.size_bytes = self._file.tell() - self._start
+        self.sha256 = digest.hexdigest()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The payload from its start."""
+        await anyio.to_thread.run_sync(self._file.seek, self._start, os.SEEK_SET)
+        while chunk := await anyio.to_thread.run_sync(self._file.read, _CHUNK_BYTES):
+            yield chunk

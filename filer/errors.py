@@ -1,0 +1,81 @@
+"""Every failure this project names, by what the caller must do. A class's docstring is its default message.
+
+BraidError
+├── StoreError                   the object store
+│   ├── ObjectNotFound           no such object
+│   ├── ObjectExists             a create-if-absent lost: look who wrote it
+│   ├── EtagMismatch             a compare-and-swap lost: read again, decide again
+│   ├── OutcomeUnknown           it may or may not have happened: ask again
+│   ├── StoreRefused             the request itself is wrong (credentials, bucket): do not repeat
+│   └── StoreCannotFence         conditional creates do not hold here: refuse to run
+├── SegmentMoved                 this process no longer owns the segment: refresh the route
+├── SegmentSealed                the segment takes no more: go to its successors
+├── CorruptFile                  bytes that are not what their name promises
+└── InvalidInput                 what a user said makes no sense; the message says what would
+    ├── InvalidName
+    ├── InvalidConfig
+    └── InvalidMarker
+"""
+
+
+class BraidError(Exception):
+    """Something went wrong in BraidMQ."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class StoreError(BraidError):
+    """The object store failed."""
+
+
+class ObjectNotFound(StoreError):
+    """There is no object of that name."""
+
+
+class ObjectExists(StoreError):
+    """An object of that name exists already."""
+
+
+class EtagMismatch(StoreError):
+    """The object has changed since it was read."""
+
+
+class OutcomeUnknown(StoreError):
+    """The store gave no clear answer: the request may or may not have taken effect."""
+
+
+class StoreRefused(StoreError):
+    """The store refused the request; repeating it will not help."""
+
+
+class StoreCannotFence(StoreError):
+    """The store does not honour conditional writes, so two writers could both succeed."""
+
+
+class SegmentMoved(BraidError):
+    """Another writer has taken over this segment."""
+
+
+class SegmentSealed(BraidError):
+    """The segment is sealed."""
+
+
+class CorruptFile(BraidError):
+    """The file is not what its name promises."""
+
+
+class InvalidInput(BraidError):
+    """The input makes no sense."""
+
+
+class InvalidName(InvalidInput):
+    """The name is not allowed."""
+
+
+class InvalidConfig(InvalidInput):
+    """The configuration is not valid."""
+
+
+class InvalidMarker(InvalidInput):
+    """The marker is not one this topic gave out."""

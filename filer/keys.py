@@ -1,0 +1,122 @@
+"""Every key BraidMQ writes to a store, relative to the store's prefix. Nothing else builds keys.
+
+| key | changes | holds |
+| --- | --- | --- |
+| `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
+| `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
+| `topics/<topic>/topic.json` | by compare-and-swap | configuration, open segments, sealed ones still needed, the transition under way |
+| `topics/<topic>/history/<first>-<last>.json` | never | lineage that has left topic.json |
+| `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on, by the owner; maybe the seal |
+| `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
+| `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment |
+| `topics/<topic>/groups/<group>.json` | by compare-and-swap | positions of a consumer group |
+| `topics/<topic>/uploads/<upload-id>` | never | a payload submitted by reference |
+
+Segment files go only a grace period after they were superseded or expired (DESIGN.md §4).
+"""
+
+import re
+from dataclasses import dataclass
+
+from filer.errors import InvalidName
+
+CLUSTER = "cluster/cluster.json"
+TOPICS = "topics/"
+NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
+NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
+_NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")
+_FILE = re.compile(r"(\d{20})(?:-(\d{20}))?\.parquet\Z")
+
+
+def check_name(name: str, *, what: str = "topic") -> str:
+    """The name itself if it may name a topic or a group; raises `InvalidName` with the rule otherwise."""
+    if not _NAME.match(name):
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        raise InvalidName(f"{shown!r} cannot name a {what}: a name is {NAME_RULE}")
+    return name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileName:
+    """What a segment file's name says: its first offset and, for a roll-up, the offset after its last."""
+
+    base: int
+    end: int | None = None
+
+    @property
+    def rolled(self) -> bool:
+        """Whether this is a roll-up."""
+        return self.end is not None
+
+    def __str__(self) -> str:
+        if self.end is None:
+            return f"{self.base:020d}.parquet"
+        return f"{self.base:020d}-{self.end:020d}.parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> "FileName | None":
+        """The name of a segment file from the last part of a key; None for anything else."""
+        match = _FILE.match(name.rpartition("/")[2])
+        if match is None:
+            return None
+        return cls(int(match[1]), None if match[2] is None else int(match[2]))
+
+
+def fence_check(ulid: str) -> str:
+    """A probe object of the start-up check."""
+    return f"cluster/fence-check/{ulid}"
+
+
+def topic(topic: str) -> str:
+    """The topic's own record."""
+    return f"topics/{topic}/topic.json"
+
+
+def topic_folder(topic: str) -> str:
+    """The folder of everything a topic has; `_ref.uri` is relative to it."""
+    return f"topics/{topic}/"
+
+
+def history(topic: str, first: int, last: int) -> str:
+    """Lineage of the segments `first` to `last` that left topic.json together."""
+    return f"topics/{topic}/history/{first}-{last}.json"
+
+
+def history_folder(topic: str) -> str:
+    """The folder of all history files."""
+    return f"topics/{topic}/history/"
+
+
+def segments_folder(topic: str) -> str:
+    """The folder that offline readers are pointed at."""
+    return f"topics/{topic}/segments/"
+
+
+def segment_folder(topic: str, segment: int) -> str:
+    """The folder of one segment's files."""
+    return f"topics/{topic}/segments/segment={segment}/"
+
+
+def segment_file(topic: str, segment: int, name: FileName) -> str:
+    """One segment file."""
+    return f"{segment_folder(topic, segment)}{name}"
+
+
+def index_snapshot(topic: str, segment: int) -> str:
+    """Snapshot of a segment's index."""
+    return f"topics/{topic}/index/{segment}.snapshot"
+
+
+def group(topic: str, group: str) -> str:
+    """Positions of a consumer group."""
+    return f"topics/{topic}/groups/{group}.json"
+
+
+def upload(topic: str, upload_id: str) -> str:
+    """A payload submitted by reference."""
+    return f"topics/{topic}/uploads/{upload_id}"
+
+
+def uploads_folder(topic: str) -> str:
+    """The folder of all uploads."""
+    return f"topics/{topic}/uploads/"

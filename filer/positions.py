@@ -1,0 +1,168 @@
+"""Positions in a whole topic, `{segment: offset}`, how they move along the lineage, and markers that name them.
+
+A position set always covers all slots: a segment stays in it until every successor has been entered, and a
+successor is entered only when all its predecessors are drained. So order per key holds across every transition.
+"""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping
+
+from filer.errors import BraidError, InvalidMarker
+from filer.slots import SLOTS
+from filer.topic_state import Segment, TopicState
+
+Positions = dict[int, int]
+
+_VERSION = 1
+MARKER_MAX_CHARS = 64 * 1024
+
+
+class PositionExpired(BraidError):
+    """Retention has taken the messages at this position."""
+
+
+def earliest(state: TopicState) -> Positions:
+    """Where reading everything that is kept begins: the segments without a predecessor still there."""
+    present = {s.id for s in state.segments}
+    return {s.id: s.start_offset for s in state.segments if not present.intersection(s.predecessors)}
+
+
+def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
+    """Enter every successor whose predecessors are all drained, and leave the segments all of whose are entered."""
+    moved = dict(positions)
+    by_id = {s.id: s for s in state.segments}
+    changed = True
+    while changed:
+        changed = False
+        for segment_id in sorted(moved):
+            segment = by_id[segment_id]
+            if not _drained(segment, moved) or not segment.successors:
+                continue
+            entered = [_enter(by_id[succ], by_id, moved) for succ in segment.successors if succ in by_id]
+            if all(entered):
+                del moved[segment_id]
+                changed = True
+    return moved
+
+
+def _drained(segment: Segment, positions: Mapping[int, int]) -> bool:
+    return segment.state == "sealed" and positions.get(segment.id, -1) >= (segment.end_offset or 0)
+
+
+def _enter(successor: Segment, by_id: Mapping[int, Segment], positions: Positions) -> bool:
+    """Whether the successor is (now) entered."""
+    if successor.id in positions or _passed(successor, by_id, positions):
+        return True
+    if all(_drained(by_id[p], positions) for p in successor.predecessors if p in by_id):
+        positions[successor.id] = successor.start_offset
+        return True
+    return False
+
+
+def _passed(segment: Segment, by_id: Mapping[int, Segment], positions: Mapping[int, int]) -> bool:
+    """Whether a descendant is in the positions: a drained segment hands on to those and leaves."""
+    waiting = list(segment.successors)
+    seen: set[int] = set()
+    while waiting:
+        candidate = waiting.pop()
+        if candidate in positions:
+            return True
+        if candidate not in seen and candidate in by_id:
+            seen.add(candidate)
+            waiting.extend(by_id[candidate].successors)
+    return False
+
+
+def to_marker(topic: str, positions: Mapping[int, int]) -> str:
+    """An opaque string that names the positions: varints, segment ids as differences, with a checksum."""
+    payload = bytearray()
+    previous = 0
+    for segment_id in sorted(positions):
+        _write_varint(payload, segment_id - previous)
+        _write_varint(payload, positions[segment_id])
+        previous = segment_id
+    body = bytes([_VERSION]) + bytes(payload)
+    return base64.urlsafe_b64encode(_checksum(topic, body) + body).rstrip(b"=").decode()
+
+
+def from_marker(topic: str, marker: str) -> Positions:
+    """The positions a marker names; raises `InvalidMarker` for anything `to_marker` did not make for this topic."""
+    foreign = f"{marker[:80]!r} is not a marker of topic {topic!r}: pass one on as it was received"
+    if len(marker) > MARKER_MAX_CHARS:
+        raise InvalidMarker(f"a marker has at most {MARKER_MAX_CHARS} characters")
+    try:
+        raw = base64.b64decode(
+            marker.encode("ascii") + b"=" * (-len(marker) % 4), altchars=b"-_", validate=True
+        )
+        check, body = raw[:4], raw[4:]
+        if not body or check != _checksum(topic, body) or body[0] != _VERSION:
+            raise InvalidMarker(foreign)
+        return _read_pairs(body[1:])
+    except (UnicodeEncodeError, binascii.Error, ValueError, IndexError) as error:
+        raise InvalidMarker(foreign) from error
+
+
+def check_positions(state: TopicState, positions: Mapping[int, int]) -> None:
+    """Raises `InvalidMarker` where a marker cannot be of this topic, `PositionExpired` where it is too old."""
+    by_id = {s.id: s for s in state.segments}
+    covered = sorted(by_id[i].range for i in positions if i in by_id)
+    for segment_id, offset in positions.items():
+        segment = by_id.get(segment_id)
+        if segment is None and segment_id < state.next_segment:
+            raise PositionExpired(
+                f"segment {segment_id} of topic {state.topic!r} has been removed by retention"
+            )
+        if segment is None:
+            raise InvalidMarker(f"topic {state.topic!r} has no segment {segment_id}")
+        if offset < segment.start_offset:
+            raise PositionExpired(
+                f"offset {offset} of segment {segment_id} is older than what is kept (from {segment.start_offset} on)"
+            )
+        if segment.end_offset is not None and offset > segment.end_offset:
+            raise InvalidMarker(
+                f"offset {offset} is beyond the end of segment {segment_id}, {segment.end_offset}"
+            )
+    reached = 0
+    for start, stop in covered:
+        if start > reached:
+            break
+        reached = max(reached, stop)
+    if reached < SLOTS:
+        raise InvalidMarker(
+            f"the marker leaves out a part of topic {state.topic!r}: pass one on as it was received"
+        )
+
+
+def _checksum(topic: str, body: bytes) -> bytes:
+    return zlib.crc32(topic.encode() + b"\0" + body).to_bytes(4, "big")
+
+
+def _write_varint(out: bytearray, number: int) -> None:
+    """LEB128, as in Protocol Buffers."""
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _read_pairs(data: bytes) -> Positions:
+    numbers: list[int] = []
+    number = shift = 0
+    for octet in data:
+        number |= (octet & 0x7F) << shift
+        shift += 7
+        if octet < 0x80:
+            numbers.append(number)
+            number = shift = 0
+        elif shift > 63:
+            raise ValueError("number too large")
+    if shift or len(numbers) % 2:
+        raise ValueError("cut short")
+    positions: Positions = {}
+    segment_id = 0
+    for difference, offset in zip(numbers[::2], numbers[1::2], strict=True):
+        segment_id += difference
+        positions[segment_id] = offset
+    return positions

@@ -1,0 +1,171 @@
+"""Segment files: encoding rows as Parquet, and reading footers and rows back.
+
+A file is complete in itself: its footer says which segment it belongs to, where it starts, how many messages it
+holds, who wrote it and whether it is the seal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filer.errors import CorruptFile
+from filer.schema import log_schema
+
+FORMAT_VERSION = 1
+FOOTER_GUESS_BYTES = 64 * 1024
+ROW_GROUP_BYTES = 8 * 1024 * 1024
+_ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
+# Statistics of keys and values would cost more than anything reads them for; offsets and times are what readers seek by.
+_STATISTICS = ["_offset", "_timestamp"]
+_PREFIX = b"braidmq."
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file's footer says of it. Times are microseconds since the epoch, 0 in an empty seal."""
+
+    segment: int
+    base: int
+    count: int
+    writer: str
+    first_timestamp_us: int
+    last_timestamp_us: int
+    refs: int = 0
+    sealed: bool = False
+
+    @property
+    def end(self) -> int:
+        """The offset after the last message."""
+        return self.base + self.count
+
+    def to_metadata(self) -> dict[str, str]:
+        """As the key-value metadata of a Parquet footer."""
+        pairs = {
+            "version": str(FORMAT_VERSION),
+            "segment": str(self.segment),
+            "base_offset": str(self.base),
+            "count": str(self.count),
+            "writer": self.writer,
+            "first_timestamp": str(self.first_timestamp_us),
+            "last_timestamp": str(self.last_timestamp_us),
+            "refs": str(self.refs),
+        }
+        if self.sealed:
+            pairs["sealed"] = "true"
+        return {f"braidmq.{name}": value for name, value in pairs.items()}
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> "Footer":
+        """Raises `CorruptFile` where something is missing or of a version not known here."""
+        pairs = {name: value.decode() for name, value in (metadata or {}).items() if name.startswith(_PREFIX)}
+        try:
+            if pairs[b"braidmq.version"] != str(FORMAT_VERSION):
+                raise CorruptFile(
+                    f"segment file of format version {pairs[b'braidmq.version']}, not {FORMAT_VERSION}"
+                )
+            return cls(
+                segment=int(pairs[b"braidmq.segment"]),
+                base=int(pairs[b"braidmq.base_offset"]),
+                count=int(pairs[b"braidmq.count"]),
+                writer=pairs[b"braidmq.writer"],
+                first_timestamp_us=int(pairs[b"braidmq.first_timestamp"]),
+                last_timestamp_us=int(pairs[b"braidmq.last_timestamp"]),
+                refs=int(pairs[b"braidmq.refs"]),
+                sealed=pairs.get(b"braidmq.sealed") == "true",
+            )
+        except (KeyError, ValueError) as error:
+            raise CorruptFile(f"not a segment file: footer lacks a valid {error}") from error
+
+
+def encode(
+    table: pa.Table,
+    footer: Footer,
+    *,
+    compression: Literal["lz4", "zstd"] = "lz4",
+    row_group_rows: int | None = None,
+) -> pa.Buffer:
+    """A Parquet file of `table` (columns of `log_schema`) under that footer."""
+    if table.schema.field("value").type == pa.json_(pa.string()):
+        raise TypeError("JSON values are strings until they are encoded")
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression=compression,
+        use_dictionary=False,
+        column_encoding=_ENCODINGS,
+        write_statistics=_STATISTICS,
+        store_schema=False,
+    ) as writer:
+        if table.num_rows:
+            writer.write_table(table, row_group_size=row_group_rows or table.num_rows)
+        writer.add_key_value_metadata(footer.to_metadata())
+    return sink.getvalue()
+
+
+def mark_json(table: pa.Table) -> pa.Table:
+    """The table with its string values marked as JSON, as `file_schema` has them."""
+    position = table.schema.get_field_index("value")
+    marked = pa.chunked_array(
+        [pa.ExtensionArray.from_storage(pa.json_(pa.string()), chunk) for chunk in table["value"].chunks],
+        pa.json_(pa.string()),
+    )
+    return table.set_column(position, "value", marked)
+
+
+def read_footer(tail: bytes) -> Footer:
+    """The footer from the last bytes of a file; raises `CorruptFile`."""
+    return Footer.from_metadata(parquet_metadata(tail).metadata)
+
+
+def parquet_metadata(tail: bytes) -> pq.FileMetaData:
+    """Parquet's own metadata from the last bytes of a file; raises `CorruptFile`."""
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptFile(f"not a Parquet file: {error}") from error
+
+
+def footer_size_bytes(tail: bytes) -> int:
+    """How many bytes at the end of the file its footer takes; raises `CorruptFile`."""
+    if len(tail) < 12 or tail[-4:] != b"PAR1":
+        raise CorruptFile("not a Parquet file: it does not end in PAR1")
+    return int.from_bytes(tail[-8:-4], "little") + 8
+
+
+def decode(source: bytes | pa.NativeFile, *, row_groups: Sequence[int] | None = None) -> pa.Table:
+    """The rows of a file, or of some of its row groups, in the columns of `log_schema`."""
+    with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
+        table = file.read() if row_groups is None else file.read_row_groups(list(row_groups))
+    return unmark(table)
+
+
+def unmark(table: pa.Table) -> pa.Table:
+    """The table as `log_schema` has it: JSON values as strings, no metadata, nullability as declared."""
+    value = table["value"]
+    kind = value.type
+    if isinstance(kind, pa.BaseExtensionType):
+        value = pa.chunked_array([chunk.storage for chunk in value.chunks], kind.storage_type)
+        table = table.set_column(table.schema.get_field_index("value"), "value", value)
+    names = (
+        "string" if table.schema.field("key").type == pa.string() else "binary",
+        "json" if isinstance(kind, pa.BaseExtensionType) else "string" if kind == pa.string() else "binary",
+    )
+    return pa.Table.from_arrays(table.columns, schema=log_schema(*names))  # type: ignore[arg-type]
+
+
+def count_refs(table: pa.Table) -> int:
+    """How many rows carry a reference."""
+    return int(table.num_rows - table["_ref"].null_count)
+
+
+def time_bounds_us(table: pa.Table) -> tuple[int, int]:
+    """First and last `_timestamp` of a table in offset order; zeros where it is empty."""
+    if not table.num_rows:
+        return 0, 0
+    stamps = pc.cast(table["_timestamp"], pa.int64())
+    return stamps[0].as_py(), stamps[-1].as_py()

@@ -1,0 +1,344 @@
+"""The owner's side of one open segment: it orders messages, stores them file by file, and acknowledges.
+
+One put is in flight at a time; what arrives meanwhile makes up the next file, so the batch size follows the store's
+speed and a lone message waits for nobody.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from filer.clock import Clock
+from filer.errors import BraidError, SegmentMoved, SegmentSealed
+from filer.keys import FileName
+from filer.live_files import FileFacts
+from filer.schema import TIMESTAMP, rows_schema
+from filer.segment_file import Footer, count_refs
+from filer.segment_index import SegmentIndex
+from filer.segment_log import SegmentRef, fetch_footer, put_until_known, recover_index
+from filer.store import Store
+
+TRICKLE_BYTES = 64 * 1024
+TRICKLE_FACTOR = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How an owner batches: sizes in bytes, times in seconds."""
+
+    flush_bytes: int = 8 * 1024 * 1024
+    flush_interval_seconds: float = 0.0
+    grace_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One message that came by itself; joined with its like into columns when the file is written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] | None
+    event_time_us: int | None
+
+
+Payload: TypeAlias = "pa.RecordBatch | Single"
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An accepted request's share of this segment, with the offset it was given."""
+
+    payload: Payload
+    base: int
+    count: int
+    size_bytes: int
+    timestamp_us: int
+    stored: asyncio.Future[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that has just been stored, with its rows in the columns of `log_schema`."""
+
+    segment: int
+    facts: FileFacts
+    table: pa.Table
+    pending_bytes: int
+
+
+class WriterState(Enum):
+    """Where an owner's segment stands."""
+
+    OPEN = "open"
+    SEALING = "sealing"
+    SEALED = "sealed"
+    STOPPED = "stopped"
+
+
+class SegmentWriter:
+    """Owner of one open segment. All methods belong to the event loop's thread.
+
+    `look` tells whether the topic and the segment are still there (a fresh read of topic.json). `on_stored` is
+    called for each file before its messages are acknowledged; `on_stopped` once when another writer took over.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ref: SegmentRef,
+        index: SegmentIndex,
+        *,
+        broker: str,
+        settings: WriterSettings,
+        encoder: Executor,
+        look: Callable[[], Awaitable[bool]],
+        on_stored: Callable[[StoredFile], None],
+        on_stopped: Callable[[int], None],
+    ) -> None:
+        self.ref = ref
+        self.index = index
+        self.state = WriterState.OPEN
+        self.pending_bytes = 0
+        self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
+        self._encoder, self._look = encoder, look
+        self._on_stored, self._on_stopped = on_stored, on_stopped
+        self._pending: list[_Pending] = []
+        self._next_offset = index.end
+        self._last_timestamp_us = index.last_timestamp_us
+        self._proof_seconds = clock.monotonic_seconds()
+        self._last_put_seconds = -1e9
+        self._last_file_bytes = TRICKLE_BYTES
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(), name=f"writer {ref.topic}/{ref.segment}")
+
+    def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
+        """Accept messages for the next file; the future gives the first one's offset once they are stored.
+
+        Raises `SegmentSealed` while the segment is being closed and `SegmentMoved` when it was lost.
+        """
+        if self.state is not WriterState.OPEN:
+            raise SegmentMoved() if self.state is WriterState.STOPPED else SegmentSealed()
+        count = 1 if isinstance(payload, Single) else payload.num_rows
+        self._last_timestamp_us = max(self._clock.now_us(), self._last_timestamp_us)
+        stored: asyncio.Future[int] = self._finished.get_loop().create_future()
+        self._pending.append(
+            _Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, stored)
+        )
+        self._next_offset += count
+        self.pending_bytes += size_bytes
+        self._idle.clear()
+        self._wake.set()
+        return stored
+
+    async def seal(self) -> int:
+        """Take no more, store what was accepted with the seal in the last file; the segment's end offset.
+
+        Every accepted message is answered before this returns. Raises `SegmentMoved` where another writer took
+        the segment over; who asked then finds the end on the store.
+        """
+        if self.state is WriterState.OPEN:
+            self.state = WriterState.SEALING
+            self._wake.set()
+        return await asyncio.shield(self._finished)
+
+    async def flush(self) -> None:
+        """Wait until everything accepted so far is stored or has failed."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Stop without sealing: whatever is not stored yet fails. A later owner finds the end on the store."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._stop(SegmentMoved("the broker stopped before the message was stored"))
+
+    async def _run(self) -> None:
+        while self.state in (WriterState.OPEN, WriterState.SEALING):
+            await self._wake.wait()
+            await self._await_interval()
+            batch = self._take()
+            seal = self.state is WriterState.SEALING and not self._pending
+            if not self._pending and self.state is WriterState.OPEN:
+                self._wake.clear()
+            if batch or seal:
+                await self._store_batch(batch, seal)
+
+    async def _await_interval(self) -> None:
+        """On a store where puts cost money, let a stream of messages share files; a lone one goes at once."""
+        factor = 1.0 if self._last_file_bytes >= TRICKLE_BYTES else TRICKLE_FACTOR
+        due = self._last_put_seconds + self._settings.flush_interval_seconds * factor
+        while (
+            self.state is WriterState.OPEN
+            and self.pending_bytes < self._settings.flush_bytes
+            and (left := due - self._clock.monotonic_seconds()) > 0
+        ):
+            await self._clock.sleep(min(left, 0.02))
+
+    def _take(self) -> list[_Pending]:
+        """The accepted requests that make up the next file: whole requests, about `flush_bytes`."""
+        size_bytes = taken = 0
+        for pending in self._pending:
+            if taken and size_bytes + pending.size_bytes > self._settings.flush_bytes:
+                break
+            size_bytes += pending.size_bytes
+            taken += 1
+        if taken == len(self._pending):
+            batch, self._pending = self._pending, []
+        else:
+            batch, self._pending = self._pending[:taken], self._pending[taken:]
+        return batch
+
+    async def _store_batch(self, batch: Sequence[_Pending], seal: bool) -> None:
+        base = batch[0].base if batch else self._next_offset
+        sent_seconds = self._clock.monotonic_seconds()
+        try:
+            table, data, footer = await self._finished.get_loop().run_in_executor(
+                self._encoder, partial(self._encode, batch, base, seal)
+            )
+            ours = await put_until_known(
+                self._store, self._clock, self.ref.key(FileName(base)), memoryview(data), footer
+            )
+            last = ours and await self._is_last_to_count(footer, sent_seconds)
+        except (BraidError, pa.ArrowException) as error:
+            self._stop(error, batch)
+            return
+        if not ours:
+            await self._lose(batch, seal)
+            return
+        self._proof_seconds = self._last_put_seconds = sent_seconds
+        self._last_file_bytes = data.size
+        self._acknowledge(batch, table, footer, data.size)
+        if last:
+            self._stop(SegmentMoved())
+
+    def _encode(self, batch: Sequence[_Pending], base: int, seal: bool) -> tuple[pa.Table, pa.Buffer, Footer]:
+        """Runs on an encoder thread: columns, then Parquet."""
+        table = join(self.ref, batch, base)
+        footer = Footer(
+            segment=self.ref.segment,
+            base=base,
+            count=table.num_rows,
+            writer=f"{self._broker}/{self._clock.ulid()}",
+            first_timestamp_us=batch[0].timestamp_us if batch else 0,
+            last_timestamp_us=batch[-1].timestamp_us if batch else 0,
+            refs=count_refs(table),
+            sealed=seal,
+        )
+        return table, self.ref.encode(table, footer), footer
+
+    async def _is_last_to_count(self, footer: Footer, sent_seconds: float) -> bool:
+        """Look again where the last proof of ownership is old; raises `SegmentMoved` where the file does not count.
+
+        A name that was superseded, deleted and created again by this stalled put would be acknowledged and never
+        read; deletion waits for `grace`, so a proof younger than half of it rules that out (DESIGN.md §4, "Names
+        must not come back"). True: the file counts, but the segment went on without this owner.
+        """
+        if self._clock.monotonic_seconds() - self._proof_seconds <= self._settings.grace_seconds / 2:
+            return False
+        seen = await recover_index(self._store, self.ref, start_offset=self.index.start_offset)
+        held = any(facts.start <= footer.base and facts.end >= footer.end for facts in seen.files)
+        written, _ = await fetch_footer(self._store, self.ref.key(FileName(footer.base)))
+        if not await self._look() or not held or written.writer != footer.writer:
+            raise SegmentMoved()
+        return (seen.sealed and not footer.sealed) or seen.end != footer.end
+
+    def _acknowledge(
+        self, batch: Sequence[_Pending], table: pa.Table, footer: Footer, size_bytes: int
+    ) -> None:
+        """The put has returned and is ours, so the messages are durable and at their offsets: tell everybody.
+
+        Stopping before or within this loses answers only: the messages stand in the store, and the publishers
+        who got no answer do not count on them.
+        """
+        facts = FileFacts(
+            FileName(footer.base),
+            footer.end,
+            size_bytes,
+            footer.first_timestamp_us,
+            footer.last_timestamp_us,
+            footer.refs,
+            footer.sealed,
+            footer.base,
+        )
+        self.index.append(facts)
+        pending_bytes = sum(pending.size_bytes for pending in batch)
+        self.pending_bytes -= pending_bytes
+        self._on_stored(StoredFile(self.ref.segment, facts, table, pending_bytes))
+        for pending in batch:
+            if not pending.stored.done():
+                pending.stored.set_result(pending.base)
+        if not self._pending:
+            self._idle.set()
+        if footer.sealed:
+            self.state = WriterState.SEALED
+            self._finished.set_result(footer.end)
+
+    async def _lose(self, batch: Sequence[_Pending], seal: bool) -> None:
+        """Somebody else wrote at our offset. If it was the seal we wanted to put ourselves, that is as good."""
+        if seal and not batch:
+            seen = await recover_index(self._store, self.ref, start_offset=self.index.start_offset)
+            if seen.sealed and seen.end == self.index.end:
+                self.index.append(seen.files[-1])
+                self.state = WriterState.SEALED
+                self._finished.set_result(seen.end)
+                return
+        self._stop(SegmentMoved(), batch)
+
+    def _stop(self, error: Exception, batch: Sequence[_Pending] = ()) -> None:
+        """Own the segment no more: nothing pending is acknowledged, whoever waits learns why."""
+        if self.state in (WriterState.STOPPED, WriterState.SEALED):
+            return
+        self.state = WriterState.STOPPED
+        for pending in (*batch, *self._pending):
+            if not pending.stored.done():
+                pending.stored.set_exception(error)
+                pending.stored.exception()
+        self._pending.clear()
+        self._idle.set()
+        self._finished.set_exception(error)
+        self._finished.exception()
+        self._on_stopped(self.ref.segment)
+
+
+def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:
+    """Columns of `log_schema` from whole batches and single messages, in order, without copying the batches."""
+    schema = rows_schema(ref.key_type, ref.value_type)
+    chunks: list[pa.RecordBatch] = []
+    singles: list[Single] = []
+    for pending in batch:
+        if isinstance(pending.payload, Single):
+            singles.append(pending.payload)
+            continue
+        if singles:
+            chunks.append(_columns_of(singles, schema))
+            singles = []
+        chunks.append(pending.payload)
+    if singles:
+        chunks.append(_columns_of(singles, schema))
+    rows = pa.Table.from_batches(chunks, schema=schema)
+    counts = [pending.count for pending in batch]
+    stamps = np.repeat(np.array([pending.timestamp_us for pending in batch], dtype=np.int64), counts)
+    offsets = pa.array(np.arange(base, base + rows.num_rows, dtype=np.int64))
+    return pa.Table.from_arrays([offsets, pa.array(stamps).cast(TIMESTAMP), *rows.columns], schema=ref.schema)
+
+
+def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
+    count = len(singles)
+    columns = [
+        pa.array([single.key for single in singles], schema.field("key").type),
+        pa.array([single.value for single in singles], schema.field("value").type),
+        pa.array([single.event_time_us for single in singles], schema.field("event_time").type),
+        pa.array([single.headers for single in singles], schema.field("headers").type),
+        pa.nulls(count, schema.field("_ref").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

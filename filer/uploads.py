@@ -1,0 +1,122 @@
+"""Payloads submitted by reference: ids that only the server can issue, and the check of what a message refers to.
+
+An id carries what was declared (size, SHA-256) and a MAC over it, so that brokers keep no state of uploads:
+`<ulid>.<size>.<sha256 or nothing>.<mac>`, hashes in URL-safe base64 without padding.
+"""
+
+import base64
+import hmac
+import re
+from dataclasses import dataclass
+
+from ulid import ULID
+
+from filer import keys
+from filer.clock import Clock
+from filer.errors import InvalidInput, ObjectNotFound
+from filer.store import Store
+
+EXPIRES_SECONDS = 86_400
+SHA256_HEX = re.compile(r"[0-9a-f]{64}\Z")
+_ID = re.compile(r"([0-9A-HJKMNP-TV-Z]{26})\.([0-9]{1,16})\.([A-Za-z0-9_-]{43})?\.([A-Za-z0-9_-]{22})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An issued upload: its id and what was declared of the payload."""
+
+    id: str
+    size_bytes: int
+    sha256: str | None
+    issued_us: int
+
+    @property
+    def expires_us(self) -> int:
+        """Until when it may be written and referred to."""
+        return self.issued_us + EXPIRES_SECONDS * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a publisher says of the upload that a message refers to."""
+
+    upload: str
+    size_bytes: int | None = None
+    etag: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the log keeps of a payload: pinned when the message is published, checked by readers."""
+
+    uri: str
+    size_bytes: int
+    etag: str
+    sha256: str | None
+
+    def to_row(self) -> dict[str, str | int | None]:
+        """As a value of the `_ref` column."""
+        return {"uri": self.uri, "size": self.size_bytes, "etag": self.etag, "sha256": self.sha256}
+
+
+class Uploads:
+    """Issues uploads of one cluster and checks references to them."""
+
+    def __init__(self, store: Store, clock: Clock, secret: bytes) -> None:
+        self._store, self._clock, self._secret = store, clock, secret
+
+    def issue(self, topic: str, size_bytes: int, sha256: str | None) -> Upload:
+        """A new upload id for a payload of that size (and SHA-256, as lower-case hex)."""
+        ulid = self._clock.ulid()
+        digest = _encode(bytes.fromhex(sha256)) if sha256 else ""
+        mac = self._mac(topic, ulid, str(size_bytes), digest)
+        return self.parse(topic, f"{ulid}.{size_bytes}.{digest}.{mac}")
+
+    def parse(self, topic: str, upload_id: str) -> Upload:
+        """What was declared when the id was issued; raises `InvalidInput` for one not issued for this topic."""
+        match = _ID.match(upload_id)
+        if match is None or not hmac.compare_digest(
+            match[4], self._mac(topic, match[1], match[2], match[3] or "")
+        ):
+            raise InvalidInput(
+                f"{upload_id[:160]!r} was not issued for topic {topic!r}: get an id from POST /v1/topics/{topic}/uploads"
+            )
+        sha256 = base64.urlsafe_b64decode(match[3] + "=").hex() if match[3] else None
+        return Upload(upload_id, int(match[2]), sha256, int(ULID.from_str(match[1]).milliseconds) * 1000)
+
+    def _mac(self, topic: str, ulid: str, size: str, digest: str) -> str:
+        message = "\0".join((topic, ulid, size, digest)).encode()
+        return _encode(hmac.digest(self._secret, message, "sha256")[:16])
+
+    async def verify(self, topic: str, claim: Claim) -> Reference:
+        """Check a claim against the stored object and pin it; raises `InvalidInput` that says what is wrong.
+
+        An upload is referred to within its day: the sweep that deletes unreferenced ones waits longer than that,
+        so what is verified here is still there when the message is stored.
+        """
+        upload = self.parse(topic, claim.upload)
+        if self._clock.now_us() > upload.expires_us:
+            raise InvalidInput(
+                f"upload {upload.id!r} has expired: uploads are referred to within a day; upload again"
+            )
+        try:
+            info = await self._store.head(keys.upload(topic, upload.id))
+        except ObjectNotFound as error:
+            raise InvalidInput(
+                f"upload {upload.id!r} has not arrived: put the payload to its URL first"
+            ) from error
+        _match("size", info.size_bytes, upload.size_bytes, "declared for the upload")
+        _match("size", info.size_bytes, claim.size_bytes, "given in the reference")
+        _match("etag", info.etag, claim.etag, "given in the reference")
+        _match("sha256", upload.sha256, claim.sha256, "given in the reference")
+        return Reference(f"uploads/{upload.id}", info.size_bytes, info.etag, upload.sha256)
+
+
+def _match(what: str, found: object, said: object, where: str) -> None:
+    if said is not None and found != said:
+        raise InvalidInput(f"the upload's {what} is {found}, not {said} as {where}")
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""Who should act: membership and the transitions that change a topic's shape."""

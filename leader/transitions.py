@@ -1,0 +1,149 @@
+"""Transitions as pure functions of a topic's state, and the runner that carries one out (DESIGN.md §5).
+
+Every step may be repeated by anyone at any time: the record is changed by compare-and-swap, sealing is a
+conditional put, and each step first looks whether it has been done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from filer.catalogue import Catalogue
+from filer.clock import Clock
+from filer.slots import equal_ranges
+from filer.topic_config import TopicConfig
+from filer.topic_state import Reason, Removal, Segment, TopicState, Transition
+
+Place = Callable[[int], tuple[str, ...]]
+"""Brokers (owner first) for the n-th of the segments to be opened."""
+
+
+class Sealer(Protocol):
+    """The transport by which a leader has a segment sealed."""
+
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+        """Have the segment sealed by its owner, or in its stead where it is gone; its end offset."""
+        ...
+
+
+def new_topic(topic: str, config: TopicConfig, segments: int, place: Place, *, now_us: int) -> TopicState:
+    """The first state of a topic: `segments` open segments of equal width."""
+    opened = _open(range(segments), equal_ranges(segments), place, now_us=now_us, reason="create")
+    return TopicState(
+        topic=topic,
+        created_us=now_us,
+        version=1,
+        next_segment=segments,
+        config=config,
+        segments=tuple(opened),
+    )
+
+
+def recreated(
+    tombstone: TopicState, config: TopicConfig, segments: int, place: Place, *, now_us: int
+) -> TopicState:
+    """A topic created again under the name of a deleted one: ids and version go on from where it left."""
+    ids = range(tombstone.next_segment, tombstone.next_segment + segments)
+    opened = _open(ids, equal_ranges(segments), place, now_us=now_us, reason="create")
+    return TopicState(
+        topic=tombstone.topic,
+        created_us=now_us,
+        version=tombstone.version + 1,
+        next_segment=ids.stop,
+        config=config,
+        segments=tuple(opened),
+        removals=tombstone.removals,
+    )
+
+
+def replacing(
+    state: TopicState, seal: Sequence[int], place: Place, reason: Reason, *, now_us: int
+) -> TopicState | None:
+    """Begin a transition that gives each of these open segments one successor of the same range.
+
+    None where another transition is under way or none of them is open any more.
+    """
+    sealing = [s for s in state.open_segments if s.id in seal]
+    if state.transition is not None or state.deleted or not sealing:
+        return None
+    ids = range(state.next_segment, state.next_segment + len(sealing))
+    opened = _open(ids, [s.range for s in sealing], place, now_us=now_us, reason=reason)
+    opened = [
+        successor.model_copy(update={"predecessors": (s.id,)})
+        for successor, s in zip(opened, sealing, strict=True)
+    ]
+    record = Transition(
+        seal=tuple(s.id for s in sealing), open=tuple(opened), reason=reason, started_us=now_us
+    )
+    return state.model_copy(update={"transition": record, "next_segment": ids.stop})
+
+
+def deleting(state: TopicState, *, now_us: int) -> TopicState | None:
+    """Begin the transition that seals everything and opens nothing; None where that cannot begin now."""
+    if state.transition is not None or state.deleted:
+        return None
+    record = Transition(
+        seal=tuple(s.id for s in state.open_segments), open=(), reason="delete", started_us=now_us
+    )
+    return state.model_copy(update={"transition": record})
+
+
+def finished(
+    state: TopicState, record: Transition, ends: Mapping[int, int], *, now_us: int
+) -> TopicState | None:
+    """The state after a transition whose segments have been sealed at `ends`; None where it is over already."""
+    if state.transition != record:
+        return None
+    segments = []
+    for segment in state.segments:
+        if segment.id in ends:
+            segment = _sealed(segment, record, ends[segment.id], now_us=now_us)
+        segments.append(segment)
+    after = state.model_copy(update={"segments": (*segments, *record.open), "transition": None})
+    if record.reason == "delete":
+        removals = [*state.removals, *(Removal(segment=s.id, since_us=now_us) for s in after.segments)]
+        after = after.model_copy(update={"deleted": True, "segments": (), "removals": tuple(removals)})
+    return after
+
+
+def _sealed(segment: Segment, record: Transition, end_offset: int, *, now_us: int) -> Segment:
+    successors = tuple(s.id for s in record.open if segment.id in s.predecessors)
+    update = {"state": "sealed", "end_offset": end_offset, "sealed_us": now_us, "successors": successors}
+    return segment.model_copy(update=update)
+
+
+def _open(
+    ids: Sequence[int], ranges: Sequence[tuple[int, int]], place: Place, *, now_us: int, reason: Reason
+) -> list[Segment]:
+    return [
+        Segment(id=i, start_slot=start, stop_slot=stop, brokers=place(n), opened_us=now_us, reason=reason)
+        for n, (i, (start, stop)) in enumerate(zip(ids, ranges, strict=True))
+    ]
+
+
+class TransitionRunner:
+    """Carries out transitions, one at a time per topic, from whatever step they have got to."""
+
+    def __init__(self, catalogue: Catalogue, sealer: Sealer, clock: Clock) -> None:
+        self._catalogue, self._sealer, self._clock = catalogue, sealer, clock
+
+    async def run(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
+        """Begin a transition (unless `begin` sees that there is nothing to do) and bring it, or the one found, to its end.
+
+        None where there is no such topic. Safe to stop at any line: the record in topic.json says what is to be
+        done, and whoever takes it up next repeats it from the start without harm.
+        """
+        state = await self._catalogue.change(topic, begin)
+        return state if state is None else await self.resume(state)
+
+    async def resume(self, state: TopicState) -> TopicState | None:
+        """Finish the transition that the state records, if any; the state after it."""
+        record = state.transition
+        if record is None:
+            return state
+        ends: dict[int, int] = {}
+        for segment in [s for s in state.segments if s.id in record.seal]:
+            ends[segment.id] = await self._sealer.seal(state.topic, segment, state)
+        now_us = self._clock.now_us()
+        return await self._catalogue.change(
+            state.topic, lambda newest: finished(newest, record, ends, now_us=now_us)
+        )

@@ -1,0 +1,1 @@
+"""The broker: HTTP interface, front store, subscriptions and the command line."""

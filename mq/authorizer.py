@@ -1,0 +1,41 @@
+"""Who may do what: every request passes an authorizer that is handed in."""
+
+import ipaddress
+from typing import Literal, Protocol
+
+Action = Literal["publish", "read", "manage", "observe"]
+
+
+class Authorizer(Protocol):
+    """Decides on each request."""
+
+    def allows(self, principal: str, action: Action, resource: str) -> bool:
+        """Whether `principal` (the peer's address, until requests are signed) may do that to a path."""
+        ...
+
+
+class AllowLoopback:
+    """The default: whoever is on this machine may do everything, nobody else anything."""
+
+    def allows(self, principal: str, action: Action, resource: str) -> bool:
+        """True for loopback addresses and Unix sockets (no address)."""
+        return principal == "" or ipaddress.ip_address(principal).is_loopback
+
+
+class AllowAny:
+    """Everybody may do everything: for networks that are guarded otherwise."""
+
+    def allows(self, principal: str, action: Action, resource: str) -> bool:
+        """Always."""
+        return True
+
+
+def action_of(method: str, path: str) -> Action:
+    """What a request is about."""
+    if not path.startswith("/v1/topics"):
+        return "observe"
+    if method in ("GET", "HEAD"):
+        return "read"
+    if path.endswith(("/messages", "/uploads")) or "/uploads/" in path:
+        return "publish"
+    return "manage"

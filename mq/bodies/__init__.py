@@ -1,0 +1,1 @@
+"""Request bodies: from the bytes of a publish to columns."""

@@ -1,0 +1,193 @@
+"""Arrow IPC streams from untrusted clients: checked whole before use, without an object per message.
+
+IPC with bad offsets crashes the process on access unless it was validated in full; compressed buffers, dictionaries
+and views can stand for far more bytes than they take, so only plain columns are accepted.
+"""
+
+import struct
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
+from filer.schema import HEADERS, REF, TIMESTAMP
+from filer.uploads import Claim
+from mq.bodies.rows import Columns, Rows, check_json_values
+from mq.errors import Malformed
+
+KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
+MAX_BATCHES = 10_000
+_BYTES_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
+_HEADER_TABLE_FIELD, _COMPRESSION_FIELD = 2, 3
+
+
+def decode_arrow(body: bytes, columns: Columns) -> Rows:
+    """The rows of an IPC stream.
+
+    Raises `Malformed` where the bytes are no (complete, valid) stream and `InvalidInput` where the columns are wrong.
+    """
+    buffer = pa.py_buffer(body)
+    try:
+        _refuse_compression(buffer)
+        with pa.ipc.open_stream(buffer) as reader:
+            _check_schema(reader.schema)
+            batches = []
+            for batch in reader:
+                batch.validate(full=True)
+                batches.append(batch)
+                if len(batches) > MAX_BATCHES:
+                    raise InvalidInput(
+                        f"more than {MAX_BATCHES} record batches in one request: send fewer, larger ones"
+                    )
+            table = pa.Table.from_batches(batches, schema=reader.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, EOFError) as error:
+        raise Malformed(f"the body is not a valid Arrow IPC stream: {_first_line(error)}") from error
+    if not table.num_rows:
+        return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema))
+    return _to_rows(batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0], columns)
+
+
+def _refuse_compression(buffer: pa.Buffer) -> None:
+    """Compressed buffers claim their own inflated size; nothing bounds it before decoding."""
+    with pa.ipc.MessageReader.open_stream(buffer) as messages:
+        while True:
+            try:
+                message = messages.read_next_message()
+            except StopIteration:
+                return
+            if message.type in ("record batch", "dictionary") and _is_compressed(
+                message.metadata.to_pybytes()
+            ):
+                raise InvalidInput(
+                    "compressed Arrow IPC is not accepted: write the stream without compression"
+                )
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether a Message's RecordBatch has its `compression` field set (flatbuffers; Arrow's Message.fbs)."""
+    try:
+        message = struct.unpack_from("<I", metadata)[0]
+        header = _field(metadata, message, _HEADER_TABLE_FIELD)
+        if header is None:
+            return False
+        return _field(metadata, header, _COMPRESSION_FIELD) is not None
+    except struct.error as error:
+        raise Malformed(
+            "the body is not a valid Arrow IPC stream: a message's metadata is cut short"
+        ) from error
+
+
+def _field(data: bytes, table: int, field: int) -> int | None:
+    """Position of the table that a table's field refers to; None where the field is not set."""
+    vtable = table - int(struct.unpack_from("<i", data, table)[0])
+    slot = 4 + 2 * field
+    if struct.unpack_from("<H", data, vtable)[0] < slot + 2:
+        return None
+    offset = int(struct.unpack_from("<H", data, vtable + slot)[0])
+    if not offset:
+        return None
+    return table + offset + int(struct.unpack_from("<I", data, table + offset)[0])
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    for name in schema.names:
+        if name not in KNOWN_COLUMNS:
+            raise InvalidInput(unknown_name("column", name, KNOWN_COLUMNS))
+    if len(set(schema.names)) < len(schema.names):
+        raise InvalidInput("a column name stands twice in the Arrow schema")
+    if "value" not in schema.names:
+        raise InvalidInput("the Arrow schema lacks a column 'value' (binary or string)")
+    for name, accepts in (("key", _BYTES_TYPES), ("value", _BYTES_TYPES)):
+        if name in schema.names and schema.field(name).type not in accepts:
+            raise InvalidInput(
+                f"column '{name}' is of type {schema.field(name).type}: binary or string is wanted "
+                "(plain, not dictionary-encoded or view)"
+            )
+    _check_optional(schema)
+
+
+def _check_optional(schema: pa.Schema) -> None:
+    if "event_time" in schema.names and not pa.types.is_timestamp(schema.field("event_time").type):
+        raise InvalidInput(
+            f"column 'event_time' is of type {schema.field('event_time').type}: a timestamp is wanted"
+        )
+    if "headers" in schema.names:
+        kind = schema.field("headers").type
+        if not (pa.types.is_map(kind) and kind.key_type in _BYTES_TYPES and kind.item_type in _BYTES_TYPES):
+            raise InvalidInput(f"column 'headers' is of type {kind}: map<string, binary> is wanted")
+    if "ref" in schema.names:
+        kind = schema.field("ref").type
+        if not pa.types.is_struct(kind) or "upload" not in [
+            kind.field(i).name for i in range(kind.num_fields)
+        ]:
+            raise InvalidInput(f"column 'ref' is of type {kind}: struct<upload: string, …> is wanted")
+        for i in range(kind.num_fields):
+            _check_ref_field(kind.field(i))
+
+
+def _check_ref_field(field: pa.Field) -> None:
+    known = {"upload": pa.string(), "size": pa.int64(), "etag": pa.string(), "sha256": pa.string()}
+    if field.name not in known:
+        raise InvalidInput(unknown_name("field of column 'ref'", field.name, known))
+    if field.type != known[field.name]:
+        raise InvalidInput(
+            f"field '{field.name}' of column 'ref' is of type {field.type}, not {known[field.name]}"
+        )
+
+
+def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
+    schema = columns.schema
+    names = batch.schema.names
+    count = batch.num_rows
+    value = _cast(batch["value"], schema.field("value").type, "value")
+    if columns.value_type == "json":
+        check_json_values(value)
+    key = (
+        _cast(batch["key"], schema.field("key").type, "key")
+        if "key" in names
+        else pa.nulls(count, schema[0].type)
+    )
+    times = _times(batch["event_time"]) if "event_time" in names else pa.nulls(count, TIMESTAMP)
+    headers = _cast(batch["headers"], HEADERS, "headers") if "headers" in names else pa.nulls(count, HEADERS)
+    claims = _claims(batch["ref"], value) if "ref" in names else ()
+    arrays = [key, value, times, headers, pa.nulls(count, REF)]
+    return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), claims)
+
+
+def _cast(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    if array.type == wanted:
+        return array
+    try:
+        return array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(f"column '{name}' cannot be stored as {wanted}: {_first_line(error)}") from error
+
+
+def _times(array: pa.Array) -> pa.Array:
+    """Microseconds UTC; times without a zone are taken as UTC, finer ones are cut off at the microsecond."""
+    try:
+        micros = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(
+            f"column 'event_time' cannot be stored in microseconds: {_first_line(error)}"
+        ) from error
+    return micros.cast(TIMESTAMP)
+
+
+def _claims(refs: pa.Array, values: pa.Array) -> list[tuple[int, Claim]]:
+    claims = []
+    both = pc.and_(refs.is_valid(), values.is_valid())
+    if pc.any(both).as_py():
+        raise InvalidInput(f"row {pc.index(both, True).as_py()}: a message has a value or a ref, not both")
+    for row, ref in enumerate(refs.to_pylist()):
+        if ref is None:
+            continue
+        if ref["upload"] is None:
+            raise InvalidInput(f"row {row}: its ref names no upload")
+        claims.append((row, Claim(ref["upload"], ref.get("size"), ref.get("etag"), ref.get("sha256"))))
+    return claims
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

@@ -1,0 +1,110 @@
+"""Taking in a request body within bounds: room in the front store first, then the bytes."""
+
+import zlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from types import TracebackType
+from typing import Any
+
+from mq.errors import BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
+from mq.front_store import FrontStore
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_INFLATE_STEP_BYTES = 1024 * 1024
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class Intake:
+    """The front store's room that one request holds from its first byte until it is answered.
+
+    A context manager: whatever way the request ends, the room is given back. `wait` (of the topic's overflow
+    setting `block`) lets the body wait in the socket, where it costs the broker nothing.
+    """
+
+    def __init__(self, front_store: FrontStore, limit_bytes: int, upload_path: str, *, wait: bool) -> None:
+        self._front_store, self._limit_bytes, self._upload_path, self._wait = (
+            front_store,
+            limit_bytes,
+            upload_path,
+            wait,
+        )
+        self.held_bytes = 0
+
+    def __enter__(self) -> "Intake":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._front_store.release(self.held_bytes)
+
+    async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
+        """The whole body; raises `BodyTooLarge`, `FrontStoreFull`, `ClientGone`."""
+        if declared_bytes is not None:
+            await self._hold(declared_bytes)
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body", False):
+            body = await self._read_on(receive, body)
+        elif message["type"] != "http.request":
+            raise ClientGone
+        if len(body) > self.held_bytes:
+            await self._hold(len(body))
+        return body
+
+    async def _read_on(self, receive: Receive, first: bytes) -> bytes:
+        chunks, size_bytes = [first], len(first)
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            chunks.append(message.get("body", b""))
+            size_bytes += len(chunks[-1])
+            if size_bytes > self.held_bytes:
+                await self._hold(size_bytes)
+            more = message.get("more_body", False)
+        return b"".join(chunks)
+
+    async def _hold(self, size_bytes: int) -> None:
+        """Hold room for that many bytes in all."""
+        if size_bytes > self._limit_bytes:
+            raise BodyTooLarge(
+                f"the body is larger than {self._limit_bytes} bytes: publish in several requests, or upload a large "
+                f"value first (POST {self._upload_path}) and publish a reference to it",
+                self._limit_bytes,
+                self._upload_path,
+            )
+        while not self._front_store.try_reserve(size_bytes - self.held_bytes):
+            if not self._wait:
+                raise FrontStoreFull(
+                    f"{self._front_store.pending_bytes} bytes are waiting for the store, of {self._front_store.limit_bytes} "
+                    "that may; nothing of this request was stored: send it again later"
+                )
+            await self._front_store.room()
+        self.held_bytes = size_bytes
+
+    async def inflate(self, body: bytes, encoding: str) -> bytes:
+        """The body without its content encoding, never more than the limit; raises `UnsupportedMedia` too."""
+        if encoding == "identity":
+            return body
+        if encoding != "gzip":
+            raise UnsupportedMedia(f"content encoding {encoding!r:.80} is not understood: send gzip or none")
+        inflater = zlib.decompressobj(wbits=31)
+        chunks: list[bytes] = []
+        size_bytes = 0
+        waiting = body
+        try:
+            while waiting and not inflater.eof:
+                chunk = inflater.decompress(waiting, _INFLATE_STEP_BYTES)
+                waiting = inflater.unconsumed_tail
+                chunks.append(chunk)
+                size_bytes += len(chunk)
+                await self._hold(max(size_bytes, self.held_bytes))
+        except zlib.error as error:
+            raise Malformed(f"the body is not valid gzip: {error}") from error
+        if not inflater.eof or inflater.unused_data:
+            raise Malformed("the body is not valid gzip: it is cut short, or goes on behind its end")
+        return b"".join(chunks)

@@ -1,0 +1,205 @@
+"""JSON and NDJSON publishes: for people and curl."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
+from filer.schema import REF
+from filer.uploads import Claim
+from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_json_text
+from mq.errors import Malformed
+
+MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")
+REF_FIELDS = ("upload", "size", "etag", "sha256")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def decode_json(body: bytes, columns: Columns) -> Rows:
+    """The rows of `{"messages": [...]}`; raises `Malformed` or `InvalidInput` naming the message."""
+    document = _parse(body, "the body")
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        raise InvalidInput('the body is to be an object {"messages": [...]}')
+    for name in document:
+        if name != "messages":
+            raise InvalidInput(unknown_name("field", name, ["messages"]))
+    messages = document["messages"]
+    return _to_rows(((f"messages[{n}]", message) for n, message in enumerate(messages)), columns)
+
+
+def decode_ndjson(body: bytes, columns: Columns) -> Rows:
+    """The rows of one message a line; blank lines are passed over. Raises as `decode_json`, naming the line."""
+    return _to_rows(_lines(body), columns)
+
+
+def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if line and not line.isspace():
+            where = f"line {number}"
+            yield where, _parse(line, where)
+
+
+def _parse(data: bytes, where: str) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"{where} is not valid JSON: {error}") from error
+
+
+def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Rows:
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    times: list[int | None] = []
+    headers: list[list[tuple[str, bytes]] | None] = []
+    claims: list[tuple[int, Claim]] = []
+    for where, message in messages:
+        if not isinstance(message, dict):
+            raise InvalidInput(f"{where}: a message is an object with {', '.join(MESSAGE_FIELDS)}")
+        _check_fields(message, where)
+        named = _headers(message.get("headers"), where)
+        value, is_json = _value(message, where)
+        if is_json and columns.value_type != "json":
+            named.append(JSON_HEADER)
+        if message.get("ref") is not None:
+            claims.append((len(keys), _claim(message["ref"], where)))
+        keys.append(_key(message, where))
+        values.append(value)
+        times.append(_event_time(message.get("event_time"), where))
+        headers.append(named or None)
+        check_types(keys[-1], value, columns, where)
+    schema = columns.schema
+    arrays = [
+        pa.array(keys, schema.field("key").type),
+        pa.array(values, schema.field("value").type),
+        pa.array(times, schema.field("event_time").type),
+        pa.array(headers, schema.field("headers").type),
+        pa.nulls(len(keys), REF),
+    ]
+    return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), claims)
+
+
+def check_types(key: bytes | None, value: bytes | None, columns: Columns, where: str) -> None:
+    """Raises `InvalidInput` where a key or value does not fit the topic's column types."""
+    if columns.key_type == "string" and key is not None:
+        _check_utf8(key, "key", where)
+    if columns.value_type == "string" and value is not None:
+        _check_utf8(value, "value", where)
+    if columns.value_type == "json" and value is not None:
+        check_json_text(value, where)
+
+
+def _check_utf8(data: bytes, what: str, where: str) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"{where}: the topic's {what}s are strings, and this {what} is not UTF-8"
+        ) from error
+
+
+def _check_fields(message: Mapping[str, Any], where: str) -> None:
+    for name in message:
+        if name not in MESSAGE_FIELDS:
+            raise InvalidInput(f"{where}: {unknown_name('field', name, MESSAGE_FIELDS)}")
+    if "key" in message and "key_base64" in message:
+        raise InvalidInput(f"{where}: key or key_base64, not both")
+    given = [name for name in ("value", "value_base64", "ref") if name in message]
+    if len(given) != 1:
+        raise InvalidInput(
+            f"{where}: one of value, value_base64 and ref is wanted, not {' and '.join(given) or 'none'}"
+        )
+
+
+def _key(message: Mapping[str, Any], where: str) -> bytes | None:
+    if "key_base64" in message:
+        return decode_base64(message["key_base64"], f"{where}: key_base64")
+    key = message.get("key")
+    if key is not None and not isinstance(key, str):
+        raise InvalidInput(f"{where}: a key is a string, or base64 in key_base64, not {type(key).__name__}")
+    return None if key is None else _encode(key, where)
+
+
+def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
+    """The stored bytes, and whether they are JSON text rather than the string itself."""
+    if "value_base64" in message:
+        return decode_base64(message["value_base64"], f"{where}: value_base64"), False
+    value = message.get("value")
+    if value is None:
+        return None, False
+    if isinstance(value, str):
+        return _encode(value, where), False
+    return orjson.dumps(value), True
+
+
+def _encode(text: str, where: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{where}: a lone surrogate is no Unicode text") from error
+
+
+def decode_base64(text: Any, where: str) -> bytes:
+    """Strict standard base64; raises `InvalidInput`."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{where} is to be a string of base64")
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise InvalidInput(f"{where} is not valid base64 (standard alphabet, with padding)") from error
+
+
+def _headers(headers: Any, where: str) -> list[tuple[str, bytes]]:
+    if headers is None:
+        return []
+    if not isinstance(headers, dict):
+        raise InvalidInput(f"{where}: headers are an object of strings")
+    return [(_encode(name, where).decode(), _header(name, value, where)) for name, value in headers.items()]
+
+
+def _header(name: str, value: Any, where: str) -> bytes:
+    if isinstance(value, str):
+        return _encode(value, where)
+    if isinstance(value, dict) and list(value) == ["base64"]:
+        return decode_base64(value["base64"], f"{where}: header {name!r}")
+    raise InvalidInput(f'{where}: header {name!r} is to be a string, or {{"base64": "…"}}')
+
+
+def _event_time(text: Any, where: str) -> int | None:
+    return None if text is None else parse_time(text, f"{where}: event_time")
+
+
+def parse_time(text: Any, where: str) -> int:
+    """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`."""
+    wanted = (
+        f"{where}: an RFC 3339 time with its offset is wanted, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
+    )
+    if not isinstance(text, str):
+        raise InvalidInput(wanted)
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise InvalidInput(wanted)
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(wanted) from error
+
+
+def _claim(ref: Any, where: str) -> Claim:
+    if not isinstance(ref, dict):
+        raise InvalidInput(f'{where}: a ref is an object {{"upload": id}}')
+    for name in ref:
+        if name not in REF_FIELDS:
+            raise InvalidInput(f"{where}: {unknown_name('field of ref', name, REF_FIELDS)}")
+    kinds = {"upload": str, "size": int, "etag": str, "sha256": str}
+    for name, kind in kinds.items():
+        if ref.get(name) is not None and (not isinstance(ref[name], kind) or isinstance(ref[name], bool)):
+            raise InvalidInput(f"{where}: ref.{name} is to be of type {kind.__name__}")
+    if "upload" not in ref:
+        raise InvalidInput(f"{where}: ref lacks 'upload', the id that POST …/uploads gave")
+    return Claim(ref["upload"], ref.get("size"), ref.get("etag"), ref.get("sha256"))

@@ -1,0 +1,299 @@
+"""The broker: one process that accepts, stores and serves messages. Everything it works with is passed in."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+from filer.fence_check import check_fencing
+
+from filer.catalogue import Catalogue
+from filer.clock import Clock
+from filer.cluster_record import ClusterRecord, open_cluster
+from filer.errors import InvalidConfig, OutcomeUnknown, SegmentMoved
+from filer.keys import check_name
+from filer.segment_log import seal_at_end
+from filer.segment_reader import SegmentReader
+from filer.segment_writer import WriterSettings
+from filer.store import Store, StreamingStore
+from filer.topic_config import FIXED_FIELDS, TopicConfig, parse_config
+from filer.topic_state import Segment, TopicState
+from filer.uploads import Uploads
+from leader.coordinator import BrokerInfo, Coordinator
+from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
+from mq.errors import Conflict, Draining, NotFound
+from mq.front_store import FrontStore
+from mq.maintenance import Maintenance
+from mq.metrics import Metrics
+from mq.parts import Parts
+from mq.settings import BrokerSettings
+from mq.topic_reader import TopicReader
+from mq.topic_runtime import TopicRuntime
+from mq.version import VERSION
+
+S3_FLUSH_INTERVAL_SECONDS = 0.1
+ReplaceReason = Literal["roll", "failover"]
+
+
+class Broker:
+    """A broker and its topics. `start` before use, `drain` then `close` at the end.
+
+    `payloads` takes uploads in chunk by chunk where the store has no presigned URLs.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        coordinator: Coordinator,
+        settings: BrokerSettings,
+        *,
+        payloads: StreamingStore | None = None,
+    ) -> None:
+        self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
+        self.payloads = payloads
+        self.id = f"{settings.broker}.{clock.ulid()}"
+        self.metrics = Metrics()
+        self.front_store = FrontStore(settings.front_store_bytes)
+        self.draining = asyncio.Event()
+        self.ready = False
+        self.topics: dict[str, TopicRuntime] = {}
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-encode")
+        self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
+        self.catalogue = Catalogue(store, clock)
+        reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
+        self.parts = Parts(
+            self.id, store, clock, self.catalogue, reader, self._pool, self.front_store, self.metrics, settings,
+            _writing(settings),
+        )  # fmt: skip
+        self.transitions = TransitionRunner(self.catalogue, self, clock)
+        self.maintenance = Maintenance(self.parts, self)
+        self._changing: dict[str, asyncio.Lock] = {}
+        self._upkeep: asyncio.Task[None] | None = None
+        self.cluster: ClusterRecord | None = None
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    async def start(self, url: str) -> None:
+        """Check the store, join the cluster, take over what an earlier life of this broker left open.
+
+        Raises `StoreCannotFence` where two writers could both succeed, `CorruptFile` for a store of another cluster.
+        """
+        await check_fencing(self.store, self.clock)
+        self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
+        self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
+        await self.coordinator.join(BrokerInfo(self.id, url, self.settings.zone, VERSION))
+        for name in await self.catalogue.names():
+            await self._take_up(name)
+        self._upkeep = asyncio.create_task(self.maintenance.run(), name="maintenance")
+        self.ready = True
+
+    async def _take_up(self, name: str) -> None:
+        """Finish a transition that was left under way, then fail over segments whose owner is gone."""
+        record = await self.catalogue.read(name)
+        if record is None:
+            return
+        self._see(record.state)
+        state = await self.transitions.resume(record.state)
+        alive = {broker.id for broker in self.coordinator.brokers()}
+        orphans = [s.id for s in state.open_segments if s.owner not in alive] if state else []
+        if state is not None:
+            self._see(state)
+        if orphans:
+            await self.replace_segments(name, orphans, "failover")
+
+    async def drain(self) -> None:
+        """Take nothing new, store what was accepted and seal: a clean end leaves no segment to be failed over.
+
+        Sealing is left to the next start (or the next broker), which does it anyhow; here every accepted message is
+        stored and answered. Safe to be cut short: unanswered messages were never promised.
+        """
+        self.draining.set()
+        self.ready = False
+        for runtime in self.topics.values():
+            await runtime.flush()
+
+    async def close(self) -> None:
+        """Stop everything and let go of threads and connections."""
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await asyncio.gather(*(runtime.close() for runtime in self.topics.values()))
+        await self.coordinator.leave()
+        self._pool.shutdown(wait=True)
+        self._read_pool.shutdown(wait=True)
+        await self.store.close()
+
+    # -- topics --------------------------------------------------------------------------------------------
+
+    async def topic(self, name: str) -> TopicRuntime:
+        """The running topic; raises `NotFound`, or `InvalidName` for what cannot be one."""
+        runtime = self.topics.get(name)
+        if runtime is None:
+            record = await self.catalogue.read(check_name(name))
+            if record is not None:
+                self._see(record.state)
+                runtime = self.topics.get(name)
+        if runtime is None or runtime.state.deleted:
+            raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
+        return runtime
+
+    async def reader(self, name: str) -> TopicReader:
+        """Reads of that topic; raises as `topic`."""
+        runtime = await self.topic(name)
+        return TopicReader(runtime, self.parts.reader)
+
+    def _see(self, state: TopicState) -> None:
+        """Take a newer state of a topic into account."""
+        runtime = self.topics.get(state.topic)
+        if runtime is None:
+            self.topics[state.topic] = TopicRuntime(self.parts, state)
+        else:
+            runtime.apply(state)
+
+    async def refresh(self, name: str) -> None:
+        """Read topic.json again: another process may have changed it."""
+        record = await self.catalogue.read(name)
+        if record is not None:
+            self._see(record.state)
+
+    async def put_topic(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, bool]:
+        """Create a topic or change its configuration; whether it was created.
+
+        Raises `InvalidName`, `InvalidConfig`, and `Conflict` for a change of what cannot change.
+        """
+        check_name(name)
+        settings = dict(body)
+        segments = settings.pop("segments", None)
+        async with self._lock(name):
+            record = await self.catalogue.read(name)
+            if record is not None and not record.state.deleted:
+                if segments is not None and segments != len(record.state.open_segments):
+                    raise Conflict(
+                        "topic-conflict",
+                        f"topic {name!r} exists with {len(record.state.open_segments)} open segments; "
+                        "'segments' counts only at creation",
+                    )
+                return await self._reconfigure(record.state, settings), False
+            config = parse_config(settings)
+            self._check_servable(config)
+            count = _segments_at_creation(segments, config)
+            return await self._create(name, record.state if record else None, config, count), True
+
+    async def _create(
+        self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int
+    ) -> TopicRuntime:
+        now_us = self.clock.now_us()
+        fresh = new_topic(name, config, count, self._place, now_us=now_us)
+        if tombstone is None:
+            if not await self.catalogue.create(fresh):
+                await self.refresh(name)
+                return await self.topic(name)
+            self._see(fresh)
+        else:
+            state = await self.catalogue.change(
+                name, lambda s: recreated(s, config, count, self._place, now_us=now_us) if s.deleted else None
+            )
+            self._see(state or fresh)
+        return await self.topic(name)
+
+    async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
+        wanted = parse_config(settings, base=state.config)
+        self._check_servable(wanted)
+        for field in FIXED_FIELDS:
+            if getattr(wanted, field) != getattr(state.config, field):
+                raise Conflict(
+                    "topic-conflict",
+                    f"{field} of topic {state.topic!r} is {getattr(state.config, field)!r} and cannot change: "
+                    "files of that type are stored; create another topic",
+                )
+
+        def change(newest: TopicState) -> TopicState | None:
+            config = parse_config(settings, base=newest.config)
+            return None if config == newest.config else newest.model_copy(update={"config": config})
+
+        changed = await self.catalogue.change(state.topic, change)
+        self._see(changed or state)
+        return await self.topic(state.topic)
+
+    def _check_servable(self, config: TopicConfig) -> None:
+        alive = len(self.coordinator.brokers())
+        if config.replicas > alive:
+            raise InvalidConfig(
+                f"replicas is {config.replicas}, but there {_are(alive)}: at most {alive} can hold a copy"
+            )
+
+    async def delete_topic(self, name: str) -> None:
+        """Seal everything, leave a tombstone; the files go after the grace period. Raises `NotFound`."""
+        await self.topic(name)
+        async with self._lock(name):
+            state = await self._run(name, lambda s: deleting(s, now_us=self.clock.now_us()))
+            while state is not None and not state.deleted:
+                state = await self._run(name, lambda s: deleting(s, now_us=self.clock.now_us()))
+
+    async def replace_segments(self, name: str, segments: list[int], reason: ReplaceReason) -> None:
+        """Seal these segments and open one successor each, here."""
+
+        def begin(state: TopicState) -> TopicState | None:
+            return replacing(state, segments, self._place, reason, now_us=self.clock.now_us())
+
+        async with self._lock(name):
+            await self._run(name, begin)
+
+    async def _run(self, name: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
+        if self.draining.is_set():
+            raise Draining("this broker is shutting down: ask another, or wait until it is back")
+        state = await self.transitions.run(name, begin)
+        if state is not None:
+            self._see(state)
+        return state
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._changing.setdefault(name, asyncio.Lock())
+
+    def _place(self, place: int) -> tuple[str, ...]:
+        """Who gets the n-th of the segments to be opened: round the live brokers, this one first."""
+        ids = sorted((broker.id for broker in self.coordinator.brokers()), key=lambda i: (i != self.id, i))
+        return (ids[place % len(ids)],)
+
+    # -- the leader's arm (leader.transitions.Sealer) ------------------------------------------------------
+
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+        """Have a segment sealed by its writer here, or at the end of its log where its owner is gone."""
+        runtime = self.topics[topic]
+        writer = runtime.writers.get(segment.id)
+        if writer is not None:
+            with contextlib.suppress(SegmentMoved, OutcomeUnknown):
+                return await writer.seal()
+        ref = runtime.ref(segment.id)
+        index = await seal_at_end(
+            self.store, self.clock, ref, start_offset=segment.start_offset, writer=self.id
+        )
+        runtime.adopt_index(segment.id, index)
+        return index.end
+
+
+def _writing(settings: BrokerSettings) -> WriterSettings:
+    """How writers batch: puts cost nothing on a directory, and money on S3."""
+    on_s3 = settings.store_url.startswith("s3:")
+    interval = settings.flush_interval
+    if interval is None:
+        interval = S3_FLUSH_INTERVAL_SECONDS if on_s3 else 0.0
+    return WriterSettings(settings.flush_bytes, interval, settings.grace)
+
+
+def _segments_at_creation(segments: Any, config: TopicConfig) -> int:
+    count = config.min_segments if segments is None else segments
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise InvalidConfig(f"segments: a whole number is wanted, not {count!r}")
+    if not config.min_segments <= count <= config.max_segments:
+        raise InvalidConfig(
+            f"segments is {count}: it lies between min_segments ({config.min_segments}) "
+            f"and max_segments ({config.max_segments})"
+        )
+    return count
+
+
+def _are(brokers: int) -> str:
+    return "is 1 broker" if brokers == 1 else f"are {brokers} brokers"

@@ -1,0 +1,68 @@
+"""The command `mq`: its commands, and the one place where errors become words and exit codes."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mq.cli.failures import report
+from mq.cli.serve import serve
+from mq.version import VERSION
+
+app = typer.Typer(
+    name="mq",
+    help="BraidMQ: a message queue whose log is a table.",
+    no_args_is_help=True,
+    add_completion=True,
+)
+app.command("serve")(serve)
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What the options before the command said."""
+
+    debug: bool = False
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mq {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_command(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    context.obj.debug = debug
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code. Nothing but `SystemExit` of the interpreter itself leaves here."""
+    invocation = Invocation()
+    command = typer.main.get_command(app)
+    try:
+        # Not standalone: Typer's own report of an error is a box of several lines.
+        code = command.main(list(arguments), prog_name="mq", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except Exception as error:
+        if invocation.debug and not isinstance(error, typer.TyperException | typer.Abort):
+            raise
+        return report(error)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The entry point."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

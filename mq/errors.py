@@ -1,0 +1,89 @@
+"""What can go wrong at a broker beyond what the filer names.
+
+BraidError
+├── PublishIncomplete      some shares of a request were stored, others were not
+├── FrontStoreFull         no room for more until the store has caught up
+├── Draining               this broker is shutting down
+├── NotFound               no such topic, segment, message, upload
+├── BodyTooLarge           a request body above the limit
+├── UnsupportedMedia       a content type or encoding not understood
+├── Malformed              bytes that do not parse
+├── InvalidReference       an upload that cannot be referred to
+├── Conflict               the request contradicts what stands
+├── PositionTooOld         a position older than what is kept
+└── Forbidden              the authorizer says no
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from filer.errors import BraidError, InvalidInput
+from filer.positions import PositionExpired
+
+if TYPE_CHECKING:
+    from mq.topic_runtime import Position
+
+
+class PublishIncomplete(BraidError):
+    """Only a part of the request was stored."""
+
+    def __init__(self, message: str, positions: "Sequence[Position]") -> None:
+        super().__init__(message)
+        self.positions = positions
+
+
+class FrontStoreFull(BraidError):
+    """The broker holds as many messages as it may that are not stored yet."""
+
+
+class Draining(BraidError):
+    """This broker is shutting down."""
+
+
+class NotFound(BraidError):
+    """There is no such thing; `what` is topic, segment, message or upload."""
+
+    def __init__(self, what: str, message: str) -> None:
+        super().__init__(message)
+        self.what = what
+
+
+class BodyTooLarge(BraidError):
+    """The request body is above the limit; `upload` is the path where larger payloads go."""
+
+    def __init__(self, message: str, limit_bytes: int, upload: str) -> None:
+        super().__init__(message)
+        self.limit_bytes = limit_bytes
+        self.upload = upload
+
+
+class UnsupportedMedia(BraidError):
+    """The content type or encoding is not understood here."""
+
+
+class Malformed(InvalidInput):
+    """The bytes do not parse as what they claim to be."""
+
+
+class InvalidReference(InvalidInput):
+    """The upload cannot be referred to."""
+
+
+class Conflict(BraidError):
+    """The request contradicts what stands; `kind` is the slug of the problem."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class PositionTooOld(PositionExpired):
+    """Retention has taken the messages at this position; `earliest` is the marker of the oldest kept."""
+
+    def __init__(self, message: str, earliest: str) -> None:
+        super().__init__(message)
+        self.earliest = earliest
+
+
+class Forbidden(BraidError):
+    """Not allowed."""

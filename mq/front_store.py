@@ -1,0 +1,104 @@
+"""The bounded memory of recent messages: what is accepted and not stored yet, and the newest stored ones.
+
+One budget for both. Pending messages must stay; stored ones are dropped oldest first to make room.
+"""
+
+import asyncio
+import bisect
+from collections import deque
+
+import pyarrow as pa
+
+# What a table of seven columns takes beside its data; for a lone small message it is nearly all.
+TABLE_OVERHEAD_BYTES = 8 * 1024
+
+
+class Tail:
+    """The newest stored messages of one segment, without a gap up to its end."""
+
+    def __init__(self, end: int) -> None:
+        self._bases: deque[int] = deque()
+        self._tables: deque[pa.Table] = deque()
+        self.end = end
+
+    @property
+    def start(self) -> int:
+        """The first offset held; `end` where nothing is."""
+        return self._bases[0] if self._bases else self.end
+
+    def append(self, table: pa.Table) -> None:
+        """Hold the next file's messages."""
+        self._bases.append(self.end)
+        self._tables.append(table)
+        self.end += table.num_rows
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest file's messages, if any are left."""
+        if self._bases:
+            self._bases.popleft()
+            self._tables.popleft()
+
+    def read(self, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
+        """Messages from `offset` on, at least one; None where the tail does not hold that offset."""
+        if not self.start <= offset < self.end:
+            return None
+        chosen: list[pa.Table] = []
+        rows = size_bytes = 0
+        position = bisect.bisect_right(self._bases, offset) - 1
+        skipped = offset - self._bases[position]
+        while position < len(self._tables) and rows < max_rows and size_bytes < max_bytes:
+            table = self._tables[position].slice(skipped)
+            skipped = 0
+            chosen.append(table)
+            rows += table.num_rows
+            size_bytes += table.nbytes
+            position += 1
+        return (pa.concat_tables(chosen) if len(chosen) > 1 else chosen[0]).slice(0, max_rows)
+
+
+class FrontStore:
+    """Accounts for the bytes of all tails and of everything accepted or being received."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.pending_bytes = 0
+        self.recent_bytes = 0
+        self._recent: deque[tuple[Tail, int]] = deque()
+        self._released: asyncio.Future[None] | None = None
+
+    def try_reserve(self, size_bytes: int) -> bool:
+        """Claim room for a request; False where accepted requests leave none. Recent messages make way."""
+        if self.pending_bytes + size_bytes > self.limit_bytes:
+            return False
+        self.pending_bytes += size_bytes
+        self._evict()
+        return True
+
+    def release(self, size_bytes: int) -> None:
+        """Give room back: the request was stored, refused or broken off."""
+        self.pending_bytes -= size_bytes
+        if self._released is not None:
+            self._released.set_result(None)
+            self._released = None
+
+    async def room(self) -> None:
+        """Wait until some room has been given back."""
+        if self._released is None:
+            self._released = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._released)
+
+    def keep(self, tail: Tail, table: pa.Table, size_bytes: int) -> None:
+        """Hold a stored file's messages in their segment's tail, for as long as there is room."""
+        if not table.num_rows:
+            return
+        tail.append(table)
+        held_bytes = size_bytes + TABLE_OVERHEAD_BYTES
+        self._recent.append((tail, held_bytes))
+        self.recent_bytes += held_bytes
+        self._evict()
+
+    def _evict(self) -> None:
+        while self._recent and self.pending_bytes + self.recent_bytes > self.limit_bytes:
+            tail, size_bytes = self._recent.popleft()
+            self.recent_bytes -= size_bytes
+            tail.drop_oldest()

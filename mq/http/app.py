@@ -1,0 +1,110 @@
+"""The FastAPI app for everything but the hot paths, and the whole ASGI app of a broker."""
+
+import logging
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from filer.errors import BraidError, InvalidInput
+from filer.nearest import unknown_name
+from mq.authorizer import AllowAny, AllowLoopback, Authorizer
+from mq.broker import Broker
+from mq.http.cluster import cluster_router
+from mq.http.dispatcher import Dispatcher
+from mq.http.files import files_router
+from mq.http.messages import messages_router
+from mq.http.openapi import describe_hot_paths
+from mq.http.problems import Problem, problem_of
+from mq.http.subscribe import subscribe_router
+from mq.http.topics import topics_router
+from mq.http.uploads import uploads_router
+from mq.version import VERSION
+
+_log = logging.getLogger(__name__)
+
+
+def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> Dispatcher:
+    """The ASGI app of a broker; its settings choose the authorizer where none is handed in."""
+    chosen = authorizer or (AllowAny() if broker.settings.authorizer == "any" else AllowLoopback())
+    return Dispatcher(broker, chosen, create_app(broker))
+
+
+def create_app(broker: Broker) -> FastAPI:
+    """The framework's part."""
+    app = FastAPI(
+        title="BraidMQ",
+        version=VERSION,
+        description="A message queue whose log is a table.",
+        dependencies=[Depends(refuse_unknown_parameters)],
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    for router in (
+        topics_router,
+        messages_router,
+        subscribe_router,
+        files_router,
+        uploads_router,
+        cluster_router,
+    ):
+        app.include_router(router(broker))
+    app.add_exception_handler(BraidError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_error)
+    describe_hot_paths(app)
+    return app
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """A misspelt query parameter is refused, never ignored."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = [field.alias for field in route.dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            raise InvalidInput(unknown_name("parameter", name, known))
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.status == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _response(problem)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first: dict[str, Any] = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("query", "path"))
+    malformed = first["type"] in ("json_invalid",)
+    detail = f"{place}: {first['msg']}" + (
+        f", not {first['input']!r:.80}" if "input" in first and not malformed else ""
+    )
+    title = "The request does not parse" if malformed else "The request makes no sense"
+    return _response(Problem("invalid-request", title, 400 if malformed else 422, detail))
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        detail = f"{request.url.path} does not take {request.method}"
+        response = _response(Problem("method-not-allowed", "The method is not allowed", 405, detail))
+        response.headers.update(error.headers or {})
+        return response
+    if error.status_code == 404:
+        return _response(
+            Problem("not-found", "There is nothing here", 404, f"no such path: {request.url.path}; see /docs")
+        )
+    slug = "invalid-request" if error.status_code < 500 else "internal"
+    return _response(Problem(slug, "The request failed", error.status_code, str(error.detail)))
+
+
+def _response(problem: Problem) -> Response:
+    headers = {name.decode(): value.decode() for name, value in problem.headers()}
+    return Response(problem.body(), problem.status, headers)

@@ -1,0 +1,170 @@
+"""Reading messages: the whole topic by marker, one segment by offset, one message by id."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+
+from filer import keys
+from filer.errors import InvalidInput
+from filer.positions import PositionExpired, to_marker
+from mq.broker import Broker
+from mq.errors import NotFound, PositionTooOld
+from mq.http.answers import (
+    JSON,
+    MIB,
+    NDJSON,
+    Limit,
+    MaxBytes,
+    Wait,
+    json_response,
+    messages_response,
+    negotiate,
+)
+from mq.http.start import start_positions
+from mq.render import ARROW_TYPE, MessageRenderer
+from mq.topic_reader import Run, TopicReader
+from mq.topic_runtime import TopicRuntime
+
+FORMS = [JSON, NDJSON, ARROW_TYPE]
+PRESIGNED_SECONDS = 900
+_MESSAGE_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
+
+
+def messages_router(broker: Broker) -> APIRouter:
+    """Endpoints under `/v1/topics/{topic}` that give messages."""
+    router = APIRouter(tags=["messages"])
+
+    @router.get("/v1/topics/{topic}/messages")
+    async def browse(
+        request: Request,
+        topic: str,
+        marker: str | None = None,
+        from_: Annotated[
+            str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")
+        ] = None,
+        limit: Limit = 100,
+        max_bytes: MaxBytes = 8 * MIB,
+        wait: Wait = 0,
+    ) -> Response:
+        """Read a whole topic page by page; the marker of an answer is where the next page begins."""
+        kind = negotiate(request, FORMS)
+        runtime = await broker.topic(topic)
+        reader = await broker.reader(topic)
+        positions = await start_positions(topic, reader, marker, from_, default="earliest")
+        deadline = broker.clock.monotonic_seconds() + wait
+        while True:
+            news = runtime.news()
+            runs, reached = await reader.read(positions, max_rows=limit, max_bytes=max_bytes)
+            left = deadline - broker.clock.monotonic_seconds()
+            if runs or left <= 0 or broker.draining.is_set():
+                break
+            await asyncio.wait([news], timeout=left)
+        following = to_marker(topic, reached)
+        about = {"marker": following}
+        return await messages_response(
+            kind, topic, runtime.state.config, runs, about, {"Braid-Marker": following}
+        )
+
+    @router.get("/v1/topics/{topic}/segments/{segment}/messages")
+    async def read_segment(
+        request: Request,
+        topic: str,
+        segment: int,
+        offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
+        limit: Limit = 100,
+        max_bytes: MaxBytes = 8 * MIB,
+        wait: Wait = 0,
+    ) -> Response:
+        """Read one segment from an offset on."""
+        kind = negotiate(request, FORMS)
+        runtime = await broker.topic(topic)
+        reader = await broker.reader(topic)
+        deadline = broker.clock.monotonic_seconds() + wait
+        while True:
+            news = runtime.news()
+            await _check_offset(runtime, segment, offset, reader)
+            run = await reader.read_segment(segment, offset, max_rows=limit, max_bytes=max_bytes)
+            found = runtime.state.segment(segment)
+            end_offset = found.end_offset if found else None
+            left = deadline - broker.clock.monotonic_seconds()
+            if run.table.num_rows or end_offset is not None or left <= 0 or broker.draining.is_set():
+                break
+            await asyncio.wait([news], timeout=left)
+        about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
+        headers = {"Braid-Next-Offset": str(run.end)}
+        if end_offset is not None:
+            headers["Braid-End-Offset"] = str(end_offset)
+        return await messages_response(kind, topic, runtime.state.config, [run], about, headers)
+
+    @router.get("/v1/topics/{topic}/messages/{message_id}")
+    async def read_message(topic: str, message_id: str) -> Response:
+        """Read one message by its id, `<segment>-<offset>`."""
+        runtime = await broker.topic(topic)
+        run = await _one(broker, runtime, message_id)
+        return json_response(next(MessageRenderer(topic, runtime.state.config).messages(run)))
+
+    @router.get("/v1/topics/{topic}/messages/{message_id}/payload")
+    async def read_payload(topic: str, message_id: str) -> Response:
+        """The bytes a message stands for: its value, or the payload it refers to."""
+        runtime = await broker.topic(topic)
+        run = await _one(broker, runtime, message_id)
+        ref = run.table["_ref"][0].as_py()
+        if ref is None:
+            value = run.table["value"][0].as_py()
+            data = value.encode() if isinstance(value, str) else value
+            return Response(data or b"", media_type="application/octet-stream")
+        key = keys.topic_folder(topic) + ref["uri"]
+        presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
+        if presigned is not None:
+            return RedirectResponse(presigned.url, 307)
+        headers = {"content-length": str(ref["size"]), "etag": f'"{ref["etag"]}"'}
+        return StreamingResponse(_payload(broker, key, ref["size"]), 200, headers, "application/octet-stream")
+
+    return router
+
+
+async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncIterator[bytes]:
+    for start in range(0, size_bytes, MIB):
+        yield (await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))).data
+
+
+async def _check_offset(runtime: TopicRuntime, segment: int, offset: int, reader: TopicReader) -> None:
+    found = runtime.state.segment(segment)
+    if found is None:
+        if segment < runtime.state.next_segment and segment >= 0:
+            raise PositionTooOld(
+                f"segment {segment} has been removed by retention",
+                to_marker(runtime.topic, reader.earliest()),
+            )
+        raise NotFound("segment", f"topic {runtime.topic!r} has no segment {segment}")
+    if offset < found.start_offset:
+        raise PositionTooOld(
+            f"offset {offset} of segment {segment} is older than what is kept (from {found.start_offset} on)",
+            to_marker(runtime.topic, reader.earliest()),
+        )
+    end = found.end_offset if found.end_offset is not None else (await runtime.index(segment)).end
+    if offset > end:
+        raise InvalidInput(f"offset {offset} is beyond the end of segment {segment}, {end} now")
+
+
+async def _one(broker: Broker, runtime: TopicRuntime, message_id: str) -> Run:
+    match = _MESSAGE_ID.match(message_id)
+    if match is None:
+        raise InvalidInput(f"{message_id!r:.80} is not a message id: it is <segment>-<offset>, such as 0-42")
+    segment, offset = int(match[1]), int(match[2])
+    reader = await broker.reader(runtime.topic)
+    try:
+        if runtime.state.segment(segment) is not None:
+            await _check_offset(runtime, segment, offset, reader)
+            run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
+            if run.table.num_rows:
+                return run
+    except (PositionExpired, InvalidInput) as error:
+        raise NotFound(
+            "message", f"topic {runtime.topic!r} has no message {message_id!r} (any more): {error}"
+        ) from error
+    raise NotFound("message", f"topic {runtime.topic!r} has no message {message_id!r}")

@@ -1,0 +1,165 @@
+"""`POST /v1/topics/{topic}/messages`: the hot path, a bare ASGI endpoint without a framework's conveniences."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pyarrow as pa
+
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
+from filer.schema import REF
+from filer.segment_writer import Single
+from filer.topic_config import TopicConfig
+from mq.bodies.arrow_body import decode_arrow
+from mq.bodies.intake import Intake, Receive
+from mq.bodies.json_body import check_types, decode_base64, decode_json, decode_ndjson
+from mq.bodies.rows import Columns, Rows
+from mq.broker import Broker
+from mq.errors import Draining, InvalidReference, Malformed
+from mq.topic_runtime import Position, TopicRuntime
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+
+ARROW = b"application/vnd.apache.arrow.stream"
+# Decoding more than this holds the event loop up for longer than handing it to a thread costs.
+INLINE_DECODE_BYTES = {b"application/json": 32_768, b"application/x-ndjson": 32_768, ARROW: 4 * 1024 * 1024}
+_DECODERS: dict[bytes, Callable[[bytes, Columns], Rows]] = {
+    b"application/json": decode_json,
+    b"application/x-ndjson": decode_ndjson,
+    ARROW: decode_arrow,
+}
+_RAW_PARAMETERS = ("acks", "key", "key_base64")
+_HEADER_PREFIX = b"braid-header-"
+
+
+class PublishRequest:
+    """What the scope of a publish says, read once."""
+
+    __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "parameters")
+
+    def __init__(self, scope: Scope) -> None:
+        self.content_type = b""
+        self.declared_bytes: int | None = None
+        self.encoding = ""
+        self.headers: list[tuple[str, bytes]] = []
+        for name, value in scope["headers"]:
+            if name == b"content-type":
+                self.content_type = value.partition(b";")[0].strip().lower()
+            elif name == b"content-length":
+                self.declared_bytes = int(value)
+            elif name == b"content-encoding":
+                self.encoding = value.decode("latin-1").strip().lower()
+            elif name.startswith(_HEADER_PREFIX):
+                self.headers.append((name[len(_HEADER_PREFIX) :].decode("latin-1"), value))
+        query = scope["query_string"]
+        self.parameters = _parameters(query) if query else {}
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
+    except (UnicodeDecodeError, ValueError) as error:
+        raise Malformed(f"the query is not valid: {error}") from error
+    parameters = dict(pairs)
+    for name in parameters:
+        if name not in _RAW_PARAMETERS:
+            raise InvalidInput(unknown_name("parameter", name, _RAW_PARAMETERS))
+    if len(parameters) < len(pairs):
+        raise InvalidInput("a query parameter is given twice")
+    return parameters
+
+
+class Publisher:
+    """Serves publishes of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, topic: str) -> bytes:
+        """Take in one request, store it, and give the answer's JSON; raises what `problem_of` knows."""
+        broker = self._broker
+        if broker.draining.is_set():
+            raise Draining("this broker is shutting down: publish through another, or wait until it is back")
+        runtime = broker.topics.get(topic)
+        if runtime is None or runtime.state.deleted:
+            runtime = await broker.topic(topic)
+        request = PublishRequest(scope)
+        config = runtime.state.config
+        _check_acks(request.parameters.get("acks"), config)
+        wait = config.overflow == "block"
+        with Intake(
+            broker.front_store, broker.settings.max_body_bytes, f"/v1/topics/{topic}/uploads", wait=wait
+        ) as intake:
+            body = await intake.read(receive, request.declared_bytes)
+            if request.encoding:
+                body = await intake.inflate(body, request.encoding)
+            if request.content_type in _DECODERS:
+                return await self._publish_rows(runtime, request, body, intake.held_bytes)
+            single = _single(request, body, config)
+            return _answer([await runtime.publish_single(single, len(body))])
+
+    async def _publish_rows(
+        self, runtime: TopicRuntime, request: PublishRequest, body: bytes, size_bytes: int
+    ) -> bytes:
+        for name in request.parameters:
+            if name != "acks":
+                raise InvalidInput(
+                    f"parameter {name!r} is for a body that is one value; messages carry their own key"
+                )
+        if request.headers:
+            raise InvalidInput(
+                "Braid-Header-… is for a body that is one value; messages carry their own headers"
+            )
+        config = runtime.state.config
+        columns = Columns(config.key_type, config.value_type)
+        decode = partial(_DECODERS[request.content_type], body, columns)
+        if len(body) <= INLINE_DECODE_BYTES[request.content_type]:
+            rows = decode()
+        else:
+            rows = await asyncio.get_running_loop().run_in_executor(self._broker.parts.encoder, decode)
+        batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
+        if not batch.num_rows:
+            return _answer([])
+        return _answer(await runtime.publish_rows(batch, size_bytes))
+
+    async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
+        """The rows with their references checked against the store and pinned."""
+        refs: list[dict[str, str | int | None] | None] = [None] * rows.batch.num_rows
+        for row, claim in rows.claims:
+            try:
+                refs[row] = (await self._broker.uploads.verify(topic, claim)).to_row()
+            except InvalidInput as error:
+                raise InvalidReference(f"row {row}: {error}") from error
+        arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]
+        return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
+
+
+def _check_acks(acks: str | None, config: TopicConfig) -> None:
+    wanted = acks or config.acks
+    if wanted not in ("stored", "replicated"):
+        raise InvalidInput(f"acks is 'stored' or 'replicated', not {wanted!r:.80}")
+    if wanted == "replicated" and config.replicas < 2:
+        raise InvalidInput("acks=replicated needs a topic with replicas of 2 or more; this one has 1")
+
+
+def _single(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+    key: bytes | None = None
+    if request.parameters:
+        if "key_base64" in request.parameters:
+            if "key" in request.parameters:
+                raise InvalidInput("key or key_base64, not both")
+            key = decode_base64(request.parameters["key_base64"], "key_base64")
+        elif "key" in request.parameters:
+            key = request.parameters["key"].encode()
+    if config.value_type != "binary" or (key is not None and config.key_type != "binary"):
+        check_types(key, body, Columns(config.key_type, config.value_type), "the body")
+    return Single(key, body, tuple(request.headers) or None, None)
+
+
+def _answer(positions: Sequence[Position]) -> bytes:
+    parts = [b'{"segment":%d,"offset":%d,"count":%d}' % (p.segment, p.offset, p.count) for p in positions]
+    return b'{"positions":[%b]}' % b",".join(parts)

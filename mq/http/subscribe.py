@@ -1,0 +1,144 @@
+"""`GET /v1/topics/{topic}/subscribe`: messages as they arrive, as server-sent events or NDJSON.
+
+A stream pulls: it reads the next page only when the client has taken the last one, so a slow reader costs nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from filer.positions import Positions, to_marker
+from mq.broker import Broker
+from mq.errors import PositionTooOld
+from mq.http.answers import MIB, NDJSON, negotiate
+from mq.http.problems import problem_of
+from mq.http.start import check_positions, start_positions
+from mq.render import MessageRenderer
+from mq.topic_reader import TopicReader
+from mq.topic_runtime import TopicRuntime
+
+SSE = "text/event-stream"
+KEEPALIVE_SECONDS = 15.0
+PAGE_ROWS, PAGE_BYTES = 1_000, MIB
+
+
+class SseForm:
+    """Server-sent events (WHATWG HTML §9.2), the marker as the event id."""
+
+    def message(self, message: dict[str, Any], marker: str) -> bytes:
+        """One message."""
+        return b"event: message\nid: %b\ndata: %b\n\n" % (marker.encode(), orjson.dumps(message))
+
+    def keepalive(self, marker: str) -> bytes:
+        """Something to show that the connection lives."""
+        return b": keep-alive\n\n"
+
+    def end(self, reason: dict[str, Any], marker: str) -> bytes:
+        """The last event, with why."""
+        return b"event: end\nid: %b\ndata: %b\n\n" % (marker.encode(), orjson.dumps(reason))
+
+
+class NdjsonForm:
+    """One JSON object a line."""
+
+    def message(self, message: dict[str, Any], marker: str) -> bytes:
+        """One message."""
+        return orjson.dumps({"message": message, "marker": marker}, option=orjson.OPT_APPEND_NEWLINE)
+
+    def keepalive(self, marker: str) -> bytes:
+        """Something to show that the connection lives."""
+        return orjson.dumps({"keepalive": True, "marker": marker}, option=orjson.OPT_APPEND_NEWLINE)
+
+    def end(self, reason: dict[str, Any], marker: str) -> bytes:
+        """The last line, with why."""
+        return orjson.dumps({**reason, "marker": marker}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def subscribe_router(broker: Broker) -> APIRouter:
+    """The subscription endpoint."""
+    router = APIRouter(tags=["subscribe"])
+
+    @router.get("/v1/topics/{topic}/subscribe", response_class=StreamingResponse)
+    async def subscribe(
+        request: Request,
+        topic: str,
+        marker: str | None = None,
+        from_: Annotated[
+            str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")
+        ] = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """Stream messages as they arrive; `from` defaults to latest. Sending commits nothing: keep the marker."""
+        kind = negotiate(request, [SSE, NDJSON])
+        runtime = await broker.topic(topic)
+        reader = await broker.reader(topic)
+        # A browser that reconnects repeats its first URL and says in the header how far it has got.
+        resumed = last_event_id or marker
+        positions = await start_positions(
+            topic, reader, resumed, None if last_event_id else from_, default="latest"
+        )
+        form: SseForm | NdjsonForm = SseForm() if kind == SSE else NdjsonForm()
+        stream = _stream(broker, runtime, reader, positions, form)
+        return StreamingResponse(stream, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, kind)
+
+    return router
+
+
+async def _stream(
+    broker: Broker,
+    runtime: TopicRuntime,
+    reader: TopicReader,
+    positions: Positions,
+    form: SseForm | NdjsonForm,
+) -> AsyncIterator[bytes]:
+    topic = runtime.topic
+    renderer = MessageRenderer(topic, runtime.state.config)
+    live: set[int] = set()
+    broker.metrics.streams.inc()
+    try:
+        yield form.keepalive(to_marker(topic, positions))
+        while not broker.draining.is_set() and not runtime.state.deleted:
+            news = runtime.news()
+            positions = _catch_up(runtime, positions, live)
+            await check_positions(topic, reader, positions)
+            runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=PAGE_BYTES)
+            for run in runs:
+                page: list[bytes] = []
+                for message in renderer.messages(run):
+                    positions[run.segment] = message["offset"] + 1
+                    page.append(form.message(message, to_marker(topic, positions)))
+                yield b"".join(page)
+            positions = reached
+            if runs:
+                continue
+            await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
+            if not news.done():
+                yield form.keepalive(to_marker(topic, positions))
+        reason = "deleted" if runtime.state.deleted else "draining"
+        yield form.end({"end": reason}, to_marker(topic, positions))
+    except PositionTooOld as error:
+        yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
+    finally:
+        broker.metrics.streams.dec()
+
+
+def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:
+    """Under `overflow: drop_oldest` a reader that falls out of the front store goes on at its oldest message.
+
+    `live` collects the segments in which the reader has been that far: one that starts from older messages reads
+    those from files first, like any other.
+    """
+    if runtime.state.config.overflow != "drop_oldest":
+        return positions
+    caught_up = dict(positions)
+    for segment_id, offset in positions.items():
+        tail = runtime.tail(segment_id)
+        if tail is not None and offset >= tail.start:
+            live.add(segment_id)
+        elif tail is not None and segment_id in live:
+            caught_up[segment_id] = tail.start
+    return caught_up

@@ -1,0 +1,29 @@
+"""What a broker is put together from: passed in, never imported as globals, so that tests and simulations can own it."""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from filer.catalogue import Catalogue
+from filer.clock import Clock
+from filer.segment_reader import SegmentReader
+from filer.segment_writer import WriterSettings
+from filer.store import Store
+from mq.front_store import FrontStore
+from mq.metrics import Metrics
+from mq.settings import BrokerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The components that every topic of a broker shares. `broker` is its id, incarnation included."""
+
+    broker: str
+    store: Store
+    clock: Clock
+    catalogue: Catalogue
+    reader: SegmentReader
+    encoder: Executor
+    front_store: FrontStore
+    metrics: Metrics
+    settings: BrokerSettings
+    writing: WriterSettings

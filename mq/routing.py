@@ -1,0 +1,35 @@
+"""Cutting a publish by key range: which rows go to which open segment."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from filer.segment_writer import SegmentWriter
+from filer.slots import slots_of
+
+
+class Route:
+    """The open segments of a topic in key order, with the writers this broker has for them (None: another's)."""
+
+    def __init__(self, segments: Sequence[tuple[int, int, SegmentWriter | None]]) -> None:
+        self.ids = [segment_id for segment_id, _, _ in segments]
+        self.writers = [writer for _, _, writer in segments]
+        self._starts = np.array([start for _, start, _ in segments], dtype=np.int64)
+
+    def place_of_slot(self, slot: int) -> int:
+        """Which of the open segments takes a slot, as a place in `ids` and `writers`."""
+        return int(np.searchsorted(self._starts, slot, side="right")) - 1
+
+    def cut(self, rows: pa.RecordBatch, *, null_slot: int) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows of each touched segment, in the order of the request, as (place, rows)."""
+        if len(self.ids) == 1:
+            return [(0, rows)]
+        places = np.searchsorted(self._starts, slots_of(rows["key"], null_slot=null_slot), side="right") - 1
+        counts = np.bincount(places, minlength=len(self.ids))
+        touched = np.flatnonzero(counts)
+        if len(touched) == 1:
+            return [(int(touched[0]), rows)]
+        by_segment = rows.take(pa.array(np.argsort(places, kind="stable")))
+        ends = np.cumsum(counts)
+        return [(int(p), by_segment.slice(int(ends[p] - counts[p]), int(counts[p]))) for p in touched]

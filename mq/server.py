@@ -1,0 +1,140 @@
+"""A broker behind its HTTP interface as a process: starts it, serves until asked to stop, drains it."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+import uvloop
+
+from filer import keys
+from filer.clock import SystemClock
+from filer.errors import BraidError
+from leader.coordinator import InProcessCoordinator
+from mq.broker import Broker
+from mq.http.app import create_asgi
+from mq.listen import CannotListen, advertised_url, bind, local_url
+from mq.settings import BrokerSettings
+from mq.stop_signals import StopSignals
+
+# Longer than clients keep idle connections (Go: 90 s): a publish that meets a connection just being closed
+# has an unknown outcome.
+KEEP_ALIVE_SECONDS = 120
+LISTEN_BACKLOG = 2048
+
+_log = logging.getLogger(__name__)
+
+
+class DrainTimeout(BraidError):
+    """The broker could not finish in time what it had accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A broker that takes requests: its address on this machine, and its store as others name it."""
+
+    url: str
+    store: str
+    settings: BrokerSettings
+
+
+def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once.
+
+    Raises `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
+    """
+    sock = bind(settings.host, settings.port)
+    with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, sock, on_ready))
+
+
+async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callable[[Serving], None]) -> None:
+    stop = StopSignals()
+    clock = SystemClock()
+    broker = Broker(_open_store(settings, clock), clock, InProcessCoordinator(), settings)
+    serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
+    try:
+        start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
+        if await _finished_before_stop(start, stop):
+            await _serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
+    finally:
+        await broker.close()
+
+
+async def _serve_until_stop(
+    broker: Broker, sock: socket.socket, stop: StopSignals, on_started: Callable[[], None]
+) -> None:
+    server = _Server(_uvicorn_config(broker), on_started)
+    running = asyncio.create_task(server.serve(sockets=[sock]))
+    if await _finished_before_stop(running, stop, cancel=False):
+        return
+    timeout_seconds = broker.settings.drain_timeout
+    began = broker.clock.monotonic_seconds()
+    try:
+        # First the broker, while the server still delivers the answers; then the connections.
+        await asyncio.wait_for(broker.drain(), timeout_seconds)
+    except TimeoutError:
+        raise DrainTimeout(
+            f"not everything accepted was stored within {timeout_seconds:g} seconds; "
+            "what was not stored was not acknowledged either"
+        ) from None
+    finally:
+        left = timeout_seconds - (broker.clock.monotonic_seconds() - began)
+        server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
+        server.should_exit = True
+        await running
+
+
+async def _finished_before_stop(task: asyncio.Task[None], stop: StopSignals, *, cancel: bool = True) -> bool:
+    """Wait for the task or for a signal: True where the task ended (raising what it raised)."""
+    asked = asyncio.create_task(stop.asked.wait())
+    await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if task.done():
+        await task
+        return True
+    if cancel:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    return False
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handling, telling when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: the broker drains first."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen. Raises `CannotListen` where another process was quicker."""
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            raise CannotListen(f"cannot listen any more: {error.strerror}") from error
+        self._on_started()
+
+
+def _uvicorn_config(broker: Broker) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_asgi(broker),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        # Who asks is who connects: forwarded addresses would be a claim of the sender's.
+        proxy_headers=False,
+        server_header=False,
+        backlog=LISTEN_BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+    )

@@ -1,0 +1,71 @@
+"""Every setting of a broker, its default and its bounds in one place."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MIB = 1024 * 1024
+
+
+class BrokerSettings(BaseModel):
+    """Settings of `mq serve`: each also a `BRAIDMQ_*` variable or a key of a TOML file. Sizes in bytes, times in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path = Field(
+        Path("braid-data"), description="Local directory that holds everything, unless --store is given."
+    )
+    store: str | None = Field(None, description="Object store: s3://bucket/prefix or file:///shared/dir.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        8080, description="Port to listen on; 0 takes a free one."
+    )
+    cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(
+        "braidmq", description="Name of the cluster."
+    )
+    broker: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")] = Field(
+        "broker", description="Name of this broker."
+    )
+    zone: str = Field("", description="Availability zone of this broker.")
+    advertise: str | None = Field(None, description="URL at which clients reach this broker.")
+    authorizer: Literal["loopback", "any"] = Field(
+        "loopback", description="Whose requests are served: those of this machine, or anybody's."
+    )
+    drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        30.0, description="Seconds to finish work after SIGTERM."
+    )
+    front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(
+        256 * MIB, description="Memory for recent messages."
+    )
+    file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(
+        64 * MIB, description="Memory for files read back."
+    )
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(
+        64 * MIB, description="Largest request body."
+    )
+    max_upload_bytes: Annotated[int, Field(ge=1, le=5 * 1024**4)] = Field(
+        5 * 1024**3, description="Largest payload submitted by reference."
+    )
+    flush_bytes: Annotated[int, Field(ge=1024, le=512 * MIB)] = Field(
+        8 * MIB, description="Size at which a file is written."
+    )
+    flush_interval: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        None, description="Seconds between puts of a busy segment; default 0 on a directory, 0.1 on S3."
+    )
+    grace: Annotated[float, Field(ge=1, le=30 * 86400)] = Field(
+        3600.0, description="Seconds that superseded files stay for readers."
+    )
+    maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
+        5.0, description="Seconds between rounds of roll-up, retention and snapshots."
+    )
+    s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible store.")
+    s3_region: str | None = Field(None, description="Region of the bucket.")
+    s3_addressing: Literal["auto", "path", "virtual"] = Field(
+        "auto", description="How buckets are addressed."
+    )
+
+    @property
+    def store_url(self) -> str:
+        """The store, wherever it was named."""
+        return self.store or str(self.data)

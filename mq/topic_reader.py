@@ -1,0 +1,142 @@
+"""Reading a topic: one segment by offset, or all of it from positions on, from the front store and from files."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.errors import InvalidMarker, ObjectNotFound
+from filer.positions import Positions, advance, check_positions, earliest
+from filer.schema import TIMESTAMP
+from filer.segment_reader import SegmentReader
+from mq.topic_runtime import TopicRuntime
+
+STALE_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive messages of one segment, in the columns of `log_schema`; `end` is the offset after the last."""
+
+    segment: int
+    end: int
+    table: pa.Table
+
+
+class TopicReader:
+    """Reads of one topic at a broker."""
+
+    def __init__(self, runtime: TopicRuntime, reader: SegmentReader) -> None:
+        self._runtime, self._reader = runtime, reader
+
+    async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
+        """Messages of one segment from `offset` on; none where it has no more (yet)."""
+        tail = self._runtime.tail(segment_id)
+        table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
+        if table is None:
+            table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        # Where retention has moved on, the first message may lie behind `offset`.
+        first = table["_offset"][0].as_py() if table.num_rows else offset
+        return Run(segment_id, first + table.num_rows, table)
+
+    async def _from_files(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table:
+        ref = self._runtime.ref(segment_id)
+        for attempt in range(STALE_TRIES):
+            index = await self._runtime.index(segment_id)
+            try:
+                return await self._reader.read(ref, index, offset, max_rows=max_rows, max_bytes=max_bytes)
+            except ObjectNotFound:
+                # Rolled up and deleted since we looked; the index has moved on, or does so on recovery.
+                if attempt == STALE_TRIES - 1:
+                    raise
+                self._runtime.distrust_index(segment_id)
+        raise AssertionError("unreachable")
+
+    async def read(
+        self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int
+    ) -> tuple[list[Run], Positions]:
+        """Messages from `positions` on, about evenly from all segments that can be read, and where that leads to.
+
+        Runs come by segment; order holds within each, and a successor's messages come only after all of its
+        predecessors' were given.
+        """
+        moved = advance(self._runtime.state, positions)
+        runs: list[Run] = []
+        idle: set[int] = set()
+        while max_rows > 0 and max_bytes > 0 and (ready := [s for s in moved if s not in idle]):
+            share_rows, share_bytes = -(-max_rows // len(ready)), -(-max_bytes // len(ready))
+            found = await asyncio.gather(
+                *(self.read_segment(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
+            )
+            for run in found:
+                if not run.table.num_rows:
+                    idle.add(run.segment)
+                    continue
+                if run.table.num_rows > max_rows:
+                    run = Run(
+                        run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows)
+                    )
+                if not run.table.num_rows:
+                    continue
+                runs.append(run)
+                moved[run.segment] = run.end
+                max_rows -= run.table.num_rows
+                max_bytes -= run.table.nbytes
+            moved = advance(self._runtime.state, moved)
+        return runs, moved
+
+    def earliest(self) -> Positions:
+        """Positions of the oldest messages kept."""
+        return earliest(self._runtime.state)
+
+    async def latest(self) -> Positions:
+        """Positions behind the newest message of each open segment."""
+        ids = [s.id for s in self._runtime.state.open_segments]
+        indexes = await asyncio.gather(*(self._runtime.index(i) for i in ids))
+        return {i: index.end for i, index in zip(ids, indexes, strict=True)}
+
+    async def at_time(self, timestamp_us: int) -> Positions:
+        """Positions of the first message of each key range accepted at that time or later."""
+        state = self._runtime.state
+        positions = earliest(state)
+        settled: set[int] = set()
+        while unsettled := [s for s in positions if s not in settled]:
+            for segment_id in unsettled:
+                positions[segment_id] = await self._seek(segment_id, timestamp_us)
+                settled.add(segment_id)
+            positions = advance(state, positions)
+        return positions
+
+    async def _seek(self, segment_id: int, timestamp_us: int) -> int:
+        """Offset of the first message of a segment at that time or later; its end where there is none."""
+        index = await self._runtime.index(segment_id)
+        place = index.position_of_time(timestamp_us)
+        if place >= len(index.files):
+            return index.end
+        facts = index.files[place]
+        offset = max(facts.start, index.start_offset)
+        while offset < facts.end:
+            run = await self.read_segment(segment_id, offset, max_rows=facts.end - offset, max_bytes=2**23)
+            late = pc.index(
+                pc.greater_equal(run.table["_timestamp"], pa.scalar(timestamp_us, TIMESTAMP)), pa.scalar(True)
+            ).as_py()
+            if late >= 0:
+                return offset + int(late)
+            if not run.table.num_rows:
+                break
+            offset = run.end
+        return offset
+
+    async def check(self, positions: Mapping[int, int]) -> None:
+        """Raises `InvalidMarker` or `PositionExpired` where one cannot read on from there."""
+        check_positions(self._runtime.state, positions)
+        for segment_id, offset in positions.items():
+            segment = self._runtime.state.segment(segment_id)
+            if segment is not None and segment.state == "open":
+                self._check_open(segment_id, offset, (await self._runtime.index(segment_id)).end)
+
+    def _check_open(self, segment_id: int, offset: int, end: int) -> None:
+        if offset > end:
+            raise InvalidMarker(f"offset {offset} is beyond the end of segment {segment_id}, {end} now")

@@ -1,0 +1,313 @@
+"""One topic as a broker runs it: writers for the segments it owns, indexes and tails to read from, waiters."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pyarrow as pa
+
+from filer.errors import SegmentMoved
+from filer.segment_index import SegmentIndex
+from filer.segment_log import SegmentRef, recover_index
+from filer.segment_writer import SegmentWriter, Single, StoredFile, WriterState
+from filer.slots import SLOTS, slot_of
+from filer.topic_state import Segment, TopicState
+from mq.errors import PublishIncomplete
+from mq.front_store import Tail
+from mq.parts import Parts
+from mq.routing import Route
+
+RESENDS = 8
+FOREIGN_INDEX_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a request's messages of one segment begin, and how many they are."""
+
+    segment: int
+    offset: int
+    count: int
+
+
+class TopicRuntime:
+    """A topic's running state in this process. All methods belong to the event loop's thread."""
+
+    def __init__(self, parts: Parts, state: TopicState) -> None:
+        self.state = state
+        self.writers: dict[int, SegmentWriter] = {}
+        self._parts = parts
+        self._indexes: dict[int, SegmentIndex] = {}
+        self._index_seen_seconds: dict[int, float] = {}
+        self._tails: dict[int, Tail] = {}
+        self._route = Route([])
+        self._news: asyncio.Future[None] | None = None
+        self._state_news: asyncio.Future[None] | None = None
+        self._turn = 0
+        self._counted = parts.metrics.messages.labels(state.topic)
+        self._files = parts.metrics.files.labels(state.topic)
+        self._open_writers()
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+        return self.state.topic
+
+    def ref(self, segment_id: int) -> SegmentRef:
+        """Names a segment to the filer."""
+        config = self.state.config
+        return SegmentRef(self.topic, segment_id, config.key_type, config.value_type)
+
+    # -- shape ---------------------------------------------------------------------------------------------
+
+    def apply(self, state: TopicState) -> None:
+        """Take over a newer state: open writers for segments newly ours, and wake whoever waits for a change."""
+        if state.version <= self.state.version:
+            return
+        self.state = state
+        kept = {segment.id for segment in state.segments}
+        for segment_id in [i for i in self._indexes if i not in kept]:
+            self._forget(segment_id)
+        self._open_writers()
+        _wake(self._state_news)
+        _wake(self._news)
+
+    def _open_writers(self) -> None:
+        """A writer for each open segment of ours, from offset 0 on.
+
+        This process is the only one that ever writes a segment it owns (the broker id carries the incarnation), so
+        a segment without a writer here has no file yet: there is nothing to ask the store for.
+        """
+        for segment in self.state.open_segments:
+            if segment.owner == self._parts.broker and segment.id not in self.writers:
+                self._open_writer(segment)
+        self._route = Route([(s.id, s.start_slot, self.writers.get(s.id)) for s in self.state.open_segments])
+
+    def _open_writer(self, segment: Segment) -> None:
+        parts = self._parts
+        index = SegmentIndex()
+        self._indexes[segment.id] = index
+        self._tails[segment.id] = Tail(0)
+
+        async def still_there() -> bool:
+            record = await parts.catalogue.read(self.topic)
+            return record is not None and record.state.segment(segment.id) is not None
+
+        self.writers[segment.id] = SegmentWriter(
+            parts.store,
+            parts.clock,
+            self.ref(segment.id),
+            index,
+            broker=parts.broker,
+            settings=parts.writing,
+            encoder=parts.encoder,
+            look=still_there,
+            on_stored=self._stored,
+            on_stopped=self._lost,
+        )
+
+    def _forget(self, segment_id: int) -> None:
+        self._indexes.pop(segment_id, None)
+        self._index_seen_seconds.pop(segment_id, None)
+        self._tails.pop(segment_id, None)
+        self.writers.pop(segment_id, None)
+
+    def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
+        """Use an index that somebody else in this process has recovered or sealed."""
+        self._indexes[segment_id] = index
+
+    def _stored(self, stored: StoredFile) -> None:
+        self._parts.front_store.keep(self._tails[stored.segment], stored.table, stored.pending_bytes)
+        self._counted.inc(stored.table.num_rows)
+        self._files.inc()
+        self._parts.metrics.file_bytes.observe(stored.facts.size_bytes)
+        _wake(self._news)
+
+    def _lost(self, segment_id: int) -> None:
+        self._parts.metrics.lost_segments.labels(self.topic).inc()
+        _wake(self._news)
+
+    async def flush(self) -> None:
+        """Wait until everything accepted so far is stored or has failed."""
+        await asyncio.gather(*(writer.flush() for writer in self.writers.values()))
+        _wake(self._news)
+
+    async def close(self) -> None:
+        """Stop all writers; what they had not stored fails."""
+        await asyncio.gather(*(writer.close() for writer in self.writers.values()))
+        _wake(self._news)
+        _wake(self._state_news)
+
+    # -- publishing ----------------------------------------------------------------------------------------
+    # Callers reserve room in the front store before they read a body, and give it back when they have an answer.
+
+    async def publish_single(self, single: Single, size_bytes: int) -> Position:
+        """Store one message.
+
+        Raises `SegmentMoved` where this broker cannot store it; then it is not in the log.
+        """
+        slot = self._next_slot() if single.key is None else slot_of(single.key)
+        for _ in range(RESENDS):
+            route = self._route
+            place = route.place_of_slot(slot)
+            writer = route.writers[place] if place >= 0 else None
+            if writer is None or writer.state is not WriterState.OPEN:
+                await self._await_owner([writer])
+                continue
+            try:
+                return Position(route.ids[place], await writer.append(single, size_bytes), 1)
+            except SegmentMoved:
+                continue
+        raise SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again")
+
+    async def publish_rows(self, rows: pa.RecordBatch, size_bytes: int) -> list[Position]:
+        """Store the rows of one request, in their order within each segment; a position per segment touched.
+
+        Raises `SegmentMoved` where nothing of the request was stored, `PublishIncomplete` (with the positions
+        that were) where only a part was.
+        """
+        null_slot = self._next_slot()
+        done: list[Position] = []
+        waiting = [_Share(-1, None, rows, size_bytes)]
+        for _ in range(RESENDS):
+            shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
+            open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
+            if len(open_writers) < len(shares):
+                await self._await_owner([share.writer for share in shares], done)
+                continue
+            # Nothing is awaited between the look at the writers and here: all take their share, or none did.
+            futures = [w.append(s.rows, s.size_bytes) for w, s in zip(open_writers, shares, strict=True)]
+            outcomes = await asyncio.gather(*futures, return_exceptions=True)
+            waiting = _sort_out(shares, outcomes, done)
+            if not waiting:
+                return sorted(done, key=lambda position: position.segment)
+        _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
+
+    def _cut(self, whole: "_Share", null_slot: int) -> "list[_Share]":
+        """The shares of the open segments in rows that are to be stored yet."""
+        route, rows = self._route, whole.rows
+        if not route.ids:
+            return [whole]
+        return [
+            _Share(
+                route.ids[place],
+                route.writers[place],
+                part,
+                whole.size_bytes if part is rows else whole.size_bytes * part.num_rows // rows.num_rows,
+            )
+            for place, part in route.cut(rows, null_slot=null_slot)
+        ]
+
+    async def _await_owner(
+        self, writers: Sequence[SegmentWriter | None], done: Sequence[Position] = ()
+    ) -> None:
+        """Wait for a transition that is under way; raises where none can help."""
+        sealing = any(w is not None and w.state in (WriterState.SEALING, WriterState.SEALED) for w in writers)
+        if not self.state.deleted and (sealing or self.state.transition is not None):
+            await self.changed_shape()
+            return
+        owners = {s.owner for s in self.state.open_segments if s.owner != self._parts.broker}
+        taken = (
+            f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
+        )
+        _give_up(done, SegmentMoved(f"topic {self.topic!r}: the segment for these messages is {taken}"))
+
+    def _next_slot(self) -> int:
+        """A slot for messages without a key: each request takes the next of widely spread ones."""
+        self._turn = (self._turn + 40_503) % SLOTS  # 2^16 / golden ratio: consecutive slots lie far apart
+        return self._turn
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def tail(self, segment_id: int) -> Tail | None:
+        """The newest messages of a segment this broker owns or owned."""
+        return self._tails.get(segment_id)
+
+    async def index(self, segment_id: int) -> SegmentIndex:
+        """The segment's index, recovered from the store the first time.
+
+        Of a segment that another broker writes it may lag behind by `FOREIGN_INDEX_SECONDS`.
+        """
+        index = self._indexes.get(segment_id)
+        segment = self.state.segment(segment_id)
+        if segment is None:
+            return index or SegmentIndex()
+        if index is None or self._stale(segment, index):
+            index = await recover_index(
+                self._parts.store, self.ref(segment_id), start_offset=segment.start_offset
+            )
+            self._indexes[segment_id] = index
+            self._index_seen_seconds[segment_id] = self._parts.clock.monotonic_seconds()
+        return index
+
+    def distrust_index(self, segment_id: int) -> None:
+        """Recover the index of a segment written elsewhere at its next use: a file it names is gone."""
+        writer = self.writers.get(segment_id)
+        if writer is None or writer.state is WriterState.STOPPED:
+            self._indexes.pop(segment_id, None)
+
+    def _stale(self, segment: Segment, index: SegmentIndex) -> bool:
+        writer = self.writers.get(segment.id)
+        if writer is not None and writer.state is not WriterState.STOPPED:
+            return False
+        if index.sealed or (segment.end_offset is not None and index.end >= segment.end_offset):
+            return False
+        seen = self._index_seen_seconds.get(segment.id, -1e9)
+        return self._parts.clock.monotonic_seconds() - seen > FOREIGN_INDEX_SECONDS
+
+    def news(self) -> asyncio.Future[None]:
+        """Done when the next message is stored or the shape changes: take it before you look, then wait for it."""
+        if self._news is None or self._news.done():
+            self._news = asyncio.get_running_loop().create_future()
+        return self._news
+
+    async def changed_shape(self) -> None:
+        """Wait until a newer state is applied."""
+        if self._state_news is None or self._state_news.done():
+            self._state_news = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._state_news)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one segment is to take of a request."""
+
+    segment: int
+    writer: SegmentWriter | None
+    rows: pa.RecordBatch
+    size_bytes: int
+
+
+def _sort_out(
+    shares: Sequence[_Share], outcomes: Sequence[int | BaseException], done: list[Position]
+) -> list[_Share]:
+    """Note what was stored; the shares that certainly were not and may go to a successor.
+
+    A `SegmentMoved` says that another file stands at the offset this share was given, so it is not in the log
+    and never will be: sending it again cannot store it twice.
+    """
+    again: list[_Share] = []
+    failure: BaseException | None = None
+    for share, outcome in zip(shares, outcomes, strict=True):
+        if isinstance(outcome, int):
+            done.append(Position(share.segment, outcome, share.rows.num_rows))
+        elif isinstance(outcome, SegmentMoved):
+            again.append(share)
+        else:
+            failure = outcome
+    if failure is not None:
+        _give_up(done, failure)
+    return again
+
+
+def _give_up(done: Sequence[Position], error: BaseException) -> NoReturn:
+    if done:
+        raise PublishIncomplete(str(error), sorted(done, key=lambda p: p.segment)) from error
+    raise error
+
+
+def _wake(waiters: asyncio.Future[None] | None) -> None:
+    """Wake everybody who waits for this piece of news; the next to wait starts a new one."""
+    if waiters is not None and not waiters.done():
+        waiters.set_result(None)

@@ -1,0 +1,18 @@
+"""A clock whose sleepers wake at once, the time having moved on."""
+
+import asyncio
+
+from filer.clock import ManualClock
+
+
+class InstantClock(ManualClock):
+    """Records every pause in `naps_seconds`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps_seconds: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.naps_seconds.append(seconds)
+        self._now_us += round(seconds * 1e6)
+        await asyncio.sleep(0)

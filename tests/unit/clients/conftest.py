@@ -1,0 +1,25 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from braidmq import AsyncClient
+from tests.support.fake_broker import FakeBroker
+from tests.support.instant_clock import InstantClock
+
+URL = "http://127.0.0.1:8080"
+
+
+@pytest.fixture
+def broker() -> FakeBroker:
+    return FakeBroker()
+
+
+@pytest.fixture
+def clock() -> InstantClock:
+    return InstantClock()
+
+
+@pytest.fixture
+async def client(broker: FakeBroker, clock: InstantClock) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(URL, http_transport=broker.transport, clock=clock) as client:
+        yield client

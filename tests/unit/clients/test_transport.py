@@ -1,0 +1,192 @@
+import asyncio
+
+import httpx
+import pytest
+
+from braidmq import (
+    AsyncClient,
+    ClientClosed,
+    ConnectionBroken,
+    FrontStoreFull,
+    InvalidArgument,
+    NoConnection,
+    NotABroker,
+    OutcomeUnknown,
+    Retry,
+    TopicNotFound,
+    Unavailable,
+)
+from tests.support.fake_broker import FakeBroker, Fault, broken, problem, refused
+from tests.support.instant_clock import InstantClock
+
+
+async def test_a_wrong_port_fails_at_once_naming_the_address_and_the_cause(
+    client: AsyncClient, broker: FakeBroker, clock: InstantClock
+) -> None:
+    broker.faults.extend([Fault(refused)] * 5)
+    with pytest.raises(NoConnection) as caught:
+        await client.cluster()
+    assert str(caught.value) == (
+        "no connection to http://127.0.0.1:8080: Connection refused; is a broker listening there?"
+    )
+    assert caught.value.retryable
+    assert clock.naps_seconds == []
+
+
+async def test_a_broker_that_restarts_is_waited_for(
+    client: AsyncClient, broker: FakeBroker, clock: InstantClock
+) -> None:
+    broker.add_topic("t")
+    await client.topic("t")
+    broker.faults.extend([Fault(refused)] * 3)
+    await client.publish("t", "v")
+    assert broker.values("t") == [b"v"]
+    assert len(clock.naps_seconds) == 3
+
+
+async def test_waiting_has_an_end(broker: FakeBroker, clock: InstantClock) -> None:
+    broker.add_topic("t")
+    retry = Retry(give_up_after_seconds=5)
+    async with AsyncClient("http://b:1", http_transport=broker.transport, clock=clock, retry=retry) as client:
+        await client.topic("t")
+        broker.faults.extend([Fault(refused)] * 1000)
+        with pytest.raises(NoConnection):
+            await client.topic("t")
+    assert 2 < sum(clock.naps_seconds) <= 5
+
+
+async def test_reads_are_repeated_after_a_broken_connection(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.faults.extend([Fault(broken, after=True), Fault(broken)])
+    assert (await client.topic("t")).topic == "t"
+    assert len(broker.requests) == 3
+
+
+async def test_a_read_that_stays_broken_says_so(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.faults.extend([Fault(broken)] * 1000)
+    with pytest.raises(ConnectionBroken, match=r"the answer of http://127.0.0.1:8080 was lost") as caught:
+        await client.topic("t")
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "error",
+    [broken, lambda request: httpx.ReadTimeout("", request=request), lambda r: httpx.WriteError("", request=r)],
+)
+async def test_a_publish_whose_answer_is_lost_is_never_repeated(
+    client: AsyncClient, broker: FakeBroker, error: object
+) -> None:
+    broker.add_topic("t")
+    broker.faults.append(Fault(error, after=True))  # type: ignore[arg-type]  # one of the parameters above
+    with pytest.raises(OutcomeUnknown, match="may or may not be stored") as caught:
+        await client.publish("t", "v")
+    assert not caught.value.retryable
+    assert len(broker.requests) == 1
+    assert broker.values("t") == [b"v"]
+
+
+async def test_a_full_broker_is_given_the_time_it_asks_for(
+    client: AsyncClient, broker: FakeBroker, clock: InstantClock
+) -> None:
+    broker.add_topic("t")
+    broker.faults.append(Fault(response=problem(429, "front-store-full", retryable=True, retry_after=7)))
+    await client.publish("t", "v")
+    assert broker.values("t") == [b"v"]
+    assert clock.naps_seconds == [7.0]
+
+
+async def test_a_broker_that_stays_full_is_an_error_in_the_end(client: AsyncClient, broker: FakeBroker) -> None:
+    fault = Fault(response=problem(429, "front-store-full", retryable=True, retry_after=11))
+    broker.faults.extend([fault] * 9)
+    with pytest.raises(FrontStoreFull) as caught:
+        await client.publish("t", "v")
+    assert caught.value.retryable
+    assert len(broker.requests) == 3
+
+
+@pytest.mark.parametrize(("retryable", "requests"), [(True, 2), (False, 1)])
+async def test_an_unavailable_broker_is_asked_again_where_it_says_so(
+    client: AsyncClient, broker: FakeBroker, retryable: bool, requests: int
+) -> None:
+    broker.add_topic("t")
+    broker.faults.append(Fault(response=problem(503, "store-unavailable", retryable=retryable)))
+    if retryable:
+        await client.publish("t", "v")
+    else:
+        with pytest.raises(OutcomeUnknown):
+            await client.publish("t", "v")
+    assert len(broker.requests) == requests
+
+
+async def test_a_gateway_in_between_is_repeated_for_reads_only(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    bad_gateway = Fault(response=httpx.Response(502, text="<html>"))
+    bad_gateway.response.request = httpx.Request("GET", "http://127.0.0.1:8080/")  # type: ignore[union-attr]
+    broker.faults.append(bad_gateway)
+    await client.topic("t")
+    broker.faults.append(Fault(response=httpx.Response(504, text="<html>")))
+    with pytest.raises(OutcomeUnknown, match="HTTP 504"):
+        await client.publish("t", "v")
+    broker.faults.extend([Fault(response=httpx.Response(503, text="<html>"))] * 1000)
+    with pytest.raises(Unavailable):
+        await client.topic("t")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx.Response(404, text="<h1>not here</h1>"),
+        httpx.Response(404, json={"detail": "Not Found"}),
+        httpx.Response(200, text="<h1>welcome</h1>"),
+        httpx.Response(302, headers={"location": "/login"}),
+        httpx.Response(200, json={"hello": "world"}),
+    ],
+)
+async def test_another_server_is_told_from_a_broker(
+    client: AsyncClient, broker: FakeBroker, response: httpx.Response
+) -> None:
+    broker.faults.append(Fault(response=response))
+    with pytest.raises(NotABroker):
+        await client.cluster()
+
+
+async def test_a_missing_topic_is_no_retry(client: AsyncClient, broker: FakeBroker) -> None:
+    with pytest.raises(TopicNotFound):
+        await client.publish("nope", "v")
+    assert len(broker.requests) == 1
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "", "ftp://host", "http://", "http://host:port"])
+def test_an_address_without_sense_is_refused(url: str) -> None:
+    with pytest.raises(InvalidArgument):
+        AsyncClient(url)
+
+
+async def test_a_closed_client_says_so(client: AsyncClient) -> None:
+    await client.aclose()
+    with pytest.raises(ClientClosed):
+        await client.cluster()
+
+
+async def test_headers_go_with_every_request_to_the_broker(broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    async with AsyncClient(
+        "http://b:1/prefix/", headers={"authorization": "Bearer x"}, http_transport=broker.transport
+    ) as client:
+        with pytest.raises(TopicNotFound):
+            await client.topic("nope")
+        assert client.url == "http://b:1/prefix"
+    assert broker.requests[0].headers["authorization"] == "Bearer x"
+    assert broker.requests[0].url.path == "/prefix/v1/topics/nope"
+
+
+async def test_silence_ends_with_the_timeout() -> None:
+    async def hear_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hear_nothing, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, AsyncClient(f"http://127.0.0.1:{port}", timeout_seconds=0.05) as client:
+        with pytest.raises(OutcomeUnknown, match="no answer in time"):
+            await client.publish("t", "v")
