@@ -58,9 +58,7 @@ class LocalStore:
     `StoreRefused` where the directory cannot be made or written.
     """
 
-    def __init__(
-        self, root: Path, *, clock: Clock, threads: int = 16, lock_timeout_seconds: float = 10
-    ) -> None:
+    def __init__(self, root: Path, *, clock: Clock, threads: int = 16, lock_timeout_seconds: float = 10) -> None:
         self._root = os.path.abspath(root)
         self._clock = clock
         self._lock_timeout_seconds = lock_timeout_seconds

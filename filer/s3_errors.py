@@ -45,7 +45,8 @@ def status_of(error: ClientError) -> int:
 
 def code_of(error: ClientError) -> str:
     """S3's own word for the error, such as `NoSuchKey`; empty where the answer had no body."""
-    return str(error.response.get("Error", {}).get("Code", ""))
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    return "" if code.isdigit() else code
 
 
 def explain_client_error(error: ClientError, what: str) -> StoreError:
@@ -71,8 +72,6 @@ def explain_connection_error(error: BotoCoreError | TimeoutError, what: str) -> 
             f"{what}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the "
             "machine a role"
         )
-    if isinstance(error, _OURS) or (
-        isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
-    ):
+    if isinstance(error, _OURS) or (isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)):
         return StoreRefused(f"{what}: {error}")
     return OutcomeUnknown(f"{what}: {error}")

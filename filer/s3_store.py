@@ -105,9 +105,7 @@ class S3Store:
     async def _get(self, key: str, start: int, stop: int | None) -> Fetched:
         wanted: dict[str, Any] = {"Bucket": self._settings.bucket, "Key": self._name(key)}
         if start or stop is not None:
-            wanted["Range"] = (
-                f"bytes={start}" if start < 0 else f"bytes={start}-{'' if stop is None else stop - 1}"
-            )
+            wanted["Range"] = f"bytes={start}" if start < 0 else f"bytes={start}-{'' if stop is None else stop - 1}"
         async with self._asking(key) as client:
             try:
                 answer = await client.get_object(**wanted)
@@ -161,9 +159,7 @@ class S3Store:
         ]
         return sorted(name for name in names if not name.startswith("."))
 
-    async def _pages(
-        self, prefix: str, page: dict[str, Any], limit: int | None
-    ) -> AsyncIterator[Mapping[str, Any]]:
+    async def _pages(self, prefix: str, page: dict[str, Any], limit: int | None) -> AsyncIterator[Mapping[str, Any]]:
         page |= {"Bucket": self._settings.bucket, "Prefix": self._settings.prefix + prefix}
         page["MaxKeys"] = LIST_PAGE if limit is None else min(limit, LIST_PAGE)
         while True:

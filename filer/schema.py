@@ -1,5 +1,6 @@
 """The columns of a segment file (DESIGN.md §4), and of the rows a producer hands in."""
 
+from functools import cache
 from typing import Literal
 
 import pyarrow as pa
@@ -14,23 +15,21 @@ OFFSET_FIELD = pa.field("_offset", pa.int64(), nullable=False)
 TIMESTAMP_FIELD = pa.field("_timestamp", TIMESTAMP, nullable=False)
 
 _KEY_TYPES: dict[str, pa.DataType] = {"binary": pa.binary(), "string": pa.string()}
-_VALUE_TYPES: dict[str, pa.DataType] = {
-    "binary": pa.binary(),
-    "string": pa.string(),
-    "json": pa.json_(pa.string()),
-}
+_VALUE_TYPES: dict[str, pa.DataType] = {"binary": pa.binary(), "string": pa.string(), "json": pa.string()}
+JSON_TYPE = pa.json_(pa.string())
+"""What JSON values are marked as in files, for Parquet readers."""
 
 
+@cache
 def rows_schema(key_type: KeyType, value_type: ValueType) -> pa.Schema:
     """What producers give: the columns of a file without the two that the owner adds.
 
-    JSON values travel as strings until they are written: Arrow computes little on extension types.
+    JSON values travel as strings until they are written (`mark_json`): Arrow computes little on extension types.
     """
-    value = pa.string() if value_type == "json" else _VALUE_TYPES[value_type]
     return pa.schema(
         [
             ("key", _KEY_TYPES[key_type]),
-            ("value", value),
+            ("value", _VALUE_TYPES[value_type]),
             ("event_time", TIMESTAMP),
             ("headers", HEADERS),
             ("_ref", REF),
@@ -38,12 +37,7 @@ def rows_schema(key_type: KeyType, value_type: ValueType) -> pa.Schema:
     )
 
 
+@cache
 def log_schema(key_type: KeyType, value_type: ValueType) -> pa.Schema:
     """What the broker holds and hands to readers: the rows with their offsets and timestamps."""
     return pa.schema([OFFSET_FIELD, TIMESTAMP_FIELD, *rows_schema(key_type, value_type)])
-
-
-def file_schema(key_type: KeyType, value_type: ValueType) -> pa.Schema:
-    """What stands in a file: as `log_schema`, with JSON values marked as such for Parquet readers."""
-    schema = log_schema(key_type, value_type)
-    return schema.set(3, pa.field("value", _VALUE_TYPES[value_type]))

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile
-from filer.schema import log_schema
+from filer.schema import JSON_TYPE, log_schema
 
 FORMAT_VERSION = 1
 FOOTER_GUESS_BYTES = 64 * 1024
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
-# Statistics of keys and values would cost more than anything reads them for; offsets and times are what readers seek by.
+# Statistics of keys and values would cost more than anything reads them for; readers seek by offsets and times.
 _STATISTICS = ["_offset", "_timestamp"]
 _PREFIX = b"braidmq."
 
@@ -64,9 +64,7 @@ class Footer:
         pairs = {name: value.decode() for name, value in (metadata or {}).items() if name.startswith(_PREFIX)}
         try:
             if pairs[b"braidmq.version"] != str(FORMAT_VERSION):
-                raise CorruptFile(
-                    f"segment file of format version {pairs[b'braidmq.version']}, not {FORMAT_VERSION}"
-                )
+                raise CorruptFile(f"segment file of format version {pairs[b'braidmq.version']}, not {FORMAT_VERSION}")
             return cls(
                 segment=int(pairs[b"braidmq.segment"]),
                 base=int(pairs[b"braidmq.base_offset"]),
@@ -81,38 +79,35 @@ class Footer:
             raise CorruptFile(f"not a segment file: footer lacks a valid {error}") from error
 
 
-def encode(
-    table: pa.Table,
-    footer: Footer,
-    *,
-    compression: Literal["lz4", "zstd"] = "lz4",
-    row_group_rows: int | None = None,
-) -> pa.Buffer:
-    """A Parquet file of `table` (columns of `log_schema`) under that footer."""
-    if table.schema.field("value").type == pa.json_(pa.string()):
-        raise TypeError("JSON values are strings until they are encoded")
+def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
+    """The owner's file of `table` (columns of `file_schema`) under that footer, in one row group."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
+    with parquet_writer(sink, table.schema, compression="lz4") as writer:
+        if table.num_rows:
+            writer.write_table(table, row_group_size=table.num_rows)
+        writer.add_key_value_metadata(footer.to_metadata())
+    return sink.getvalue()
+
+
+def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, compression: Literal["lz4", "zstd"]) -> pq.ParquetWriter:
+    """Writes a segment file, row group by row group; the footer's metadata is added before it is closed."""
+    return pq.ParquetWriter(
         sink,
-        table.schema,
+        schema,
         compression=compression,
         use_dictionary=False,
         column_encoding=_ENCODINGS,
         write_statistics=_STATISTICS,
         store_schema=False,
-    ) as writer:
-        if table.num_rows:
-            writer.write_table(table, row_group_size=row_group_rows or table.num_rows)
-        writer.add_key_value_metadata(footer.to_metadata())
-    return sink.getvalue()
+    )
 
 
 def mark_json(table: pa.Table) -> pa.Table:
     """The table with its string values marked as JSON, as `file_schema` has them."""
     position = table.schema.get_field_index("value")
     marked = pa.chunked_array(
-        [pa.ExtensionArray.from_storage(pa.json_(pa.string()), chunk) for chunk in table["value"].chunks],
-        pa.json_(pa.string()),
+        [pa.ExtensionArray.from_storage(JSON_TYPE, chunk) for chunk in table["value"].chunks],
+        JSON_TYPE,
     )
     return table.set_column(position, "value", marked)
 
@@ -155,7 +150,7 @@ def unmark(table: pa.Table) -> pa.Table:
         "string" if table.schema.field("key").type == pa.string() else "binary",
         "json" if isinstance(kind, pa.BaseExtensionType) else "string" if kind == pa.string() else "binary",
     )
-    return pa.Table.from_arrays(table.columns, schema=log_schema(*names))  # type: ignore[arg-type]
+    return pa.Table.from_arrays(table.columns, schema=log_schema(*names))
 
 
 def count_refs(table: pa.Table) -> int:

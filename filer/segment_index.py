@@ -1,7 +1,7 @@
 """The index of one segment: which files hold which offsets and times. Lives in memory, is snapshotted to the store."""
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -28,16 +28,28 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A file that another stands for since `since_us`; it is deleted a grace period later."""
+    """The files within `[start, end)`, which count no more since `since_us` and are deleted a grace period later.
 
-    facts: FileFacts
+    Where a roll-up stands for them (`rolled`), the roll-up of exactly that range stays; else retention took them.
+    A range and not a list of files: a stream of small messages makes millions of those in a grace period.
+    """
+
+    start: int
+    end: int
     since_us: int
+    rolled: bool
+
+    def holds(self, name: FileName) -> bool:
+        """Whether a file is one of them. No file crosses a border of a roll-up or of retention."""
+        if self.rolled and name == FileName(self.start, self.end):
+            return False
+        return self.start <= name.base < self.end and (name.end is None or name.end <= self.end)
 
 
 class SegmentIndex:
-    """The live files of a segment in offset order, and the superseded ones that still await deletion.
+    """The live files of a segment in offset order, and the ranges of superseded ones that still await deletion.
 
-    `size_bytes` is the sum over the live files; `changes` counts what a snapshot taken earlier would lack.
+    `size_bytes` is the sum over the live files; `changes` counts what the snapshot it came from lacks.
     """
 
     def __init__(self, start_offset: int = 0) -> None:
@@ -92,27 +104,31 @@ class SegmentIndex:
 
     def position_of_time(self, timestamp_us: int) -> int:
         """Place in `files` of the first that may hold a message of that time or later; `len(files)` for none."""
-        return bisect.bisect_left(self.files, timestamp_us, key=lambda facts: facts.last_timestamp_us)
+        # An empty seal has no time; it comes last, and leaving it out keeps the times in order.
+        timed = len(self.files) - (1 if self.files and not self.files[-1].count else 0)
+        return bisect.bisect_left(self.files, timestamp_us, hi=timed, key=lambda facts: facts.last_timestamp_us)
 
     def supersede(self, rolled: FileFacts, since_us: int) -> list[FileFacts]:
         """Let a roll-up stand for the files it covers; those, which now await deletion.
 
-        Nothing happens, and the list is empty, where the index holds a file that reaches further already.
-        Raises `CorruptFile` where the roll-up cuts through a file.
+        Nothing happens, and the list is empty, where the index holds a file that reaches as far already.
+        Raises `CorruptFile` where the roll-up would cut through a file.
         """
-        first = self.position_of(rolled.base)
+        first = bisect.bisect_left(self._starts, rolled.base)
+        if first and self.files[first - 1].end >= rolled.end:
+            return []
         last = first
         while last < len(self.files) and self.files[last].end <= rolled.end and not self.files[last].sealed:
             last += 1
         covered = self.files[first:last]
         if not covered or covered[-1].end != rolled.end:
-            if first < len(self.files) and self.files[first].end >= rolled.end:
+            if first < len(self.files) and self.files[first].name.rolled and self.files[first].end >= rolled.end:
                 return []
             raise CorruptFile(f"roll-up {rolled.name} does not end where a file ends")
         if [facts.name for facts in covered] == [rolled.name]:
             return []
-        self._replace(first, last, [replace(rolled, start=max(rolled.base, covered[0].start))])
-        self.superseded.extend(Superseded(facts, since_us) for facts in covered)
+        self._replace(first, last, [replace(rolled, start=covered[0].start)])
+        self.await_deletion(Superseded(rolled.base, rolled.end, since_us, rolled=True))
         return covered
 
     def trim(self, start_offset: int, since_us: int) -> list[FileFacts]:
@@ -123,39 +139,43 @@ class SegmentIndex:
         expired = self.files[:keep]
         self._replace(0, keep, [])
         self.start_offset = max(self.start_offset, start_offset)
-        self.superseded.extend(Superseded(facts, since_us) for facts in expired)
+        if expired:
+            self.await_deletion(Superseded(0, expired[-1].end, since_us, rolled=False))
         return expired
 
-    def deleted(self, names: Iterable[FileName]) -> None:
+    def await_deletion(self, old: Superseded) -> None:
+        """Remember files that are on the store and count no more, unless that is known already."""
+        if not any(self._same(old, known) for known in self.superseded):
+            self.superseded.append(old)
+            self.changes += 1
+
+    @staticmethod
+    def _same(old: Superseded, known: Superseded) -> bool:
+        return (old.start, old.end, old.rolled) == (known.start, known.end, known.rolled)
+
+    def deleted(self, gone: Sequence[Superseded]) -> None:
         """Forget superseded files that are gone from the store."""
-        gone = set(names)
-        self.superseded = [old for old in self.superseded if old.facts.name not in gone]
+        self.superseded = [old for old in self.superseded if old not in gone]
         self.changes += 1
 
+    def copy(self) -> "SegmentIndex":
+        """The index as it is now, which no later change touches."""
+        same = SegmentIndex(self.start_offset)
+        same.files, same.superseded, same._starts = self.files[:], self.superseded[:], self._starts[:]
+        same.size_bytes, same.changes = self.size_bytes, self.changes
+        return same
+
     def _replace(self, first: int, last: int, files: list[FileFacts]) -> None:
-        self.size_bytes += sum(f.size_bytes for f in files) - sum(
-            f.size_bytes for f in self.files[first:last]
-        )
+        self.size_bytes += sum(f.size_bytes for f in files) - sum(f.size_bytes for f in self.files[first:last])
         self.files[first:last] = files
         self._starts[first:last] = [facts.start for facts in files]
         self.changes += 1
 
 
 def to_snapshot(index: SegmentIndex) -> bytes:
-    """The index as an Arrow IPC stream, zstd compressed."""
-    rows = [(facts, None) for facts in index.files] + [(old.facts, old.since_us) for old in index.superseded]
-    columns = [
-        [facts.base for facts, _ in rows],
-        [facts.end for facts, _ in rows],
-        [facts.name.rolled for facts, _ in rows],
-        [facts.size_bytes for facts, _ in rows],
-        [facts.first_timestamp_us for facts, _ in rows],
-        [facts.last_timestamp_us for facts, _ in rows],
-        [facts.refs for facts, _ in rows],
-        [facts.sealed for facts, _ in rows],
-        [facts.start for facts, _ in rows],
-        [since_us for _, since_us in rows],
-    ]
+    """The index as an Arrow IPC stream, zstd compressed: its files, then the superseded ranges."""
+    rows = [*map(_file_row, index.files), *map(_superseded_row, index.superseded)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     schema = _SCHEMA.with_metadata({"start_offset": str(index.start_offset)})
     sink = pa.BufferOutputStream()
@@ -175,10 +195,32 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
     chain = walk_chain((_facts(row) for row in rows if row["superseded_us"] is None), taken_at)
     index = SegmentIndex.of_chain(chain, taken_at)
     index.superseded = [
-        Superseded(_facts(row), row["superseded_us"]) for row in rows if row["superseded_us"] is not None
+        Superseded(row["base"], row["end"], row["superseded_us"], row["rolled"])
+        for row in rows
+        if row["superseded_us"] is not None
     ]
     index.start_offset = max(taken_at, start_offset)
+    index.changes = 0
     return index
+
+
+def _file_row(facts: FileFacts) -> tuple[int | None, ...]:
+    return (
+        facts.base,
+        facts.end,
+        facts.name.rolled,
+        facts.size_bytes,
+        facts.first_timestamp_us,
+        facts.last_timestamp_us,
+        facts.refs,
+        facts.sealed,
+        facts.start,
+        None,
+    )
+
+
+def _superseded_row(old: Superseded) -> tuple[int | None, ...]:
+    return old.start, old.end, old.rolled, 0, 0, 0, 0, False, old.start, old.since_us
 
 
 def _facts(row: dict[str, int]) -> FileFacts:

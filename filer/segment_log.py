@@ -5,6 +5,7 @@ everything here holds whoever else believes to own the segment (DESIGN.md §4, "
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from filer import keys
 from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown
 from filer.keys import FileName
-from filer.live_files import FileFacts, walk_chain
+from filer.live_files import FileFacts, live_names, walk_chain
 from filer.schema import KeyType, ValueType, log_schema
 from filer.segment_file import FOOTER_GUESS_BYTES, Footer, encode, footer_size_bytes, mark_json, read_footer
 from filer.segment_index import SegmentIndex, from_snapshot
@@ -78,13 +79,18 @@ async def fetch_facts(store: Store, ref: SegmentRef, name: FileName) -> FileFact
     )
 
 
-async def list_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> list[FileName]:
-    """Names of the segment's files that start at `from_offset` or later, in order."""
+async def stream_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> AsyncIterator[FileName]:
+    """Names of the segment's files that start at `from_offset` or later, in order, as the store lists them."""
     folder = keys.segment_folder(ref.topic, ref.segment)
-    names = [
-        FileName.parse(info.key) async for info in store.list(folder, after=f"{folder}{from_offset:020d}")
-    ]
-    return [name for name in names if name is not None]
+    async for info in store.list(folder, after=f"{folder}{from_offset:020d}"):
+        name = FileName.parse(info.key)
+        if name is not None:
+            yield name
+
+
+async def list_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> list[FileName]:
+    """As `stream_names`, all at once."""
+    return [name async for name in stream_names(store, ref, from_offset=from_offset)]
 
 
 async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0) -> SegmentIndex:
@@ -113,14 +119,13 @@ async def load_snapshot(store: Store, ref: SegmentRef, start_offset: int) -> Seg
         return None
 
 
-async def _extend(
-    store: Store, ref: SegmentRef, index: SegmentIndex, *, from_the_first_name: bool = False
-) -> bool:
+async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_the_first_name: bool = False) -> bool:
     """Append to the index what follows its end on the store; whether names remain beyond a gap."""
     while not index.sealed:
         reached = index.end
         names = await list_names(store, ref, from_offset=0 if from_the_first_name else reached)
-        facts = await _facts_of(store, ref, names)
+        # What a roll-up holds whole never counts, so its footer need not be read.
+        facts = await _facts_of(store, ref, [live.name for live in live_names(names)])
         chain = walk_chain(facts, reached)
         for entry in chain.files:
             index.append(entry)
@@ -158,9 +163,7 @@ async def _exists_unlisted(store: Store, ref: SegmentRef, index: SegmentIndex) -
     return True
 
 
-async def put_until_known(
-    store: Store, clock: Clock, key: str, data: bytes | memoryview, footer: Footer
-) -> bool:
+async def put_until_known(store: Store, clock: Clock, key: str, data: bytes | memoryview, footer: Footer) -> bool:
     """Put a segment file; True: it is this very one, False: the name is somebody else's.
 
     An unknown outcome is met with the same bytes under the same name until it is known, so that a try which landed
@@ -185,9 +188,7 @@ async def put_until_known(
         pause = min(pause * 2, RETRY_LONGEST_SECONDS)
 
 
-async def seal_at_end(
-    store: Store, clock: Clock, ref: SegmentRef, *, start_offset: int, writer: str
-) -> SegmentIndex:
+async def seal_at_end(store: Store, clock: Clock, ref: SegmentRef, *, start_offset: int, writer: str) -> SegmentIndex:
     """Seal a segment whose owner is gone, with an empty file at the end of its log; the sealed index.
 
     Whoever loses the race for the name looks again and goes on from the new end. Safe to stop anywhere and to

@@ -13,13 +13,14 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from filer.clock import Clock
 from filer.errors import BraidError, SegmentMoved, SegmentSealed
 from filer.keys import FileName
 from filer.live_files import FileFacts
-from filer.schema import TIMESTAMP, rows_schema
+from filer.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
 from filer.segment_file import Footer, count_refs
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, fetch_footer, put_until_known, recover_index
@@ -151,6 +152,11 @@ class SegmentWriter:
             self.state = WriterState.SEALING
             self._wake.set()
         return await asyncio.shield(self._finished)
+
+    @property
+    def accepted_end(self) -> int:
+        """The offset after the last accepted message; all before it are stored once the index ends there."""
+        return self._next_offset
 
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed."""
@@ -328,8 +334,14 @@ def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:
     rows = pa.Table.from_batches(chunks, schema=schema)
     counts = [pending.count for pending in batch]
     stamps = np.repeat(np.array([pending.timestamp_us for pending in batch], dtype=np.int64), counts)
-    offsets = pa.array(np.arange(base, base + rows.num_rows, dtype=np.int64))
-    return pa.Table.from_arrays([offsets, pa.array(stamps).cast(TIMESTAMP), *rows.columns], schema=ref.schema)
+    offsets = np.arange(base, base + rows.num_rows, dtype=np.int64)
+    first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
+    return pa.Table.from_arrays([*first, *rows.columns], schema=ref.schema)
+
+
+def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """A 64-bit column over the numbers themselves."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:

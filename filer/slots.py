@@ -13,15 +13,23 @@ SLOTS = 65_536
 _COLUMNWISE_KEY_BYTES = 64
 
 
-def _crc32_table() -> npt.NDArray[np.uint32]:
-    """The byte-wise table of the reflected IEEE polynomial 0xEDB88320 (ISO 3309)."""
+def _shifted_tables() -> npt.NDArray[np.uint16]:
+    """Row k: what each byte value adds to the low half of a CRC-32 when k bytes follow it.
+
+    CRC-32 (IEEE, reflected polynomial 0xEDB88320) is linear over XOR: the CRC of a message is that of as many zero
+    bytes, XORed with one entry for each byte. So every byte of every key is looked up independently of the others.
+    """
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0xEDB88320), table >> 1)
-    return table
+    rows = [table]
+    for _ in range(_COLUMNWISE_KEY_BYTES - 1):
+        rows.append(table[rows[-1] & 0xFF] ^ (rows[-1] >> 8))
+    return np.array(rows, dtype=np.uint32).astype(np.uint16)
 
 
-_TABLE = _crc32_table()
+_TABLES = _shifted_tables()
+_OF_ZEROS = np.array([zlib.crc32(bytes(length)) & 0xFFFF for length in range(_COLUMNWISE_KEY_BYTES + 1)], np.uint16)
 
 
 def slot_of(key: bytes) -> int:
@@ -39,32 +47,32 @@ def slots_of(keys: pa.Array, *, null_slot: int) -> npt.NDArray[np.uint16]:
     data = keys.buffers()[2]
     octets = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, np.uint8)
     lengths = np.diff(offsets)
-    crc = np.full(count, 0xFFFFFFFF, dtype=np.uint32)
-    _hash_short(crc, octets, offsets[:-1], lengths)
-    slots = ((crc ^ np.uint32(0xFFFFFFFF)) & np.uint32(0xFFFF)).astype(np.uint16)
-    for row in np.flatnonzero(lengths > _COLUMNWISE_KEY_BYTES):
-        slots[row] = slot_of(octets[offsets[row] : offsets[row + 1]].tobytes())
+    slots = _OF_ZEROS.take(lengths, mode="clip")
+    _add_bytes(slots, octets, offsets[1:], lengths)
+    if lengths.max(initial=0) > _COLUMNWISE_KEY_BYTES:
+        for row in np.flatnonzero(lengths > _COLUMNWISE_KEY_BYTES):
+            slots[row] = slot_of(octets[offsets[row] : offsets[row + 1]].tobytes())
     if keys.null_count:
         slots[np.asarray(keys.is_null())] = null_slot
     return slots
 
 
-def _hash_short(
-    crc: npt.NDArray[np.uint32],
+def _add_bytes(
+    slots: npt.NDArray[np.uint16],
     octets: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int32],
+    ends: npt.NDArray[np.signedinteger],
     lengths: npt.NDArray[np.int32],
 ) -> None:
-    """CRC-32 registers of all keys of up to `_COLUMNWISE_KEY_BYTES`, updated in place."""
-    short = lengths <= _COLUMNWISE_KEY_BYTES
-    longest = int(lengths[short].max(initial=0))
+    """XOR in the entry of each byte, the last of every key first; in place. Keys too long come out wrong."""
+    ends = ends.astype(np.intp)  # what `take` wants; without it every call converts
+    longest = min(int(lengths.max(initial=0)), _COLUMNWISE_KEY_BYTES)
     shortest = int(lengths.min(initial=0))
-    rows: npt.NDArray[np.intp] | slice = slice(None) if short.all() else np.flatnonzero(short)
-    for position in range(longest):
-        if position >= shortest:
-            rows = np.flatnonzero(short & (lengths > position))
-        register = crc[rows]
-        crc[rows] = _TABLE[(register ^ octets[starts[rows] + position]) & 0xFF] ^ (register >> 8)
+    for behind in range(longest):
+        if behind < shortest:
+            slots ^= _TABLES[behind].take(octets.take(ends - (behind + 1), mode="clip"), mode="clip")
+        else:
+            rows = np.flatnonzero(lengths > behind)
+            slots[rows] ^= _TABLES[behind].take(octets.take(ends[rows] - (behind + 1), mode="clip"), mode="clip")
 
 
 def equal_ranges(parts: int) -> list[tuple[int, int]]:

@@ -15,8 +15,8 @@ Data = bytes | bytearray | memoryview
 class ObjectInfo:
     """What a store tells of one object without reading it.
 
-    `etag` is opaque, without quotes, and differs from every earlier one of the same key; `modified_us` is in
-    microseconds since the Unix epoch.
+    `etag` is opaque, without quotes, and another one whenever the content is; `modified_us` is in microseconds
+    since the Unix epoch.
     """
 
     key: str
@@ -75,9 +75,7 @@ class Store(Protocol):
         """Size, ETag and time of an object. Raises `ObjectNotFound`."""
         ...
 
-    def list(
-        self, prefix: str, *, after: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[ObjectInfo]:
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with `prefix`, in ascending key order (UTF-8), from behind `after` on.
 
         At most `limit` of them. A listing may lag behind recent writes; names with a dot first are left out.

@@ -1,6 +1,7 @@
 """Who may do what: every request passes an authorizer that is handed in."""
 
 import ipaddress
+from functools import lru_cache
 from typing import Literal, Protocol
 
 Action = Literal["publish", "read", "manage", "observe"]
@@ -19,7 +20,7 @@ class AllowLoopback:
 
     def allows(self, principal: str, action: Action, resource: str) -> bool:
         """True for loopback addresses and Unix sockets (no address)."""
-        return principal == "" or ipaddress.ip_address(principal).is_loopback
+        return principal == "" or _is_loopback(principal)
 
 
 class AllowAny:
@@ -28,6 +29,11 @@ class AllowAny:
     def allows(self, principal: str, action: Action, resource: str) -> bool:
         """Always."""
         return True
+
+
+@lru_cache(maxsize=1024)
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
 
 
 def action_of(method: str, path: str) -> Action:

@@ -61,11 +61,12 @@ class Broker:
         self.topics: dict[str, TopicRuntime] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-encode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
+        self._upkeep_pool = ThreadPoolExecutor(1, thread_name_prefix="braidmq-upkeep")
         self.catalogue = Catalogue(store, clock)
         reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.parts = Parts(
-            self.id, store, clock, self.catalogue, reader, self._pool, self.front_store, self.metrics, settings,
-            _writing(settings),
+            self.id, store, clock, self.catalogue, reader, self._pool, self._upkeep_pool, self.front_store,
+            self.metrics, settings, _writing(settings),
         )  # fmt: skip
         self.transitions = TransitionRunner(self.catalogue, self, clock)
         self.maintenance = Maintenance(self.parts, self)
@@ -123,6 +124,7 @@ class Broker:
         await self.coordinator.leave()
         self._pool.shutdown(wait=True)
         self._read_pool.shutdown(wait=True)
+        self._upkeep_pool.shutdown(wait=True)
         await self.store.close()
 
     # -- topics --------------------------------------------------------------------------------------------

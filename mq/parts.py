@@ -23,6 +23,7 @@ class Parts:
     catalogue: Catalogue
     reader: SegmentReader
     encoder: Executor
+    upkeep: Executor
     front_store: FrontStore
     metrics: Metrics
     settings: BrokerSettings

@@ -1,5 +1,6 @@
 """Cutting a publish by key range: which rows go to which open segment."""
 
+import bisect
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,11 +16,12 @@ class Route:
     def __init__(self, segments: Sequence[tuple[int, int, SegmentWriter | None]]) -> None:
         self.ids = [segment_id for segment_id, _, _ in segments]
         self.writers = [writer for _, _, writer in segments]
-        self._starts = np.array([start for _, start, _ in segments], dtype=np.int64)
+        self._first_slots = [start for _, start, _ in segments]
+        self._starts = np.array(self._first_slots, dtype=np.int64)
 
     def place_of_slot(self, slot: int) -> int:
         """Which of the open segments takes a slot, as a place in `ids` and `writers`."""
-        return int(np.searchsorted(self._starts, slot, side="right")) - 1
+        return bisect.bisect_right(self._first_slots, slot) - 1
 
     def cut(self, rows: pa.RecordBatch, *, null_slot: int) -> list[tuple[int, pa.RecordBatch]]:
         """The rows of each touched segment, in the order of the request, as (place, rows)."""
@@ -30,6 +32,12 @@ class Route:
         touched = np.flatnonzero(counts)
         if len(touched) == 1:
             return [(int(touched[0]), rows)]
-        by_segment = rows.take(pa.array(np.argsort(places, kind="stable")))
+        by_segment = _reorder(rows, pa.array(np.argsort(places.astype(np.uint16), kind="stable")))
         ends = np.cumsum(counts)
         return [(int(p), by_segment.slice(int(ends[p] - counts[p]), int(counts[p]))) for p in touched]
+
+
+def _reorder(rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
+    """The rows in another order; columns of nulls, which most are, need no work."""
+    columns = [column if column.null_count == len(column) else column.take(order) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

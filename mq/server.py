@@ -12,14 +12,20 @@ import uvicorn
 import uvloop
 
 from filer import keys
-from filer.clock import SystemClock
+from filer.clock import Clock, SystemClock
 from filer.errors import BraidError
+from filer.instrumented_store import InstrumentedStore
+from filer.open_store import open_store
+from filer.retrying_store import RetryingStore
+from filer.store import StreamingStore
+from filer.store_metrics import StoreMetrics
 from leader.coordinator import InProcessCoordinator
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.listen import CannotListen, advertised_url, bind, local_url
 from mq.settings import BrokerSettings
 from mq.stop_signals import StopSignals
+from mq.store_collector import StoreCollector
 
 # Longer than clients keep idle connections (Go: 90 s): a publish that meets a connection just being closed
 # has an unknown outcome.
@@ -55,7 +61,7 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None
 async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callable[[Serving], None]) -> None:
     stop = StopSignals()
     clock = SystemClock()
-    broker = Broker(_open_store(settings, clock), clock, InProcessCoordinator(), settings)
+    broker = _broker(settings, clock)
     serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
     try:
         start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
@@ -63,6 +69,28 @@ async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callab
             await _serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
     finally:
         await broker.close()
+
+
+def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
+    store_metrics = StoreMetrics()
+    store = open_store(
+        settings.store_url,
+        clock=clock,
+        endpoint_url=settings.s3_endpoint,
+        region=settings.s3_region,
+        addressing_style=settings.s3_addressing,
+    )
+    # Counted below the retries: each try is a request, and on S3 each costs money.
+    counted = InstrumentedStore(store, clock=clock, metrics=store_metrics)
+    broker = Broker(
+        RetryingStore(counted, clock=clock),
+        clock,
+        InProcessCoordinator(),
+        settings,
+        payloads=store if isinstance(store, StreamingStore) else None,
+    )
+    broker.metrics.registry.register(StoreCollector(store_metrics))
+    return broker
 
 
 async def _serve_until_stop(

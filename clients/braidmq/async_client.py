@@ -68,9 +68,7 @@ class AsyncClient:
         )
         self._admin = Admin(self._transport)
         self._uploader = Uploader(self._transport)
-        self._publisher = Publisher(
-            self._transport, self._uploader, upload_threshold_bytes=upload_threshold_bytes
-        )
+        self._publisher = Publisher(self._transport, self._uploader, upload_threshold_bytes=upload_threshold_bytes)
 
     @property
     def url(self) -> str:
@@ -221,9 +219,7 @@ class AsyncClient:
         """
         return AsyncMessages(Reader(self._transport, topic, from_=from_, marker=marker, limit=limit))
 
-    def subscribe(
-        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
-    ) -> AsyncMessages:
+    def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> AsyncMessages:
         """The messages from a position on, without end; with neither `from_` nor `marker`, from now on.
 
         A broken connection or a restarted broker is waited for, without loss and without doubles. Keep a
@@ -263,10 +259,6 @@ class AsyncClient:
         """As `subscribe`, in pyarrow tables as they come from the broker."""
         return AsyncTables(self._following(topic, from_, marker, each_marker=False))
 
-    def _following(
-        self, topic: str, from_: str | datetime | None, marker: str | None, *, each_marker: bool
-    ) -> Reader:
+    def _following(self, topic: str, from_: str | datetime | None, marker: str | None, *, each_marker: bool) -> Reader:
         start = "latest" if from_ is None and marker is None else from_
-        return Reader(
-            self._transport, topic, from_=start, marker=marker, follow=True, each_marker=each_marker
-        )
+        return Reader(self._transport, topic, from_=start, marker=marker, follow=True, each_marker=each_marker)

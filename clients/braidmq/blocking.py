@@ -1,7 +1,10 @@
 """What the blocking client hands out: iterators, files and producers that wait for the loop's thread."""
 
+import asyncio
 import io
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -14,7 +17,7 @@ from anyio.from_thread import start_blocking_portal
 from braidmq.cursors import AsyncTables, MessageCursor
 from braidmq.errors import ClientClosed
 from braidmq.message import Message
-from braidmq.outgoing import Headers, Key, Value
+from braidmq.outgoing import Headers, Key, OutgoingMessage, Row, Value, is_inline, row_of
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Acknowledgement
 from braidmq.producer import AsyncProducer, AsyncReceipt
@@ -23,6 +26,8 @@ from braidmq.reader import Reader
 T = TypeVar("T")
 
 _ITEMS_A_CALL = 100
+_QUEUED_MESSAGES = 256
+_QUEUED_VALUE_BYTES = 32 * 1024
 
 
 class LoopThread:
@@ -40,8 +45,16 @@ class LoopThread:
         future = self._portal.start_task_soon(partial(function, *args, **kwargs))
         try:
             return future.result()
+        except CancelledError:
+            raise ClientClosed("the client or the producer was closed meanwhile") from None
         finally:
             future.cancel()
+
+    def soon(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start an asynchronous function and do not wait for it."""
+        if not self.is_open:
+            raise ClientClosed()
+        self._portal.start_task_soon(function)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items of an asynchronous iterator."""
@@ -49,8 +62,9 @@ class LoopThread:
             yield from batch
 
     def close(self) -> None:
-        """Stop the loop and wait for its thread."""
+        """Stop the loop, and calls of other threads in it, and wait for its thread."""
         self.is_open = False
+        self._portal.call(self._portal.stop, True)
         self._stack.close()
 
 
@@ -137,29 +151,44 @@ class Receipt:
     A failure that nobody asks for is raised by the producer's `flush`, or when its block is left.
     """
 
-    def __init__(self, loop: LoopThread, receipt: AsyncReceipt) -> None:
+    def __init__(self, loop: LoopThread, taken: Callable[[], Awaitable[None]]) -> None:
         self._loop = loop
-        self._receipt = receipt
+        self._taken = taken
+        self._outcome: AsyncReceipt | Exception | None = None
+
+    def settle(self, outcome: AsyncReceipt | Exception) -> None:
+        """What sending it has come to; called in the loop's thread."""
+        self._outcome = outcome
 
     def done(self) -> bool:
         """Whether the answer is there."""
-        return self._receipt.done()
+        outcome = self._outcome
+        return outcome.done() if isinstance(outcome, AsyncReceipt) else outcome is not None
 
     def result(self) -> Acknowledgement:
         """The acknowledgement, waiting for it if need be; raises what the publish raised."""
-        return self._receipt.result() if self._receipt.done() else self._loop.call(_outcome, self._receipt)
+        return self._loop.call(self._result)
 
-
-async def _outcome(receipt: AsyncReceipt) -> Acknowledgement:
-    return await receipt
+    async def _result(self) -> Acknowledgement:
+        await self._taken()
+        if isinstance(self._outcome, AsyncReceipt):
+            return await self._outcome
+        raise self._outcome or ClientClosed("the producer has been closed")
 
 
 class Producer:
-    """Messages of one topic in batches, one request in flight; see `AsyncProducer`."""
+    """Messages of one topic in batches, one request in flight; see `AsyncProducer`.
+
+    May be shared by threads. Small messages are handed to the loop's thread some at a time: crossing over for
+    each would cost more than sending it.
+    """
 
     def __init__(self, loop: LoopThread, producer: AsyncProducer) -> None:
         self._loop = loop
         self._producer = producer
+        self._queue: deque[tuple[Row, Receipt]] = deque()
+        self._asked = False
+        self._taking = asyncio.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +196,11 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.call(self._producer.__aexit__, kind, error, traceback)
+        leave = self._producer.__aexit__
+        if error is None or isinstance(error, Exception):
+            self._loop.call(self._after_queue, leave, kind, error, traceback)
+        else:
+            self._loop.call(leave, kind, error, traceback)
 
     def send(
         self,
@@ -177,14 +210,44 @@ class Producer:
         headers: Headers | None = None,
         event_time: datetime | None = None,
     ) -> Receipt:
-        """Take a message, waiting for room if need be; its receipt gives the acknowledgement."""
-        sent = self._loop.call(self._producer.send, value, key=key, headers=headers, event_time=event_time)
-        return Receipt(self._loop, sent)
+        """Take a message, waiting for room if need be; its receipt gives the acknowledgement.
+
+        A value past the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
+        that cannot be sent, `ClientClosed` after `close`, and what uploads raise.
+        """
+        self._producer.check_open()
+        receipt = Receipt(self._loop, self._take_queue)
+        message = OutgoingMessage(value, key, headers or {}, event_time)
+        if is_inline(value, min(_QUEUED_VALUE_BYTES, self._producer.upload_threshold_bytes)):
+            self._queue.append((row_of(message, upload=None), receipt))
+            if len(self._queue) >= _QUEUED_MESSAGES:
+                self._loop.call(self._take_queue)
+            elif not self._asked:
+                self._asked = True
+                self._loop.soon(self._take_queue)
+        else:
+            receipt.settle(self._loop.call(self._after_queue, self._producer.send_message, message))
+        return receipt
 
     def flush(self) -> None:
         """Send what waits, wait for all answers; raises the first failure that nobody asked for."""
-        self._loop.call(self._producer.flush)
+        self._loop.call(self._after_queue, self._producer.flush)
 
     def close(self) -> None:
         """Flush, then take no more; raises as `flush` does."""
-        self._loop.call(self._producer.close)
+        self._loop.call(self._after_queue, self._producer.close)
+
+    async def _take_queue(self) -> None:
+        """Give the queue to the producer, in order."""
+        async with self._taking:
+            self._asked = False  # first: what is queued from here on asks again
+            while self._queue:
+                row, receipt = self._queue.popleft()
+                try:
+                    receipt.settle(await self._producer.send_row(row))
+                except Exception as failure:
+                    receipt.settle(failure)
+
+    async def _after_queue(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+        await self._take_queue()
+        return await function(*args)

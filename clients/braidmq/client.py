@@ -123,9 +123,7 @@ class Client:
 
         See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where the answer was lost.
         """
-        return self._loop.call(
-            self._async.publish, topic, value, key=key, headers=headers, event_time=event_time
-        )
+        return self._loop.call(self._async.publish, topic, value, key=key, headers=headers, event_time=event_time)
 
     def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish messages (or bare values) in order, in few requests, one at a time.
@@ -197,9 +195,7 @@ class Client:
         """The messages from a position to the end of the topic; see `AsyncClient.browse`."""
         return Messages(self._loop, self._async.browse(topic, from_=from_, marker=marker, limit=limit).reader)
 
-    def subscribe(
-        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
-    ) -> Messages:
+    def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Messages:
         """The messages from a position on, without end; see `AsyncClient.subscribe`."""
         return Messages(self._loop, self._async.subscribe(topic, from_=from_, marker=marker).reader)
 
@@ -214,9 +210,7 @@ class Client:
         """As `browse`, in pyarrow tables; see `AsyncClient.browse_tables`."""
         return Tables(self._loop, self._async.browse_tables(topic, from_=from_, marker=marker, limit=limit))
 
-    def subscribe_tables(
-        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
-    ) -> Tables:
+    def subscribe_tables(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Tables:
         """As `subscribe`, in pyarrow tables."""
         return Tables(self._loop, self._async.subscribe_tables(topic, from_=from_, marker=marker))
 

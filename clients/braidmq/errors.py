@@ -217,9 +217,7 @@ def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float =
 
     A publish that failed inside the broker and must not be repeated is one whose outcome is unknown.
     """
-    return _class_of(problem, publishing)(
-        _sentence(problem), problem=problem, retry_after_seconds=retry_after_seconds
-    )
+    return _class_of(problem, publishing)(_sentence(problem), problem=problem, retry_after_seconds=retry_after_seconds)
 
 
 def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:

@@ -13,9 +13,7 @@ class PageMarkers:
     order costs constant time each.
     """
 
-    def __init__(
-        self, topic: str, start: str | None, segments: list[int], offsets: list[int], end: str
-    ) -> None:
+    def __init__(self, topic: str, start: str | None, segments: list[int], offsets: list[int], end: str) -> None:
         self._topic = topic
         self._start = start
         self._segments = segments

@@ -85,9 +85,7 @@ class MessagePage:
         markers = self._page_markers()
         columns = [_python_column(self.table.slice(first, count), name) for name in _COLUMNS]
         return [
-            Message(
-                self._topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row
-            )
+            Message(self._topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row)
             for row, (segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
                 zip(*columns, strict=True), start=first
             )

@@ -71,9 +71,7 @@ def row_of(message: OutgoingMessage, *, upload: Upload | None) -> Row:
     if is_json and CONTENT_TYPE not in message.headers:
         headers += ((CONTENT_TYPE, JSON_TYPE),)
     moment = message.event_time
-    return Row(
-        key_bytes(message.key), value, headers, None if moment is None else microseconds(moment), upload
-    )
+    return Row(key_bytes(message.key), value, headers, None if moment is None else microseconds(moment), upload)
 
 
 def value_bytes(value: Any) -> tuple[bytes | None, bool]:
@@ -93,6 +91,13 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
         return orjson.dumps(value), True
     except orjson.JSONEncodeError as failure:
         raise InvalidArgument(f"the value cannot be written as JSON: {failure}") from failure
+
+
+def is_inline(value: Value, limit_bytes: int) -> bool:
+    """Whether a value is surely sent within the message: bytes or text of so many bytes at most, or null."""
+    if isinstance(value, str):
+        return len(value) * 4 <= limit_bytes
+    return value is None or (isinstance(value, bytes) and len(value) <= limit_bytes)
 
 
 def key_bytes(key: Any) -> bytes | None:

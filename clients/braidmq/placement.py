@@ -29,7 +29,7 @@ def place(
     spare = _spare(homes, answered)
     holders = [number for number, count in enumerate(spare) if count > 0]
     keyless = homes == _KEYLESS
-    if min(spare) < 0 or sum(spare) != int(keyless.sum()):
+    if min(spare, default=0) < 0 or sum(spare) != int(keyless.sum()):
         return [None] * len(keys)
     if len(holders) == 1:
         homes[keyless] = holders[0]

@@ -22,9 +22,7 @@ def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
             f"is a BraidMQ broker listening there?"
         )
     if document is None:
-        problem = bare_problem(
-            response, retryable=response.status_code in _GATEWAY_STATUSES and not publishing
-        )
+        problem = bare_problem(response, retryable=response.status_code in _GATEWAY_STATUSES and not publishing)
     else:
         problem = _problem(document, response.status_code)
     return error_of(problem, publishing=publishing, retry_after_seconds=_retry_after_seconds(response))

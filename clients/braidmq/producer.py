@@ -79,6 +79,7 @@ class AsyncProducer:
                 "a producer needs linger_seconds of 0 or more, and batch_bytes of 1 up to max_pending_bytes"
             )
         self.topic = topic
+        self.upload_threshold_bytes = publisher.upload_threshold_bytes
         self._publisher = publisher
         self._ranges = ranges
         self._clock = clock
@@ -126,17 +127,27 @@ class AsyncProducer:
         A value past the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
         that cannot be sent, `ClientClosed` after `close`, and what uploads raise.
         """
+        return await self.send_message(OutgoingMessage(value, key, headers or {}, event_time))
+
+    async def send_message(self, message: OutgoingMessage) -> AsyncReceipt:
+        """As `send`, for a message that is one already."""
         async with self._turn:
-            message = OutgoingMessage(value, key, headers or {}, event_time)
-            row = await self._publisher.row(self.topic, message)
-            await self._room_for(row.size_bytes)
-            self._check_open()
-            receipt = AsyncReceipt(loop=asyncio.get_running_loop())
-            due = self._clock.monotonic_seconds() + self._linger_seconds
-            self._waiting.append(_Pending(row, receipt, due))
-            self._waiting_bytes += row.size_bytes
-            self._taken += 1
-            self._wake()
+            return await self._send_row(await self._publisher.row(self.topic, message))
+
+    async def send_row(self, row: Row) -> AsyncReceipt:
+        """As `send`, for a row that is ready."""
+        async with self._turn:
+            return await self._send_row(row)
+
+    async def _send_row(self, row: Row) -> AsyncReceipt:
+        await self._room_for(row.size_bytes)
+        self.check_open()
+        receipt = AsyncReceipt(loop=asyncio.get_running_loop())
+        due = self._clock.monotonic_seconds() + self._linger_seconds
+        self._waiting.append(_Pending(row, receipt, due))
+        self._waiting_bytes += row.size_bytes
+        self._taken += 1
+        self._wake()
         return receipt
 
     async def flush(self) -> None:
@@ -173,7 +184,8 @@ class AsyncProducer:
         self._waiting.clear()
         await self._tell()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `ClientClosed` once the producer has been closed."""
         if self._closed:
             raise ClientClosed("the producer has been closed")
 

@@ -33,7 +33,7 @@ class Publisher:
     def __init__(self, transport: Transport, uploader: Uploader, *, upload_threshold_bytes: int) -> None:
         self._transport = transport
         self._uploader = uploader
-        self._upload_threshold_bytes = upload_threshold_bytes
+        self.upload_threshold_bytes = upload_threshold_bytes
 
     async def row(self, topic: str, message: OutgoingMessage) -> Row:
         """The wire row of a message; a value past the threshold is uploaded first and goes by reference."""
@@ -43,7 +43,7 @@ class Publisher:
         if hasattr(value, "read"):
             return row_of(message, upload=await self._uploader.upload(topic, cast(BinaryIO, value)))
         row = row_of(message, upload=None)
-        if row.value is None or len(row.value) <= self._upload_threshold_bytes:
+        if row.value is None or len(row.value) <= self.upload_threshold_bytes:
             return row
         return row_of(message, upload=await self._uploader.upload(topic, row.value))
 
@@ -72,9 +72,7 @@ class Publisher:
             raise
         return published
 
-    async def publish_table(
-        self, topic: str, frame: Any, plan: TablePlan, progress: Progress | None
-    ) -> Published:
+    async def publish_table(self, topic: str, frame: Any, plan: TablePlan, progress: Progress | None) -> Published:
         """Each row as a message; the next request is made ready while one is under way."""
         topic_path(topic)
         table = arrow_table(frame)
@@ -104,7 +102,7 @@ class Publisher:
     async def _by_reference(self, topic: str, wire: pa.Table) -> pa.Table:
         """The table with the values past the threshold uploaded."""
         lengths: Any = pc.binary_length(wire["value"])
-        large: Any = pc.greater(lengths, pa.scalar(self._upload_threshold_bytes))
+        large: Any = pc.greater(lengths, pa.scalar(self.upload_threshold_bytes))
         if not pc.any(large).as_py():
             return wire
         uploads: dict[int, Upload] = {}

@@ -52,9 +52,7 @@ class Reader:
         self._remaining = _checked_limit(limit)
         self._follow = follow
         self._each_marker = each_marker
-        self._retry = (
-            replace(transport.retry, give_up_after_seconds=NEVER_GIVE_UP) if follow else transport.retry
-        )
+        self._retry = replace(transport.retry, give_up_after_seconds=NEVER_GIVE_UP) if follow else transport.retry
 
     async def next_page(self) -> MessagePage | None:
         """The next page with messages; None at the end of the topic or of the limit."""
@@ -104,9 +102,7 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
     """The table and the marker after it."""
     marker = response.headers.get("braid-marker")
     if marker is None:
-        raise NotABroker(
-            f"{response.request.url} answered without a marker: is a BraidMQ broker listening there?"
-        )
+        raise NotABroker(f"{response.request.url} answered without a marker: is a BraidMQ broker listening there?")
     try:
         with pa.ipc.open_stream(response.content) as stream:
             return stream.read_all(), marker

@@ -1,6 +1,7 @@
 """Tables of pyarrow, pandas and polars as messages: one a row, column by column."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +48,10 @@ def arrow_table(frame: Any) -> pa.Table:
     if library == "polars" and hasattr(frame, "collect"):
         raise InvalidArgument("a polars LazyFrame has no rows yet: give frame.collect()")
     if hasattr(frame, "__arrow_c_stream__"):
-        return pa.table(frame)
+        with suppress(pa.ArrowInvalid):  # a single column, say
+            return pa.table(frame)
     raise InvalidArgument(
-        f"{type(frame).__name__} is no table: "
-        f"give a pyarrow Table or RecordBatch, or a pandas or polars DataFrame"
+        f"{type(frame).__name__} is no table: give a pyarrow Table or RecordBatch, or a pandas or polars DataFrame"
     )
 
 
@@ -99,9 +100,7 @@ def _headers(table: pa.Table, given: str | Headers | None, *, is_json: bool) -> 
     """The headers column; values made into JSON here say so, unless a column gives the headers."""
     if isinstance(given, str):
         return _header_column(table[given])
-    constant = {
-        name: each.encode() if isinstance(each, str) else each for name, each in (given or {}).items()
-    }
+    constant = {name: each.encode() if isinstance(each, str) else each for name, each in (given or {}).items()}
     if is_json:
         constant.setdefault(CONTENT_TYPE, JSON_TYPE)
     if not constant:
@@ -114,8 +113,7 @@ def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
         return column.cast(HEADERS)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise InvalidArgument(
-            f"a column of type {column.type} cannot be the headers: "
-            f"it must be a map from text to bytes or text"
+            f"a column of type {column.type} cannot be the headers: it must be a map from text to bytes or text"
         ) from failure
 
 
@@ -127,9 +125,7 @@ def _event_time(column: "pa.ChunkedArray[Any]") -> Any:
             return pc.cast(column.cast(pa.timestamp("us", zone), safe=False), TIMESTAMP)
         return _plain(column).cast(TIMESTAMP)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
-        raise InvalidArgument(
-            f"a column of type {column.type} cannot be the event time: {failure}"
-        ) from failure
+        raise InvalidArgument(f"a column of type {column.type} cannot be the event time: {failure}") from failure
 
 
 def _plain(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":

@@ -41,9 +41,7 @@ def with_uploads(table: pa.Table, uploads: Mapping[int, Upload]) -> pa.Table:
 
 
 def _uploads(uploads: Sequence[Upload | None]) -> "pa.Array[Any]":
-    return pa.array(
-        [None if each is None else (each.id, each.size_bytes, each.sha256) for each in uploads], _UPLOAD
-    )
+    return pa.array([None if each is None else (each.id, each.size_bytes, each.sha256) for each in uploads], _UPLOAD)
 
 
 def ipc_bytes(table: pa.Table) -> pa.Buffer:

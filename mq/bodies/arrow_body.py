@@ -50,18 +50,9 @@ def decode_arrow(body: bytes, columns: Columns) -> Rows:
 
 def _refuse_compression(buffer: pa.Buffer) -> None:
     """Compressed buffers claim their own inflated size; nothing bounds it before decoding."""
-    with pa.ipc.MessageReader.open_stream(buffer) as messages:
-        while True:
-            try:
-                message = messages.read_next_message()
-            except StopIteration:
-                return
-            if message.type in ("record batch", "dictionary") and _is_compressed(
-                message.metadata.to_pybytes()
-            ):
-                raise InvalidInput(
-                    "compressed Arrow IPC is not accepted: write the stream without compression"
-                )
+    for message in pa.ipc.MessageReader.open_stream(buffer):
+        if message.type in ("record batch", "dictionary") and _is_compressed(message.metadata.to_pybytes()):
+            raise InvalidInput("compressed Arrow IPC is not accepted: write the stream without compression")
 
 
 def _is_compressed(metadata: bytes) -> bool:

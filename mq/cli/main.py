@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from mq.cli import topic
 from mq.cli.failures import report
+from mq.cli.publish import publish
 from mq.cli.serve import serve
 from mq.version import VERSION
 
@@ -18,6 +20,8 @@ app = typer.Typer(
     add_completion=True,
 )
 app.command("serve")(serve)
+app.command("publish")(publish)
+app.add_typer(topic.app, name="topic")
 
 
 @dataclass(slots=True)

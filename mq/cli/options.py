@@ -11,4 +11,4 @@ Url = Annotated[
     typer.Option("--url", envvar="BRAIDMQ_URL", metavar="URL", help="Address of a broker.", show_envvar=True),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON for machines instead of a table for people.")]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]

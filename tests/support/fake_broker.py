@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,7 @@ READ_SCHEMA = pa.schema(
         ("headers", pa.map_(pa.string(), pa.binary())),
         (
             "_ref",
-            pa.struct(
-                [("uri", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("sha256", pa.string())]
-            ),
+            pa.struct([("uri", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("sha256", pa.string())]),
         ),
     ]
 )
@@ -63,12 +61,27 @@ def problem(
     status: int, slug: str, *, retryable: bool = False, retry_after: int | None = None, **extras: Any
 ) -> httpx.Response:
     document = {
-        "type": f"urn:braidmq:{slug}", "title": slug, "status": status, "detail": f"about {slug}", "retryable": retryable, **extras,
-    }  # fmt: skip
+        "type": f"urn:braidmq:{slug}",
+        "title": slug,
+        "status": status,
+        "detail": f"about {slug}",
+        "retryable": retryable,
+        **extras,
+    }
     headers = {"content-type": "application/problem+json"}
     if retry_after is not None:
         headers["retry-after"] = str(retry_after)
     return httpx.Response(status, content=orjson.dumps(document), headers=headers)
+
+
+def streamed(data: bytes, *, etag: str | None = None) -> httpx.Response:
+    """An answer whose body is still to be read."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(data), 100_000):
+            yield data[start : start + 100_000]
+
+    return httpx.Response(200, content=chunks(), headers={} if etag is None else {"etag": etag})
 
 
 @dataclass
@@ -113,7 +126,7 @@ class FakeBroker:
         return answer if fault is None else fault.strike(request)
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
-        parts = request.url.path.strip("/").split("/")[1:]
+        parts = request.url.path.partition("/v1/")[2].split("/")
         if parts == ["topics"]:
             return self._list(request)
         if parts[0] != "topics":
@@ -129,9 +142,7 @@ class FakeBroker:
             return self._topic(request, name, topic)
         if rest == ["messages"]:
             return await (
-                self._publish(request, topic)
-                if request.method == "POST"
-                else self._browse(request, name, topic)
+                self._publish(request, topic) if request.method == "POST" else self._browse(request, name, topic)
             )
         if rest[0] == "uploads":
             return self._upload(request, name, rest[1:])
@@ -174,9 +185,7 @@ class FakeBroker:
                  "event_time": row.get("event_time"), "headers": row.get("headers"), "_ref": self._ref(row.get("ref"))}
             )  # fmt: skip
         self.published.set()
-        listed = [
-            {"segment": n, "offset": at, "count": count} for n, (at, count) in sorted(positions.items())
-        ]
+        listed = [{"segment": n, "offset": at, "count": count} for n, (at, count) in sorted(positions.items())]
         return httpx.Response(200, json={"positions": listed})
 
     def _ref(self, ref: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -234,4 +243,4 @@ class FakeBroker:
         segment, offset = message.split("-")
         ref = topic.rows[int(segment)][int(offset)]["_ref"]
         data = self.uploads[ref["uri"].removeprefix("uploads/")]
-        return httpx.Response(200, content=data, headers={"etag": ref["etag"]})
+        return streamed(data, etag=ref["etag"])

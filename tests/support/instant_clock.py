@@ -1,6 +1,7 @@
 """A clock whose sleepers wake at once, the time having moved on."""
 
 import asyncio
+import math
 
 from filer.clock import ManualClock
 
@@ -14,5 +15,5 @@ class InstantClock(ManualClock):
 
     async def sleep(self, seconds: float) -> None:
         self.naps_seconds.append(seconds)
-        self._now_us += round(seconds * 1e6)
+        self._now_us += math.ceil(seconds * 1e6)
         await asyncio.sleep(0)

@@ -33,9 +33,7 @@ def s3_server() -> Iterator[str]:
         with contextlib.closing(process.stdout) as output:
             port = output.readline().strip()
             if not port:
-                raise RuntimeError(
-                    f"the moto server ended with {process.wait(START_SECONDS)} before it served"
-                )
+                raise RuntimeError(f"the moto server ended with {process.wait(START_SECONDS)} before it served")
             yield f"http://127.0.0.1:{port}"
     finally:
         stop(process)
@@ -52,8 +50,8 @@ def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def main() -> None:
-    from moto.s3.responses import S3Response
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.s3.responses import S3Response
     from werkzeug.serving import make_server
 
     for name in ("put_object", "delete_object"):

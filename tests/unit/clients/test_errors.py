@@ -74,9 +74,5 @@ def test_expired_positions_and_large_bodies_say_what_would_work() -> None:
 
 def test_the_tree_in_the_docstring_names_every_exception() -> None:
     drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or "")) | {"BraidMQError"}
-    defined = {
-        name
-        for name, each in vars(errors).items()
-        if isinstance(each, type) and issubclass(each, BraidMQError)
-    }
+    defined = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, BraidMQError)}
     assert drawn == defined

@@ -1,4 +1,4 @@
-import asyncio
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -74,10 +74,10 @@ async def test_a_read_that_stays_broken_says_so(client: AsyncClient, broker: Fak
     [broken, lambda request: httpx.ReadTimeout("", request=request), lambda r: httpx.WriteError("", request=r)],
 )
 async def test_a_publish_whose_answer_is_lost_is_never_repeated(
-    client: AsyncClient, broker: FakeBroker, error: object
+    client: AsyncClient, broker: FakeBroker, error: Callable[[httpx.Request], Exception]
 ) -> None:
     broker.add_topic("t")
-    broker.faults.append(Fault(error, after=True))  # type: ignore[arg-type]  # one of the parameters above
+    broker.faults.append(Fault(error, after=True))
     with pytest.raises(OutcomeUnknown, match="may or may not be stored") as caught:
         await client.publish("t", "v")
     assert not caught.value.retryable
@@ -120,9 +120,7 @@ async def test_an_unavailable_broker_is_asked_again_where_it_says_so(
 
 async def test_a_gateway_in_between_is_repeated_for_reads_only(client: AsyncClient, broker: FakeBroker) -> None:
     broker.add_topic("t")
-    bad_gateway = Fault(response=httpx.Response(502, text="<html>"))
-    bad_gateway.response.request = httpx.Request("GET", "http://127.0.0.1:8080/")  # type: ignore[union-attr]
-    broker.faults.append(bad_gateway)
+    broker.faults.append(Fault(response=httpx.Response(502, text="<html>")))
     await client.topic("t")
     broker.faults.append(Fault(response=httpx.Response(504, text="<html>")))
     with pytest.raises(OutcomeUnknown, match="HTTP 504"):
@@ -178,15 +176,3 @@ async def test_headers_go_with_every_request_to_the_broker(broker: FakeBroker) -
         assert client.url == "http://b:1/prefix"
     assert broker.requests[0].headers["authorization"] == "Bearer x"
     assert broker.requests[0].url.path == "/prefix/v1/topics/nope"
-
-
-async def test_silence_ends_with_the_timeout() -> None:
-    async def hear_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(hear_nothing, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, AsyncClient(f"http://127.0.0.1:{port}", timeout_seconds=0.05) as client:
-        with pytest.raises(OutcomeUnknown, match="no answer in time"):
-            await client.publish("t", "v")

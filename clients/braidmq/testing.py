@@ -1,0 +1,127 @@
+"""A broker for tests of code that uses BraidMQ: the real one, in this process, in memory.
+
+    with InMemoryBroker() as broker, broker.client() as client:
+        client.create_topic("orders")
+        ...
+
+It needs the server's dependencies: `pip install 'braidmq[server]'`.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from braidmq.async_client import AsyncClient
+from braidmq.client import Client
+from filer.clock import SystemClock
+from filer.memory_store import MemoryStore
+
+try:
+    import uvicorn
+
+    from leader.coordinator import InProcessCoordinator
+    from mq.broker import Broker
+    from mq.http.app import create_asgi
+    from mq.listen import bind, local_url
+    from mq.settings import BrokerSettings
+except ImportError as failure:
+    raise ImportError(
+        f"braidmq.testing runs the real broker, which needs more packages ({failure}): pip install 'braidmq[server]'"
+    ) from failure
+
+
+class InMemoryBroker:
+    """A broker on a free port of this machine, with a store in memory: nothing outlives the `with` block.
+
+    `settings` are those of `mq serve`, with underscores: `InMemoryBroker(max_body_bytes=2048)`. It runs on a
+    thread of its own, so that blocking and asynchronous clients, and `curl`, can use it alike.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = BrokerSettings(**settings)
+        self._started: Future[str] = Future()
+        self._stop: Callable[[], None] = _nothing
+        self._thread = threading.Thread(target=self._run, name="braidmq in-memory broker", daemon=True)
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.url = self._started.result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._thread.join()
+
+    def client(self, **options: Any) -> Client:
+        """A blocking client of this broker; options are those of `Client`."""
+        return Client(self.url, **options)
+
+    def async_client(self, **options: Any) -> AsyncClient:
+        """An asynchronous client of this broker; options are those of `AsyncClient`."""
+        return AsyncClient(self.url, **options)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as failure:  # it has to reach the thread that waits for the start
+            if self._started.done():
+                raise
+            self._started.set_exception(failure)
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._stop = partial(_ask, loop, stop)
+        broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), self._settings)
+        with bind("127.0.0.1", 0) as sock:
+            url = local_url(sock)
+            try:
+                await broker.start(url)
+                await self._serve_requests(broker, sock, url, stop)
+            finally:
+                await broker.close()
+
+    async def _serve_requests(self, broker: Broker, sock: socket.socket, url: str, stop: asyncio.Event) -> None:
+        config = uvicorn.Config(
+            create_asgi(broker),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=5,
+        )
+        server = _Server(config, on_started=lambda: self._started.set_result(url))
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        await stop.wait()
+        await broker.drain()
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, telling when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config, *, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self._on_started()
+
+
+def _ask(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(stop.set)
+
+
+def _nothing() -> None:
+    """Before the start there is nothing to stop."""

@@ -1,0 +1,63 @@
+"""Deleting files that count no more, once their grace period is over (DESIGN.md §4).
+
+Every name is looked up in the listing and deleted by name, so stopping in the middle and beginning again is safe:
+what is gone is not listed, and nothing that is deleted here is ever created again under its name to be read.
+"""
+
+from collections.abc import Sequence
+
+from filer import keys
+from filer.keys import FileName
+from filer.segment_index import SegmentIndex, Superseded
+from filer.segment_log import SegmentRef, stream_names
+from filer.store import Store
+
+DELETED_AT_ONCE = 1000
+
+
+async def delete_superseded(store: Store, ref: SegmentRef, index: SegmentIndex, due: Sequence[Superseded]) -> int:
+    """Delete the files of superseded ranges, then forget the ranges; how many files there were.
+
+    Only after the ranges have been in a stored snapshot of the index: a recovery from one that does not know of
+    them would look for the files. Stopping in between leaves files that the snapshot still says are to be deleted.
+    """
+    ranges = _widest(due)
+    counting = {facts.name for facts in index.files}
+    end = max(old.end for old in ranges)
+    doomed: list[FileName] = []
+    count = 0
+    async for name in stream_names(store, ref, from_offset=ranges[0].start):
+        if name.base >= end:
+            break
+        if any(old.holds(name) for old in ranges) and name not in counting:
+            doomed.append(name)
+        if len(doomed) == DELETED_AT_ONCE:
+            await store.delete([ref.key(each) for each in doomed])
+            count += len(doomed)
+            doomed.clear()
+    await store.delete([ref.key(each) for each in doomed])
+    index.deleted(due)
+    return count + len(doomed)
+
+
+def _widest(due: Sequence[Superseded]) -> list[Superseded]:
+    """The ranges without those within another, in order: what lies in those lies in the other too."""
+    widest: list[Superseded] = []
+    for old in sorted(due, key=lambda old: (old.start, -old.end, old.rolled)):
+        if not widest or old.end > widest[-1].end:
+            widest.append(old)
+    return widest
+
+
+async def delete_segment(store: Store, topic: str, segment: int) -> int:
+    """Delete all that is left of a removed segment: its files, then its snapshot; how many files there were."""
+    doomed: list[str] = []
+    count = 0
+    async for info in store.list(keys.segment_folder(topic, segment)):
+        doomed.append(info.key)
+        if len(doomed) == DELETED_AT_ONCE:
+            await store.delete(doomed)
+            count += len(doomed)
+            doomed = []
+    await store.delete([*doomed, keys.index_snapshot(topic, segment)])
+    return count + len(doomed)

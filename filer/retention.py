@@ -1,0 +1,124 @@
+"""Retention as pure functions: what may go, and the state of the topic once it has been decided (DESIGN.md §4).
+
+Decisions move a segment's `start_offset` in topic.json first; the files go a grace period later. Granular by file,
+and never the newest file of an open segment: its name keeps a stalled writer from beginning there again.
+"""
+
+import heapq
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice, takewhile
+
+from filer.live_files import FileFacts
+from filer.segment_index import SegmentIndex
+from filer.topic_config import Retention
+from filer.topic_state import Removal, Segment, TopicState
+
+
+def plan_retention(state: TopicState, indexes: Mapping[int, SegmentIndex], now_us: int) -> dict[int, int]:
+    """New start offsets of the segments of which retention takes something.
+
+    By age: every file whose last message is older than `retention.seconds`. By size: the oldest files of the whole
+    topic, until the rest is within `retention.bytes`; decided only when the indexes of all segments are at hand.
+    """
+    retention = state.config.retention
+    starts: dict[int, int] = {}
+    if retention.seconds is not None:
+        _by_age(state, indexes, now_us - int(retention.seconds * 1e6), starts)
+    if retention.bytes is not None and all(s.id in indexes for s in state.segments):
+        _by_size(state, indexes, retention.bytes, starts)
+    return {i: start for i, start in starts.items() if _start_of(state, i) < start}
+
+
+def _start_of(state: TopicState, segment_id: int) -> int:
+    segment = state.segment(segment_id)
+    return 0 if segment is None else segment.start_offset
+
+
+def _expirable(segment: Segment, index: SegmentIndex) -> Iterator[FileFacts]:
+    """The files that may go, oldest first; the segment's start offset is then the end of the last that goes."""
+    may_go = len(index.files) if segment.state == "sealed" else len(index.files) - 1
+    for place in range(may_go):
+        facts = index.files[place]
+        if facts.count and facts.end > segment.start_offset:
+            yield facts
+
+
+def _by_age(state: TopicState, indexes: Mapping[int, SegmentIndex], oldest_us: int, starts: dict[int, int]) -> None:
+    for segment in state.segments:
+        if segment.id not in indexes:
+            continue
+        for facts in _expirable(segment, indexes[segment.id]):
+            if facts.last_timestamp_us >= oldest_us:
+                break
+            starts[segment.id] = facts.end
+
+
+def _by_size(state: TopicState, indexes: Mapping[int, SegmentIndex], limit_bytes: int, starts: dict[int, int]) -> None:
+    queues = {s.id: _expirable(s, indexes[s.id]) for s in state.segments}
+    size_bytes = sum(_kept_bytes(s, indexes[s.id]) for s in state.segments)
+    oldest: list[tuple[int, int, FileFacts]] = []
+    waiting = list(queues)
+    while size_bytes > limit_bytes:
+        for segment_id in waiting:
+            for facts in islice(queues[segment_id], 1):
+                heapq.heappush(oldest, (facts.last_timestamp_us, segment_id, facts))
+        if not oldest:
+            return
+        _, segment_id, facts = heapq.heappop(oldest)
+        size_bytes -= facts.size_bytes
+        starts[segment_id] = max(starts.get(segment_id, 0), facts.end)
+        waiting = [segment_id]
+
+
+def _kept_bytes(segment: Segment, index: SegmentIndex) -> int:
+    gone = takewhile(lambda facts: facts.end <= segment.start_offset, index.files)
+    return index.size_bytes - sum(facts.size_bytes for facts in gone)
+
+
+def with_starts(state: TopicState, starts: Mapping[int, int]) -> TopicState | None:
+    """The state with segments starting no earlier than given; None where they do already."""
+    segments = tuple(
+        s.model_copy(update={"start_offset": _limited(s, starts[s.id])}) if s.id in starts else s
+        for s in state.segments
+    )
+    return None if segments == state.segments else state.model_copy(update={"segments": segments})
+
+
+def _limited(segment: Segment, start: int) -> int:
+    within = start if segment.end_offset is None else min(start, segment.end_offset)
+    return max(segment.start_offset, within)
+
+
+def removable(state: TopicState, now_us: int, *, grace_seconds: float) -> list[Segment]:
+    """Sealed segments that retention has emptied and that come first in their lineage: they may leave topic.json.
+
+    Each stays as long after its seal as retention keeps messages (at least a grace period), so that a position at
+    its end goes on into its successors. Without retention nothing is removed.
+    """
+    retention: Retention = state.config.retention
+    if retention.seconds is None and retention.bytes is None:
+        return []
+    keep_us = int(max(retention.seconds or 0.0, grace_seconds) * 1e6)
+    present = {s.id for s in state.segments}
+    return [
+        s
+        for s in state.segments
+        if s.emptied and not present.intersection(s.predecessors) and now_us - (s.sealed_us or 0) >= keep_us
+    ]
+
+
+def without_segments(state: TopicState, removed: Collection[int], now_us: int) -> TopicState | None:
+    """The state without those segments, their files to be removed a grace period from now; None for no change."""
+    leaving = [s for s in state.segments if s.id in removed]
+    if not leaving:
+        return None
+    removals = (*state.removals, *(Removal(segment=s.id, since_us=now_us) for s in leaving))
+    return state.model_copy(
+        update={"segments": tuple(s for s in state.segments if s not in leaving), "removals": removals}
+    )
+
+
+def without_removal(state: TopicState, segment_id: int) -> TopicState | None:
+    """The state once the files of a removed segment are gone; None where it says so already."""
+    left = tuple(removal for removal in state.removals if removal.segment != segment_id)
+    return None if left == state.removals else state.model_copy(update={"removals": left})

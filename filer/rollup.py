@@ -1,0 +1,223 @@
+"""Roll-up: writing a run of small files again as one larger file that stands for them (DESIGN.md §4).
+
+Nothing here changes or removes a file. Until the index lets the roll-up stand for the run, both hold the same
+messages, and readers take whichever reaches furthest; so stopping at any line leaves every message readable once.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filer.clock import Clock
+from filer.errors import CorruptFile
+from filer.keys import FileName
+from filer.live_files import FileFacts
+from filer.segment_file import (
+    ROW_GROUP_BYTES,
+    Footer,
+    count_refs,
+    mark_json,
+    parquet_writer,
+    read_footer,
+    time_bounds_us,
+    unmark,
+)
+from filer.segment_log import SegmentRef, put_until_known
+from filer.store import Store
+
+NEWEST_KEPT = 4
+MIN_FILES = 8
+MIN_FILES_AT_REST = 2
+MAX_FILES = 2000
+SMALL_SHARE = 8
+"""A file is small below this part of `rollup_bytes`: so a whole run of `MIN_FILES` always fits into one roll-up."""
+GROWTH = 2
+READ_FILES = 16
+READ_BYTES = 8 * 1024 * 1024
+
+
+def plan_rollup(
+    files: Sequence[FileFacts], *, rollup_bytes: int, newest_kept: int, min_files: int
+) -> Sequence[FileFacts]:
+    """The next run of live files to be rolled up; empty where there is nothing to gain.
+
+    At least `min_files` small files of the owner that follow each other, the oldest first, and before them the
+    files (earlier roll-ups mostly) that are at most `GROWTH` times as large as what the run already holds. So each
+    roll-up that stays is more than twice as large as all that is newer: as many stay as the size has doublings,
+    and a message is written again about that often. The `newest_kept` last files are left alone: readers of the
+    tail are at them, the seal stays, and names there tell recovery that a log goes on.
+    """
+    eligible = len(files) - newest_kept
+    first, last = _small_stretch(files, eligible, rollup_bytes, min_files)
+    size_bytes = sum(facts.size_bytes for facts in files[first:last])
+    while first and last > first and last - first < MAX_FILES:
+        before = files[first - 1].size_bytes
+        if before > GROWTH * size_bytes or before + size_bytes > rollup_bytes:
+            break
+        size_bytes += before
+        first -= 1
+    return files[first:last]
+
+
+def _small_stretch(files: Sequence[FileFacts], eligible: int, rollup_bytes: int, min_files: int) -> tuple[int, int]:
+    """Bounds of the oldest stretch of small files that is long enough, or of as much of it as one roll-up takes."""
+    first, size_bytes = 0, 0
+    for place in range(eligible):
+        facts = files[place]
+        small = not facts.name.rolled and facts.size_bytes < rollup_bytes // SMALL_SHARE
+        full = size_bytes + facts.size_bytes > rollup_bytes or place - first >= MAX_FILES
+        if (not small or full) and place - first >= min_files:
+            return first, place
+        if not small or full:
+            first, size_bytes = (place, 0) if small else (place + 1, 0)
+        if small:
+            size_bytes += facts.size_bytes
+    return (first, eligible) if eligible - first >= min_files else (0, 0)
+
+
+async def roll_up(
+    store: Store, clock: Clock, ref: SegmentRef, run: Sequence[FileFacts], *, broker: str, executor: Executor
+) -> FileFacts:
+    """Write the run's messages as one file and read it back; what the index is to keep of it.
+
+    Holds about twice `rollup_bytes` at most (the new file, and what is read back of it). Where a file of that very
+    name stands already (a try of an earlier life, or of another broker) that one is checked and used.
+    Raises `CorruptFile` where a file is not what its name promises, `ObjectNotFound` where one of the run is gone.
+    """
+    name = FileName(run[0].base, run[-1].end)
+    encoder = _Encoder(ref, name)
+    in_executor = asyncio.get_running_loop().run_in_executor
+    for part in _parts(run):
+        fetched = await asyncio.gather(*(store.get(ref.key(facts.name)) for facts in part))
+        await in_executor(executor, encoder.add, part, [each.data for each in fetched])
+    data, footer = await in_executor(executor, encoder.finish, f"{broker}/{clock.ulid()}")
+    # Stopping before this put leaves nothing; stopping behind it leaves a second copy of the run's messages under
+    # a name that readers take instead of the run, and that the next look at the segment's names adopts.
+    if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer):
+        return await check_rollup(store, ref, name, executor=executor)
+    written = await store.get(ref.key(name))
+    if pa.py_buffer(written.data) != data:
+        # Nobody has let it stand for anything yet, and the run it was made of is untouched.
+        await store.delete([ref.key(name)])
+        raise CorruptFile(f"{ref.key(name)} reads back otherwise than it was written; it has been removed")
+    return await in_executor(executor, _checked, ref, name, written.data)
+
+
+async def check_rollup(store: Store, ref: SegmentRef, name: FileName, *, executor: Executor) -> FileFacts:
+    """What the index keeps of a roll-up found on the store, once all of it has been read.
+
+    Raises `CorruptFile` where it does not hold exactly the messages its name promises, `ObjectNotFound`.
+    """
+    fetched = await store.get(ref.key(name))
+    return await asyncio.get_running_loop().run_in_executor(executor, _checked, ref, name, fetched.data)
+
+
+def _parts(run: Sequence[FileFacts]) -> Iterator[list[FileFacts]]:
+    """The run in parts that are fetched at once."""
+    part: list[FileFacts] = []
+    for facts in run:
+        if part and (len(part) == READ_FILES or sum(f.size_bytes for f in part) + facts.size_bytes > READ_BYTES):
+            yield part
+            part = []
+        part.append(facts)
+    if part:
+        yield part
+
+
+class _Encoder:
+    """Writes the roll-up row group by row group. Every call belongs to one executor thread at a time."""
+
+    def __init__(self, ref: SegmentRef, name: FileName) -> None:
+        self._ref, self._name = ref, name
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+        self._reached = name.base
+        self._refs = 0
+        self._first_us = self._last_us = 0
+
+    def add(self, part: Sequence[FileFacts], contents: Sequence[bytes]) -> None:
+        """Take the messages of the next files; raises `CorruptFile` where they do not follow each other."""
+        for facts, data in zip(part, contents, strict=True):
+            # Of the run's first file all messages count, as the new name promises them.
+            base = facts.base
+            for table in _row_groups(self._ref, facts.name, data):
+                self._take(facts, table.slice(max(self._reached - base, 0)))
+                base += table.num_rows
+            if self._reached != facts.end:
+                raise CorruptFile(f"{self._ref.key(facts.name)} ends at {self._reached}, not at {facts.end}")
+
+    def _take(self, facts: FileFacts, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        _check_offsets(self._ref, facts.name, table, self._reached)
+        first_us, self._last_us = time_bounds_us(table)
+        self._first_us = self._first_us or first_us
+        self._reached += table.num_rows
+        self._refs += count_refs(table)
+        self._waiting.append(table)
+        self._waiting_bytes += table.nbytes
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        table = pa.concat_tables(self._waiting)
+        groups = max(1, round(self._waiting_bytes / ROW_GROUP_BYTES))
+        self._waiting, self._waiting_bytes = [], 0
+        if self._ref.value_type == "json":
+            table = mark_json(table)
+        if self._writer is None:
+            self._writer = parquet_writer(self._sink, table.schema, compression="zstd")
+        self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
+
+    def finish(self, writer: str) -> tuple[pa.Buffer, Footer]:
+        """The whole file and what its footer says."""
+        if self._waiting:
+            self._write()
+        count = self._reached - self._name.base
+        footer = Footer(
+            self._ref.segment, self._name.base, count, writer, self._first_us, self._last_us, refs=self._refs
+        )
+        if self._writer is None or footer.end != self._name.end:
+            raise CorruptFile(f"{self._ref.key(self._name)} would end at {footer.end}")
+        self._writer.add_key_value_metadata(footer.to_metadata())
+        self._writer.close()
+        return self._sink.getvalue(), footer
+
+
+def _row_groups(ref: SegmentRef, name: FileName, data: bytes) -> Iterator[pa.Table]:
+    """The file's messages, one row group at a time: a roll-up of repetitive values unpacks to many times its size."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            for group in range(file.num_row_groups):
+                # Arrow's own threads would take the publishers' processors; this thread alone does not.
+                yield unmark(file.read_row_group(group, use_threads=False))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"{ref.key(name)} cannot be decoded: {error}") from error
+
+
+def _check_offsets(ref: SegmentRef, name: FileName, table: pa.Table, base: int) -> None:
+    offsets = table["_offset"].to_numpy()
+    if not np.array_equal(offsets, np.arange(base, base + len(offsets), dtype=np.int64)):
+        raise CorruptFile(f"{ref.key(name)} does not hold the offsets [{base}, {base + len(offsets)})")
+
+
+def _checked(ref: SegmentRef, name: FileName, data: bytes) -> FileFacts:
+    """Runs on an executor thread: decode every message, hold the whole against the name and the footer."""
+    footer = read_footer(data)
+    reached, refs, bounds = name.base, 0, (0, 0)
+    for table in _row_groups(ref, name, data):
+        _check_offsets(ref, name, table, reached)
+        first_us, last_us = time_bounds_us(table)
+        bounds = (bounds[0] or first_us, last_us)
+        reached += table.num_rows
+        refs += count_refs(table)
+    said = (footer.segment, footer.base, footer.end, footer.refs, footer.first_timestamp_us, footer.last_timestamp_us)
+    if said != (ref.segment, name.base, reached, refs, *bounds) or reached != name.end:
+        raise CorruptFile(f"{ref.key(name)} does not hold what its name and its footer say")
+    return FileFacts(name, reached, len(data), *bounds, refs=refs)

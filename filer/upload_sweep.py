@@ -1,0 +1,189 @@
+"""The sweep of uploads that no stored message refers to (any more).
+
+An upload is referred to within a day of its issue, which `Uploads.verify` enforces. So one that is older than a day
+and a grace period, and that no segment file on the store refers to, will never be referred to again. Files that
+await deletion count too: whoever holds an older list of files may still read them.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from concurrent.futures import Executor
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ulid import ULID
+
+from filer import keys
+from filer.errors import CorruptFile
+from filer.keys import FileName
+from filer.live_files import live_names
+from filer.segment_file import FOOTER_GUESS_BYTES, Footer, footer_size_bytes, parquet_metadata
+from filer.segment_index import SegmentIndex
+from filer.segment_reader import SparseFile
+from filer.store import Store
+
+DELETED_AT_ONCE = 1000
+REMEMBERED_REFS = 1_000_000
+_URI = "_ref.uri"
+_FOLDER = "segment="
+
+Digests = npt.NDArray[np.uint64]
+
+
+class RefMemory:
+    """Which uploads the files seen last refer to: eight bytes of hash each, up to a number of them.
+
+    Two uploads of the same hash only make one stay for as long as the other is referred to.
+    """
+
+    def __init__(self, *, limit: int = REMEMBERED_REFS) -> None:
+        self._limit, self._held = limit, 0
+        self._files: OrderedDict[str, Digests] = OrderedDict()
+
+    def get(self, key: str) -> Digests | None:
+        """The uploads a file refers to; None where it is not remembered."""
+        found = self._files.get(key)
+        if found is not None:
+            self._files.move_to_end(key)
+        return found
+
+    def put(self, key: str, digests: Digests) -> None:
+        """Remember them, for as long as there is room."""
+        self._files[key] = digests
+        self._held += 1 + len(digests)
+        while self._held > self._limit:
+            _, dropped = self._files.popitem(last=False)
+            self._held -= 1 + len(dropped)
+
+
+async def expired_uploads(store: Store, topic: str, before_us: int) -> AsyncIterator[str]:
+    """Keys of the uploads issued before that time, oldest first: their ids begin with the time of issue."""
+    folder = keys.uploads_folder(topic)
+    async for info in store.list(folder):
+        issued_us = _issued_us(info.key.removeprefix(folder))
+        if issued_us is not None and issued_us >= before_us:
+            return
+        if issued_us is not None:
+            yield info.key
+
+
+def _issued_us(upload_id: str) -> int | None:
+    try:
+        return int(ULID.from_str(upload_id[:26]).milliseconds) * 1000
+    except ValueError:
+        return None
+
+
+async def sweep_uploads(
+    store: Store,
+    topic: str,
+    indexes: Mapping[int, SegmentIndex],
+    memory: RefMemory,
+    *,
+    before_us: int,
+    executor: Executor,
+) -> int:
+    """Delete the uploads issued before that time to which no segment file of the topic refers; how many.
+
+    `before_us` must be more than a day and a grace period ago, and every publish accepted that long ago must have
+    been stored or have failed by now. `indexes` only spare reading files that are known to refer to nothing.
+    Stopping anywhere is safe: each deleted upload was unreferenced for good, and the rest is swept the next time.
+    Raises `ObjectNotFound` where a file goes while it is read (then nothing more is deleted), `CorruptFile`.
+    """
+    referenced = await _referenced(store, topic, indexes, memory, executor=executor)
+    doomed: list[str] = []
+    count = 0
+    async for key in expired_uploads(store, topic, before_us):
+        if not _among(key.removeprefix(keys.topic_folder(topic)), referenced):
+            doomed.append(key)
+        if len(doomed) == DELETED_AT_ONCE:
+            await store.delete(doomed)
+            count += len(doomed)
+            doomed = []
+    await store.delete(doomed)
+    return count + len(doomed)
+
+
+async def _referenced(
+    store: Store, topic: str, indexes: Mapping[int, SegmentIndex], memory: RefMemory, *, executor: Executor
+) -> Digests:
+    """Hashes, in order, of what all files on the store refer to: of living, sealed and removed segments alike."""
+    found: list[Digests] = [np.empty(0, np.uint64)]
+    for folder in await store.list_folders(keys.segments_folder(topic)):
+        segment = folder.removeprefix(_FOLDER)
+        if not segment.isdecimal():
+            continue
+        index = indexes.get(int(segment))
+        bare = {facts.name for facts in index.files if not facts.refs} if index is not None else set()
+        prefix = keys.segment_folder(topic, int(segment))
+        names = [FileName.parse(info.key) async for info in store.list(prefix)]
+        # A roll-up has all references of the files it holds.
+        for live in live_names(name for name in names if name is not None):
+            if live.name not in bare:
+                key = keys.segment_file(topic, int(segment), live.name)
+                found.append(await _refs_of(store, key, memory, executor=executor))
+    return np.unique(np.concatenate(found))
+
+
+async def _refs_of(store: Store, key: str, memory: RefMemory, *, executor: Executor) -> Digests:
+    digests = memory.get(key)
+    if digests is None:
+        digests = await _read_refs(store, key, executor=executor)
+        memory.put(key, digests)
+    return digests
+
+
+async def _read_refs(store: Store, key: str, *, executor: Executor) -> Digests:
+    """Reads the footer and, where it speaks of references, the one column that names them."""
+    fetched = await store.get(key, start=-FOOTER_GUESS_BYTES)
+    if footer_size_bytes(fetched.data) > len(fetched.data):
+        fetched = await store.get(key, start=-footer_size_bytes(fetched.data))
+    tail, size_bytes = fetched.data, fetched.info.size_bytes
+    metadata = parquet_metadata(tail)
+    found: list[Digests] = [np.empty(0, np.uint64)]
+    if not Footer.from_metadata(metadata.metadata).refs:
+        return found[0]
+    for group in range(metadata.num_row_groups):
+        start, stop = _uri_range(metadata.row_group(group))
+        parts = [(size_bytes - len(tail), tail)]
+        if start < size_bytes - len(tail):
+            parts.append((start, (await store.get(key, start=start, stop=stop)).data))
+        file = SparseFile(size_bytes, parts)
+        found.append(await asyncio.get_running_loop().run_in_executor(executor, _digests, key, file, group))
+    return np.unique(np.concatenate(found))
+
+
+def _uri_range(group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """Where the column of URIs lies in the file."""
+    columns = [group.column(place) for place in range(group.num_columns)]
+    column = next(column for column in columns if column.path_in_schema == _URI)
+    return column.data_page_offset, column.data_page_offset + column.total_compressed_size
+
+
+def _digests(key: str, file: SparseFile, group: int) -> Digests:
+    """Runs on an executor thread."""
+    try:
+        with pq.ParquetFile(pa.PythonFile(file, "r")) as parquet:
+            refs = parquet.read_row_group(group, columns=[_URI], use_threads=False)["_ref"]
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"{key} cannot be decoded: {error}") from error
+    uris = refs.combine_chunks().field("uri").drop_null().to_pylist()
+    return np.unique(np.fromiter(map(_digest, _strings(uris)), np.uint64))
+
+
+def _strings(uris: Iterable[str | None]) -> Iterable[str]:
+    return (uri for uri in uris if uri is not None)
+
+
+def _digest(uri: str) -> int:
+    return int.from_bytes(blake2b(uri.encode(), digest_size=8).digest(), "big")
+
+
+def _among(uri: str, referenced: Digests) -> bool:
+    digest = np.uint64(_digest(uri))
+    place = int(np.searchsorted(referenced, digest))
+    return place < len(referenced) and bool(referenced[place] == digest)

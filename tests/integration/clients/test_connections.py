@@ -1,0 +1,79 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from braidmq import AsyncClient, Client, ConnectionBroken, NoConnection, NotABroker, OutcomeUnknown, Retry
+from tests.support.processes import free_port
+
+
+@asynccontextmanager
+async def server_saying(answer: bytes | None) -> AsyncIterator[str]:
+    """The address of a server that gives every request that answer and closes, or (None) says nothing."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await reader.readuntil(b"\r\n\r\n")
+        if answer is not None:
+            writer.write(answer)
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
+        await server.wait_closed()
+
+
+def test_a_wrong_port_fails_fast_naming_the_address_and_the_cause() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    with Client(url) as client, pytest.raises(NoConnection) as caught:
+        client.cluster()
+    assert time.monotonic() - began < 2
+    assert str(caught.value) == f"no connection to {url}: Connection refused; is a broker listening there?"
+
+
+async def test_an_unknown_host_is_named() -> None:
+    async with AsyncClient("http://no-such-host.invalid:1") as client:
+        with pytest.raises(NoConnection, match=r"no-such-host\.invalid:1: .*known|resolution"):
+            await client.cluster()
+
+
+async def test_silence_ends_with_the_timeout() -> None:
+    async with server_saying(None) as url, AsyncClient(url, timeout_seconds=0.05) as client:
+        with pytest.raises(OutcomeUnknown, match="no answer in time"):
+            await client.publish("t", "v")
+
+
+async def test_a_server_that_hangs_up_leaves_the_outcome_of_a_publish_unknown() -> None:
+    async with server_saying(b"") as url, AsyncClient(url) as client:
+        with pytest.raises(OutcomeUnknown, match="may or may not be stored"):
+            await client.publish("t", "v")
+
+
+async def test_another_protocol_is_no_broker_and_no_hang() -> None:
+    async with server_saying(b"SSH-2.0-OpenSSH_9.6\r\n") as url, AsyncClient(url) as client:
+        with pytest.raises(OutcomeUnknown):
+            await client.publish("t", "v")
+
+
+async def test_another_web_server_is_told_from_a_broker() -> None:
+    answer = b"HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\nsorry"
+    async with server_saying(answer) as url, AsyncClient(url) as client:
+        with pytest.raises(NotABroker, match=f"{url} answered GET /v1/cluster with 404 Not Found"):
+            await client.cluster()
+
+
+async def test_an_answer_cut_short_is_broken() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{}"
+    async with server_saying(answer) as url, AsyncClient(url, retry=Retry(give_up_after_seconds=0)) as client:
+        with pytest.raises(ConnectionBroken):
+            await client.cluster()

@@ -1,0 +1,41 @@
+import pytest
+
+from braidmq import AsyncClient, InvalidName, TopicNotFound
+from tests.support.fake_broker import FakeBroker, Fault, broken
+
+
+async def test_a_topic_is_created_described_listed_and_deleted(client: AsyncClient, broker: FakeBroker) -> None:
+    created = await client.create_topic("flights", segments=4, retention={"seconds": 60})
+    assert created.config == {"segments": 4, "retention": {"seconds": 60}}
+    assert [each.range for each in created.segments] == [
+        (0, 16384), (16384, 32768), (32768, 49152), (49152, 65536),
+    ]  # fmt: skip
+    assert await client.topic("flights") == created
+    await client.delete_topic("flights")
+    with pytest.raises(TopicNotFound):
+        await client.topic("flights")
+
+
+async def test_topics_are_listed_over_several_pages(client: AsyncClient, broker: FakeBroker) -> None:
+    for number in range(5):
+        broker.add_topic(f"t{number}", segments=number + 1)
+    listed = [(each.topic, each.open_segments) async for each in client.topics()]
+    assert listed == [("t0", 1), ("t1", 2), ("t2", 3), ("t3", 4), ("t4", 5)]
+
+
+async def test_a_delete_whose_answer_was_lost_has_worked(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.faults.append(Fault(broken, after=True))
+    await client.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        await client.delete_topic("t")
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 201, "größe", "a b", "a?b"])
+async def test_names_that_are_none_are_not_sent(client: AsyncClient, broker: FakeBroker, name: str) -> None:
+    for call in (client.topic(name), client.create_topic(name), client.publish(name, "v"), client.route(name)):
+        with pytest.raises(InvalidName, match="a name is 1 to 200"):
+            await call
+    with pytest.raises(InvalidName):
+        client.browse(name)
+    assert broker.requests == []

@@ -1,0 +1,207 @@
+import inspect
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
+
+from braidmq import (
+    AsyncClient,
+    Client,
+    ClientClosed,
+    InvalidArgument,
+    OutgoingMessage,
+    PayloadMismatch,
+    Position,
+    TopicNotFound,
+)
+from tests.support.fake_broker import FakeBroker, Fault, streamed
+from tests.support.instant_clock import InstantClock
+
+
+@pytest.fixture
+def sync(broker: FakeBroker, clock: InstantClock) -> Iterator[Client]:
+    with Client("http://b", http_transport=broker.transport, clock=clock, upload_threshold_bytes=1000) as client:
+        yield client
+
+
+def test_the_blocking_client_has_every_call_of_the_other_with_its_arguments() -> None:
+    for name, function in inspect.getmembers(AsyncClient, inspect.isfunction):
+        if name.startswith("_") and name != "__init__":
+            continue
+        twin = getattr(Client, "close" if name == "aclose" else name)
+        assert inspect.signature(twin).parameters == inspect.signature(function).parameters, name
+
+
+def test_a_day_in_the_life(sync: Client, broker: FakeBroker) -> None:
+    assert sync.url == "http://b"
+    sync.create_topic("t", segments=2)
+    assert sync.publish("t", {"a": 1}, key="k").offset == 0
+    assert sync.publish_many("t", [OutgoingMessage("b", "k"), OutgoingMessage("c", "k")]).count == 2
+    assert sync.publish_table("t", pa.table({"v": ["d"]}), value="v").count == 1
+    assert {message.value for message in sync.browse("t")} == {b'{"a":1}', b"b", b"c", b"d"}
+    assert sync.read_table("t").num_rows == sum(each.num_rows for each in sync.browse_tables("t")) == 4
+    assert [each.topic for each in sync.topics()] == ["t"]
+    assert len(sync.topic("t").segments) == 2
+    sync.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        sync.topic("t")
+
+
+def test_iterators_know_their_markers(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.page_rows = 3
+    sync.publish_many("t", [str(n) for n in range(10)])
+    browsing = sync.browse("t")
+    first = [next(browsing) for _ in range(4)]
+    assert browsing.marker == first[-1].marker
+    rest = list(sync.browse("t", marker=browsing.marker))
+    assert [each.offset for each in first + rest] == list(range(10))
+    tables = sync.browse_tables("t")
+    next(tables)
+    assert [each.offset for each in sync.browse("t", marker=tables.marker)] == list(range(3, 10))
+
+
+def test_subscribing_waits_for_what_comes(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    sync.publish("t", "a")
+    subscription = sync.subscribe("t", from_="earliest")
+    assert next(subscription).value == b"a"
+    sender = threading.Timer(0.01, lambda: sync.publish("t", "b"))
+    sender.start()
+    assert next(subscription).value == b"b"
+    assert next(sync.subscribe_tables("t", from_="earliest")).num_rows == 2
+    sender.join()
+
+
+def test_a_producer_acknowledges(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    with sync.producer("t", linger_seconds=0) as producer:
+        receipts = [producer.send(str(n)) for n in range(10)]
+        assert receipts[0].result().position == Position(0, 0)
+        producer.flush()
+        assert all(receipt.done() for receipt in receipts)
+    assert [receipt.result().position for receipt in receipts] == [Position(0, n) for n in range(10)]
+    with pytest.raises(ClientClosed):
+        producer.send("late")
+
+
+def test_leaving_a_producers_block_raises_what_nobody_asked_for(sync: Client) -> None:
+    with pytest.raises(TopicNotFound), sync.producer("missing") as producer:
+        producer.send("v")
+    with sync.producer("missing") as producer:
+        receipt = producer.send("v")
+        with pytest.raises(TopicNotFound):
+            receipt.result()
+    producer.close()
+
+
+def test_a_producer_keeps_order_over_small_large_and_many(sync: Client, broker: FakeBroker) -> None:
+    topic = broker.add_topic("t")
+    values = [str(n) * (500 if n % 100 == 0 else 1) for n in range(1, 1001)]
+    with sync.producer("t") as producer:
+        receipts = [producer.send(value) for value in values]
+    assert [receipt.result().position for receipt in receipts] == [Position(0, n) for n in range(1000)]
+    stored = [broker.uploads[row["_ref"]["uri"][8:]] if row["_ref"] else row["value"] for row in topic.rows[0]]
+    assert stored == [value.encode() for value in values]
+    assert len(broker.uploads) == 10
+    assert len(broker.requests) < 100
+
+
+def test_threads_may_share_a_producer(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    with sync.producer("t") as producer:
+
+        def send(name: str) -> None:
+            for n in range(500):
+                producer.send(f"{name}{n}")
+
+        threads = [threading.Thread(target=send, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    stored = [value.decode() for value in broker.values("t") if value]
+    assert len(stored) == 1500
+    for name in "abc":
+        assert [each for each in stored if each[0] == name] == [f"{name}{n}" for n in range(500)]
+
+
+def test_a_bad_message_is_refused_by_send(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    with sync.producer("t") as producer:
+        with pytest.raises(InvalidArgument):
+            producer.send("v", event_time=datetime(2024, 5, 1))
+        producer.send("w")
+    assert broker.values("t") == [b"w"]
+
+
+def test_an_interrupted_block_sends_no_more(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    with pytest.raises(KeyboardInterrupt), sync.producer("t") as producer:
+        receipt = producer.send("v")
+        raise KeyboardInterrupt
+    with pytest.raises(ClientClosed):
+        receipt.result()
+    assert broker.values("t") == []
+
+
+def test_closing_a_client_ends_calls_of_other_threads(broker: FakeBroker, clock: InstantClock) -> None:
+    broker.add_topic("t")
+    client = Client("http://b", http_transport=broker.transport, clock=clock)
+    ended: list[BaseException] = []
+
+    def subscribe() -> None:
+        try:
+            next(client.subscribe("t"))
+        except ClientClosed as failure:
+            ended.append(failure)
+
+    thread = threading.Thread(target=subscribe)
+    thread.start()
+    deadline = time.monotonic() + 5
+    while len(broker.requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    client.close()
+    thread.join(5)
+    assert len(ended) == 1
+
+
+def test_a_payload_is_a_binary_file(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    large = bytes(range(256)) * 2000
+    sync.publish("t", large)
+    sync.publish("t", sync.upload("t", b"a\nb\n"))
+    sync.publish("t", "inline")
+    first, second, third = sync.browse("t")
+    with sync.open(first) as file:
+        assert file.read(10) == large[:10]
+        assert file.read() == large[10:]
+    with sync.open(second) as file:
+        assert list(file) == [b"a\n", b"b\n"]
+    with sync.open(third) as file:
+        assert file.read() == b"inline"
+    broker.faults.append(Fault(response=streamed(large[:-1])))
+    with pytest.raises(PayloadMismatch), sync.open(first) as file:
+        file.read()
+
+
+def test_a_closed_client_says_so_and_may_be_closed_again(broker: FakeBroker) -> None:
+    client = Client(http_transport=broker.transport)
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosed):
+        client.cluster()
+
+
+def test_threads_may_share_a_client(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    threads = [threading.Thread(target=lambda: [sync.publish("t", "v") for _ in range(20)]) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(broker.values("t")) == 100
