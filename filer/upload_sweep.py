@@ -7,7 +7,7 @@ await deletion count too: whoever holds an older list of files may still read th
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import Executor
 from hashlib import blake2b
 
@@ -60,7 +60,7 @@ class RefMemory:
             self._held -= 1 + len(dropped)
 
 
-async def expired_uploads(store: Store, topic: str, before_us: int) -> AsyncIterator[str]:
+async def expired_uploads(store: Store, topic: str, before_us: int) -> AsyncGenerator[str]:
     """Keys of the uploads issued before that time, oldest first: their ids begin with the time of issue."""
     folder = keys.uploads_folder(topic)
     async for info in store.list(folder):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 from filer.deletion import delete_segment
@@ -98,16 +99,16 @@ class Maintenance:
 
     async def _keep_topic(self, runtime: TopicRuntime) -> None:
         topic = runtime.topic
-        await self._try(topic, "refresh", lambda: self._refresh(runtime))
+        await self._try(topic, "refresh", partial(self._refresh, runtime))
         if not runtime.state.deleted:
-            await self._try(topic, "roll", lambda: self._roll(runtime))
+            await self._try(topic, "roll", partial(self._roll, runtime))
             for segment in self._kept_segments(runtime):
-                await self._try(topic, segment.id, lambda s=segment: self._look(runtime, s))
-            await self._try(topic, "retention", lambda: self._retain(runtime))
+                await self._try(topic, segment.id, partial(self._look, runtime, segment))
+            await self._try(topic, "retention", partial(self._retain, runtime))
             for segment in self._kept_segments(runtime):
-                await self._try(topic, segment.id, lambda s=segment: self._keep_segment(runtime, s))
-        await self._try(topic, "removal", lambda: self._remove(runtime))
-        await self._try(topic, "uploads", lambda: self._sweep(runtime))
+                await self._try(topic, segment.id, partial(self._keep_segment, runtime, segment))
+        await self._try(topic, "removal", partial(self._remove, runtime))
+        await self._try(topic, "uploads", partial(self._sweep, runtime))
 
     async def _try(self, topic: str, what: int | str, work: Callable[[], Awaitable[None]]) -> None:
         """Do it unless it failed lately: each failure in a row doubles the pause, up to ten minutes."""
@@ -255,7 +256,7 @@ class Maintenance:
         for removal in [r for r in runtime.state.removals if r.since_us <= oldest_us]:
             count = await delete_segment(self._parts.store, runtime.topic, removal.segment)
             self._parts.metrics.deleted.inc(count)
-            await self._change(runtime, lambda state, gone=removal.segment: without_removal(state, gone))
+            await self._change(runtime, partial(without_removal, segment_id=removal.segment))
 
     async def _sweep(self, runtime: TopicRuntime) -> None:
         """Delete expired uploads that nothing refers to, now and then.

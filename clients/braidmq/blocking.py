@@ -167,6 +167,9 @@ class Receipt:
 
     def result(self) -> Acknowledgement:
         """The acknowledgement, waiting for it if need be; raises what the publish raised."""
+        outcome = self._outcome
+        if isinstance(outcome, AsyncReceipt) and outcome.done():
+            return outcome.result()
         return self._loop.call(self._result)
 
     async def _result(self) -> Acknowledgement:

@@ -20,9 +20,10 @@ from braidmq.async_client import (
     AsyncClient,
 )
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
+from braidmq.errors import BraidMQError
 from braidmq.message import Message
 from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
-from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
+from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value, in_parts
 from braidmq.positions import Position, Published
 from braidmq.publisher import Progress
 from braidmq.retry import Retry
@@ -130,7 +131,15 @@ class Client:
 
         A failure carries in `published` what was acknowledged before it.
         """
-        return self._loop.call(self._async.publish_many, topic, messages)
+        published = Published()
+        # Iterated here and not in the loop's thread: what is iterated may well use this very client.
+        for some in in_parts(messages):
+            try:
+                published += self._loop.call(self._async.publish_many, topic, some)
+            except BraidMQError as failure:
+                failure.published = published + (failure.published or Published())
+                raise
+        return published
 
     def publish_table(
         self,

@@ -1,6 +1,6 @@
 """Messages on their way out: what users give, and the row that it becomes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO, TypeAlias
@@ -18,6 +18,8 @@ CONTENT_TYPE = "content-type"
 JSON_TYPE = b"application/json"
 # What a row takes in Arrow buffers beyond its bytes: offsets, validity, timestamp.
 _ROW_OVERHEAD_BYTES = 32
+_PART_MESSAGES = 10_000
+_PART_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,21 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
         return orjson.dumps(value), True
     except orjson.JSONEncodeError as failure:
         raise InvalidArgument(f"the value cannot be written as JSON: {failure}") from failure
+
+
+def in_parts(messages: Iterable[OutgoingMessage | Value]) -> Iterator[list[OutgoingMessage | Value]]:
+    """The messages in order, some at a time: as many as may well be held in memory."""
+    part: list[OutgoingMessage | Value] = []
+    size_bytes = 0
+    for message in messages:
+        value = message.value if isinstance(message, OutgoingMessage) else message
+        part.append(message)
+        size_bytes += len(value) if isinstance(value, bytes | bytearray | memoryview | str) else 0
+        if len(part) >= _PART_MESSAGES or size_bytes >= _PART_BYTES:
+            yield part
+            part, size_bytes = [], 0
+    if part:
+        yield part
 
 
 def is_inline(value: Value, limit_bytes: int) -> bool:

@@ -34,6 +34,9 @@ class Published:
     count: int = 0
     positions: tuple[PositionRange, ...] = ()
 
+    def __add__(self, following: "Published") -> "Published":
+        return Published(self.count + following.count, self.positions + following.positions)
+
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:

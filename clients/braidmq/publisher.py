@@ -61,12 +61,12 @@ class Publisher:
                 given = message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
                 row = await self.row(topic, given)
                 if rows and size_bytes + row.size_bytes > REQUEST_BYTES:
-                    published = _plus(published, await self.send_rows(topic, rows), len(rows))
+                    published += Published(len(rows), await self.send_rows(topic, rows))
                     rows, size_bytes = [], 0
                 rows.append(row)
                 size_bytes += row.size_bytes
             if rows:
-                published = _plus(published, await self.send_rows(topic, rows), len(rows))
+                published += Published(len(rows), await self.send_rows(topic, rows))
         except BraidMQError as failure:
             failure.published = published
             raise
@@ -80,7 +80,7 @@ class Publisher:
         try:
             async with aclosing(_ahead(self._requests(topic, table, plan))) as requests:
                 async for rows, body in requests:
-                    published = _plus(published, await self._send(topic, body), rows)
+                    published += Published(rows, await self._send(topic, body))
                     if progress is not None:
                         progress(published.count, table.num_rows)
         except BraidMQError as failure:
@@ -144,7 +144,3 @@ def _positions(response: httpx.Response) -> tuple[PositionRange, ...]:
         return tuple(PositionRange(each["segment"], each["offset"], each["count"]) for each in listed)
     except (KeyError, TypeError) as failure:
         raise NotABroker(f"{response.request.url} answered a publish without positions") from failure
-
-
-def _plus(published: Published, positions: tuple[PositionRange, ...], rows: int) -> Published:
-    return Published(published.count + rows, published.positions + positions)

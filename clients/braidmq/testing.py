@@ -80,7 +80,8 @@ class InMemoryBroker:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = partial(_ask, loop, stop)
-        broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), self._settings)
+        store = MemoryStore()
+        broker = Broker(store, SystemClock(), InProcessCoordinator(), self._settings, payloads=store)
         with bind("127.0.0.1", 0) as sock:
             url = local_url(sock)
             try:

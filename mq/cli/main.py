@@ -11,6 +11,7 @@ from mq.cli import topic
 from mq.cli.failures import report
 from mq.cli.publish import publish
 from mq.cli.serve import serve
+from mq.cli.subscribe import subscribe
 from mq.version import VERSION
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve)
 app.command("publish")(publish)
+app.command("subscribe")(subscribe)
 app.add_typer(topic.app, name="topic")
 
 

@@ -1,7 +1,6 @@
 """`mq publish`: values from arguments, stdin or files."""
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ from mq.cli.batches import (
 )
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.input_stream import STDIN, open_input
+from mq.cli.input_stream import STDIN, InputStream, open_input
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
 from mq.cli.progress import Progress
 from mq.cli.read_ahead import read_ahead
@@ -154,22 +153,20 @@ def _form(job: _Job, name: str) -> Format:
 async def _publish_whole(client: AsyncClient, job: _Job, name: str, tally: Tally) -> None:
     """A file as one message; large ones by reference, in bounded memory."""
     with ExitStack() as stack:
-        async for source in read_ahead(_whole(name, stack)):
-            large = source.seek(0, os.SEEK_END) > _INLINE_BYTES
-            source.seek(0)
-            message = OutgoingMessage(source if job.upload or large else source.read(), job.key, job.headers)
-            tally.add(await client.publish_many(job.topic, [message]))
+        if name == STDIN:
+            source: BinaryIO = stack.enter_context(tempfile.TemporaryFile())
+            async for chunk in read_ahead(_chunks(stack.enter_context(open_input(name)))):
+                source.write(chunk)
+        else:
+            source = stack.enter_context(open(name, "rb"))
+        large = source.seek(0, os.SEEK_END) > _INLINE_BYTES
+        source.seek(0)
+        message = OutgoingMessage(source if job.upload or large else source.read(), job.key, job.headers)
+        tally.add(await client.publish_many(job.topic, [message]))
 
 
-def _whole(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
-    """One seekable file, open as long as the stack."""
-    if name != STDIN:
-        yield stack.enter_context(open(name, "rb"))
-        return
-    copy = stack.enter_context(tempfile.TemporaryFile())
-    with open_input(name) as stream:
-        shutil.copyfileobj(stream, copy)
-    yield copy
+def _chunks(stream: InputStream) -> Iterator[bytes]:
+    return iter(lambda: stream.read(_INLINE_BYTES), b"")
 
 
 async def _publish_rows(client: AsyncClient, job: _Job, name: str, form: Format, tally: Tally) -> None:

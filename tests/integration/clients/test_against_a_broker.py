@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import io
+import os
 import urllib.parse
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from braidmq import (
     BodyTooLarge,
+    Client,
     ClientClosed,
     Conflict,
     InvalidConfig,
@@ -20,13 +22,15 @@ from braidmq import (
     InvalidReference,
     InvalidRequest,
     Message,
+    NoConnection,
     OutgoingMessage,
     Position,
-    Refused,
+    Retry,
     TopicNotFound,
     Upload,
 )
 from braidmq.testing import InMemoryBroker
+from tests.support.broker_process import BrokerProcess
 
 MOMENT = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -99,20 +103,26 @@ async def test_every_messages_marker_goes_on_after_it(broker: InMemoryBroker, to
             assert rest == {each.id for each in everything[number:]}
 
 
-async def test_markers_hold_across_transitions(broker: InMemoryBroker, topic: str) -> None:
+async def test_markers_hold_across_transitions(topic: str) -> None:
     """A segment that is full is sealed and its successor goes on: within a page, and between pages."""
-    async with broker.async_client() as client:
-        await client.create_topic(topic, segments=2, segment_bytes=1024 * 1024)
-        for start in range(0, 400, 40):
-            sent = [OutgoingMessage(b"%03d" % n * 10_000, str(n % 5)) for n in range(start, start + 40)]
-            await client.publish_many(topic, sent)
-        await _until_segments(client, topic, more_than=2)
-        await client.publish_many(topic, [OutgoingMessage(str(n), str(n % 5)) for n in range(400, 500)])
-        everything = [each async for each in client.browse(topic)]
-        assert len({each.segment for each in everything}) > 2
-        for number, message in list(enumerate(everything, start=1))[::7]:
-            rest = [each.id async for each in client.browse(topic, marker=message.marker)]
-            assert sorted(rest) == sorted(each.id for each in everything[number:])
+    with InMemoryBroker(maintenance_interval=0.05) as broker:
+        async with broker.async_client() as client:
+            await client.create_topic(topic, segments=2, segment_bytes=1024 * 1024)
+            for start in range(0, 800, 80):
+                sent = [
+                    OutgoingMessage(f"{n} ".encode() + os.urandom(10_000), str(n % 5)) for n in range(start, start + 80)
+                ]
+                await client.publish_many(topic, sent)
+            await _until_segments(client, topic, more_than=4)
+            await client.publish_many(topic, [OutgoingMessage(f"{n} ", str(n % 5)) for n in range(800, 900)])
+            everything = [each async for each in client.browse(topic)]
+            assert len({each.segment for each in everything}) > 4
+            for key in range(5):
+                numbers = [int((each.value or b"").split()[0]) for each in everything if each.key_text == str(key)]
+                assert numbers == list(range(key, 900, 5))
+            for number, message in list(enumerate(everything, start=1))[::23]:
+                rest = [each.id async for each in client.browse(topic, marker=message.marker)]
+                assert sorted(rest) == sorted(each.id for each in everything[number:])
 
 
 async def _until_segments(client: Any, topic: str, *, more_than: int) -> None:
@@ -254,30 +264,28 @@ async def test_closing_a_client_ends_its_subscription(broker: InMemoryBroker, to
             await waiting
 
 
-def test_a_broker_stops_while_somebody_subscribes() -> None:
+async def test_a_broker_stops_while_somebody_subscribes() -> None:
     with InMemoryBroker() as broker:
-        client = broker.client()
-        client.create_topic("t")
-        client.publish("t", "v")
+        client = broker.async_client(retry=Retry(give_up_after_seconds=0))
+        await client.create_topic("t")
+        await client.publish("t", "v")
         subscription = client.subscribe("t", from_="earliest")
-        assert next(subscription).value == b"v"
-    with pytest.raises(Refused):
-        raise Refused
-    client.close()
+        assert (await anext(subscription)).value == b"v"
+        waiting = asyncio.create_task(anext(subscription))
+        await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(NoConnection):
+        await client.topic("t")
+    await client.aclose()
 
 
-async def test_files_are_read_without_the_broker(tmp_path: Any, topic: str) -> None:
-    from tests.support.broker_process import BrokerProcess
-
-    with BrokerProcess(data=tmp_path) as process:
-        from braidmq import Client
-
-        with Client(process.url) as client:
-            client.create_topic(topic, segments=2)
-            client.publish_many(topic, [OutgoingMessage(str(n), str(n)) for n in range(100)])
-            values: list[bytes] = []
-            for file in client.files(topic):
-                table = pq.read_table(urllib.parse.urlparse(file.uri).path, columns=["value"], partitioning=None)
-                assert table.num_rows == file.count
-                values += table["value"].to_pylist()
+def test_files_are_read_without_the_broker(tmp_path: Any, topic: str) -> None:
+    with BrokerProcess(data=tmp_path) as process, Client(process.url) as client:
+        client.create_topic(topic, segments=2)
+        client.publish_many(topic, [OutgoingMessage(str(n), str(n)) for n in range(100)])
+        values: list[bytes] = []
+        for file in client.files(topic):
+            table = pq.read_table(urllib.parse.urlparse(file.uri).path, columns=["value"], partitioning=None)
+            assert table.num_rows == file.count
+            values += table["value"].to_pylist()
     assert sorted(values) == sorted(b"%d" % n for n in range(100))

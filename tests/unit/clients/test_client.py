@@ -12,12 +12,13 @@ from braidmq import (
     Client,
     ClientClosed,
     InvalidArgument,
+    OutcomeUnknown,
     OutgoingMessage,
     PayloadMismatch,
     Position,
     TopicNotFound,
 )
-from tests.support.fake_broker import FakeBroker, Fault, streamed
+from tests.support.fake_broker import FakeBroker, Fault, broken, streamed
 from tests.support.instant_clock import InstantClock
 
 
@@ -147,6 +148,24 @@ def test_an_interrupted_block_sends_no_more(sync: Client, broker: FakeBroker) ->
     with pytest.raises(ClientClosed):
         receipt.result()
     assert broker.values("t") == []
+
+
+def test_what_is_published_may_come_from_the_same_client(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("a")
+    broker.add_topic("b")
+    values = [str(n) for n in range(25_000)]
+    assert sync.publish_many("a", values).count == 25_000
+    assert sync.publish_many("b", (OutgoingMessage(each.value, each.key) for each in sync.browse("a"))).count == 25_000
+    assert broker.values("b") == [value.encode() for value in values]
+
+
+def test_a_failure_says_what_was_acknowledged_before(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.faults.extend([None, None, Fault(broken)])
+    with pytest.raises(OutcomeUnknown) as caught:
+        sync.publish_many("t", (str(n) for n in range(35_000)))
+    assert caught.value.published is not None
+    assert caught.value.published.count == 20_000
 
 
 def test_closing_a_client_ends_calls_of_other_threads(broker: FakeBroker, clock: InstantClock) -> None:

@@ -263,10 +263,10 @@ async def test_settings_without_sense_are_refused(client: AsyncClient, settings:
 
 async def test_large_values_are_uploaded_and_keep_their_place(broker: FakeBroker) -> None:
     topic = broker.add_topic("t")
-    async with AsyncClient("http://b", http_transport=broker.transport, upload_threshold_bytes=10) as client:
-        async with client.producer("t") as producer:
-            tasks = [asyncio.create_task(producer.send(each)) for each in ("a", "x" * 11, "b")]
-            await asyncio.gather(*tasks)
+    client = AsyncClient("http://b", http_transport=broker.transport, upload_threshold_bytes=10)
+    async with client, client.producer("t") as producer:
+        tasks = [asyncio.create_task(producer.send(each)) for each in ("a", "x" * 11, "b")]
+        await asyncio.gather(*tasks)
     assert [(row["value"], row["_ref"] is not None) for row in topic.rows[0]] == [
         (b"a", False), (None, True), (b"b", False),
     ]  # fmt: skip

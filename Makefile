@@ -1,0 +1,58 @@
+# `make run` serves, `make test` runs everything; each sets up what it needs in .venv first.
+# Nothing but Python 3.11, Java 17 (for the tests) and make is needed beforehand.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+WORKERS ?= 2
+ARGS ?=
+
+.PHONY: help run test setup lint format unit integration cluster bench clean
+
+help:
+	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
+	@echo "make test     set up and run everything: lint, types, unit, integration, cluster, simulation"
+	@echo "make setup    a complete .venv with .venv/bin/mq"
+	@echo "make unit | integration | cluster | lint | format | bench | clean"
+
+run: $(VENV)/.server
+	@exec $(BIN)/mq serve $(ARGS)
+
+setup: $(VENV)/.all
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+lint: $(VENV)/.all
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+
+format: $(VENV)/.all
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+unit integration cluster: $(VENV)/.all
+	$(BIN)/python -m pytest tests/$@ $(ARGS)
+
+bench: $(VENV)/.all
+	$(BIN)/python bench/throughput.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { echo "make: Python 3.11 or later is needed; name it: make PYTHON=python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing what serving needs into $(VENV) ..."
+	$(PIP) --editable '.[server]'
+	@touch $@
+
+$(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing everything into $(VENV) ..."
+	$(PIP) --editable '.[server,spark,dev]'
+	@touch $@ $(VENV)/.server

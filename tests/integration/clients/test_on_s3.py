@@ -1,0 +1,26 @@
+"""Payloads by presigned addresses: the broker never carries them."""
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from braidmq import Client
+from tests.support.broker_process import BrokerProcess
+
+
+def test_payloads_and_files_go_by_presigned_addresses(s3_endpoint: str, s3_bucket: str) -> None:
+    large = bytes(range(256)) * 10_000
+    args = ["--s3-endpoint", s3_endpoint, "--s3-addressing", "path"]
+    with BrokerProcess(store=f"s3://{s3_bucket}/prefix", args=args) as broker, Client(broker.url) as client:
+        client.create_topic("t")
+        client.publish("t", large, key="k")
+        client.publish("t", "small")
+        first, second = client.browse("t")
+        assert first.ref is not None
+        assert second.value == b"small"
+        with client.open(first) as file:
+            assert file.read() == large
+        files = list(client.files("t"))
+        assert files[0].url is not None
+        parquet = httpx.get(files[0].url).raise_for_status().content
+        assert pq.read_table(pa.BufferReader(parquet)).num_rows == files[0].count

