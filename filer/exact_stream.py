@@ -19,9 +19,7 @@ class ExactStream:
         """Take the next chunk into account; raises `InvalidInput` once there are too many bytes."""
         self._seen_bytes += len(chunk)
         if self._seen_bytes > self._expected_bytes:
-            raise InvalidInput(
-                f"the payload is longer than the {self._expected_bytes} bytes it was announced with"
-            )
+            raise InvalidInput(f"the payload is longer than the {self._expected_bytes} bytes it was announced with")
         self._hash.update(chunk)
 
     def finish(self) -> str:

@@ -168,7 +168,7 @@ class Receipt:
     def result(self) -> Acknowledgement:
         """The acknowledgement, waiting for it if need be; raises what the publish raised."""
         outcome = self._outcome
-        if isinstance(outcome, AsyncReceipt) and outcome.done():
+        if isinstance(outcome, AsyncReceipt) and outcome.done() and not outcome.cancelled():
             return outcome.result()
         return self._loop.call(self._result)
 

@@ -11,9 +11,13 @@ Respond = Callable[[str], bytes | None]
 
 @dataclass
 class ScriptedServer:
-    """`respond` gives the bytes of each answer; None says nothing, and empty bytes cut the connection."""
+    """`respond` gives the bytes of each answer; None says nothing, and empty bytes cut the connection.
+
+    With `trickle_seconds` the bytes come one by one, with that pause after each.
+    """
 
     respond: Respond
+    trickle_seconds: float = 0
     heads: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -30,8 +34,10 @@ class ScriptedServer:
                     await reader.read()
                 if not answer:
                     break
-                writer.write(answer)
-                await writer.drain()
+                for part in [answer] if not self.trickle_seconds else [bytes([byte]) for byte in answer]:
+                    writer.write(part)
+                    await writer.drain()
+                    await asyncio.sleep(self.trickle_seconds)
 
 
 def path_of(head: str) -> str:
@@ -52,9 +58,9 @@ def answer(status: int, body: str = "", **headers: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def scripted_server(respond: Respond) -> AsyncIterator[ScriptedServer]:
+async def scripted_server(respond: Respond, *, trickle_seconds: float = 0) -> AsyncIterator[ScriptedServer]:
     """A running server at `url`."""
-    scripted = ScriptedServer(respond)
+    scripted = ScriptedServer(respond, trickle_seconds)
     ended: list[tuple[asyncio.StreamWriter, asyncio.Event]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

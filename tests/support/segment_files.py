@@ -101,7 +101,7 @@ async def check_readable(store: Store, ref: SegmentRef, expected: range) -> Segm
     """Every message exactly once, in order, for a fresh broker and for a reader of names; the recovered index."""
     index = await recover_index(store, ref, start_offset=expected.start)
     assert await read_by_index(store, ref, index) == list(expected)
-    by_names = [offset for offset in await read_listed(store, ref, await list_live(store, ref))]
+    by_names = await read_listed(store, ref, await list_live(store, ref))
     assert by_names[-len(expected) :] == list(expected)
     assert by_names == list(range(by_names[0], expected.stop))
     return index

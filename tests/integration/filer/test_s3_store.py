@@ -14,7 +14,7 @@ import pytest
 from filer.clock import SystemClock
 from filer.errors import InvalidInput, OutcomeUnknown, StoreCannotFence, StoreError, StoreRefused
 from filer.fence_check import check_fencing
-from filer.s3_settings import S3Settings
+from filer.s3_settings import AddressingStyle, S3Settings
 from filer.s3_store import LARGEST_PUT_BYTES, S3Store
 from tests.support import rclone_server
 from tests.support.scripted_http import answer, path_of, scripted_server
@@ -93,12 +93,12 @@ async def test_presigned_get(store: S3Store) -> None:
         ("virtual", "https://bucket.s3.example.com/pre/key?"),
     ],
 )
-async def test_addressing_style(s3_endpoint: str, style: str, start: str) -> None:
+async def test_addressing_style(s3_endpoint: str, style: AddressingStyle, start: str) -> None:
     settings = S3Settings(
         "bucket",
         prefix="pre",
         endpoint_url="https://s3.example.com",
-        addressing_style=style,  # type: ignore[arg-type]  # parametrised as a plain string
+        addressing_style=style,
     )
     async with opened(settings) as store:
         request = await store.presign_get("key", expires_seconds=60)
@@ -202,6 +202,16 @@ async def test_lost_answers_are_unknown_and_nothing_is_sent_twice(s3_endpoint: s
                 with pytest.raises(OutcomeUnknown):
                     await asyncio.wait_for(call, 10)
         assert [head.partition(" ")[0] for head in server.heads] == ["PUT", "PUT", "GET", "POST"]
+
+
+async def test_answer_that_never_ends_is_unknown(s3_endpoint: str) -> None:
+    """Each byte comes within the HTTP client's own time-out, all of them together do not."""
+    async with scripted_server(lambda head: answer(200, "x" * 10_000), trickle_seconds=0.05) as server:
+        settings = S3Settings("bucket", endpoint_url=server.url, request_timeout_seconds=0.5)
+        async with opened(settings) as store:
+            for call in (store.get("key"), store.create("key", b"data")):
+                with pytest.raises(OutcomeUnknown, match="no answer in time"):
+                    await asyncio.wait_for(call, 5)
 
 
 async def test_kept_connection_that_broke_does_not_send_twice(s3_endpoint: str) -> None:

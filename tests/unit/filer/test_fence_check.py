@@ -54,6 +54,39 @@ class NeverReplacing(MemoryStore):
         raise EtagMismatch()
 
 
+class FencingRacesOnly(MemoryStore):
+    """Honours the conditions for the first two writers, and forgets them then."""
+
+    def __init__(self, *, forgets: str) -> None:
+        super().__init__()
+        self._forgets = forgets
+        self._calls = 0
+
+    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+        if self._forgotten("create"):
+            await self.delete([key])
+        await super().create(key, data)
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        current = (await self.head(key)).etag
+        return await super().replace(key, data, etag=current if self._forgotten("replace") else etag)
+
+    def _forgotten(self, operation: str) -> bool:
+        self._calls += operation == self._forgets
+        return operation == self._forgets and self._calls > 2
+
+
+class WritingTheLosersBytes(MemoryStore):
+    """Tells the right writer that it won, and keeps the other's bytes."""
+
+    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+        try:
+            await super().create(key, data)
+        except ObjectExists:
+            await self.replace(key, data, etag=(await self.head(key)).etag)
+            raise
+
+
 @pytest.mark.parametrize(
     ("store", "complaint"),
     [
@@ -61,6 +94,9 @@ class NeverReplacing(MemoryStore):
         (CheckingTooEarly(), "two writers created it at the same time, and both were told that they did"),
         (IgnoringEtags(), "two writers replaced the same state of it, and both were told that they did"),
         (ReplacingTooEarly(), "two writers replaced the same state of it, and both were told that they did"),
+        (FencingRacesOnly(forgets="create"), "it existed, and could be created once more"),
+        (FencingRacesOnly(forgets="replace"), "could be replaced by the ETag of an earlier state"),
+        (WritingTheLosersBytes(), "could be created once more|both were told"),
         (NeverReplacing(), "could not be replaced by its own ETag"),
     ],
 )

@@ -1,3 +1,5 @@
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from filer.clock import ManualClock
@@ -63,5 +65,6 @@ async def test_list_that_is_left_early_is_counted() -> None:
     await store.create("a", b"")
     listing = store.list("")
     await anext(listing)
-    await listing.aclose()  # type: ignore[attr-defined]  # it is a generator
+    assert isinstance(listing, AsyncGenerator)
+    await listing.aclose()
     assert metrics.snapshot()[-1] == OperationMetrics("list", "stopped", 1)

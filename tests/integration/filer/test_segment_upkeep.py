@@ -1,0 +1,383 @@
+"""The upkeep of one segment: it settles, and whoever is killed in it, or does it too, loses and doubles nothing."""
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import pytest
+
+from filer import keys
+from filer.clock import ManualClock
+from filer.errors import BraidError, EtagMismatch, ObjectNotFound, OutcomeUnknown, SegmentMoved
+from filer.forwarding_store import ForwardingStore
+from filer.keys import FileName
+from filer.memory_store import MemoryStore
+from filer.rollup import roll_up
+from filer.segment_index import SegmentIndex, Superseded
+from filer.segment_log import SegmentRef, list_names, load_snapshot, recover_index
+from filer.segment_upkeep import SNAPSHOT_FILES, SegmentUpkeep
+from filer.store import Data, Store
+from tests.support.dying_store import DyingStore, Killed
+from tests.support.segment_files import append, check_readable, exists, list_live, read_by_index, read_listed
+
+REF = SegmentRef("t", 3)
+GRACE_SECONDS = 60.0
+ROLLUP_BYTES = 64 * 1024 * 1024
+
+
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+async def still_there() -> bool:
+    return True
+
+
+async def gone() -> bool:
+    return False
+
+
+def upkeep(
+    store: Store,
+    clock: ManualClock,
+    index: SegmentIndex,
+    executor: Executor,
+    *,
+    born_here: bool = False,
+    broker: str = "b",
+    look=still_there,
+) -> SegmentUpkeep:
+    return SegmentUpkeep(
+        store,
+        clock,
+        REF,
+        index,
+        broker=broker,
+        grace_seconds=GRACE_SECONDS,
+        executor=executor,
+        look=look,
+        born_here=born_here,
+    )
+
+
+async def keep(kept: SegmentUpkeep, *, start_offset: int = 0) -> None:
+    """Rounds until there is nothing more to do."""
+    while kept.needs_a_look(start_offset):
+        await kept.keep(rollup_bytes=ROLLUP_BYTES, start_offset=start_offset)
+
+
+async def filled(store: Store, files: int, *, sealed: bool = True, first: int = 0) -> SegmentIndex:
+    index = SegmentIndex(first)
+    for _ in range(files):
+        await append(store, REF, index, 3)
+    if sealed:
+        await append(store, REF, index, 0, sealed=True)
+    return index
+
+
+def fresh_clock() -> ManualClock:
+    return ManualClock(start_us=1_700_000_000_000_000 + 20_000)
+
+
+async def test_an_open_segment_settles_and_sheds_its_small_files_after_grace(executor: Executor):
+    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    kept = upkeep(store, clock, index, executor, born_here=True)
+    for _ in range(40):
+        for _ in range(10):
+            await append(store, REF, index, 1)
+        await keep(kept)
+    assert len(index.files) <= 20
+    assert len(await list_names(store, REF)) > 400
+    listed = await list_live(store, REF)
+    assert await read_listed(store, REF, listed) == list(range(400))
+    await clock.advance(GRACE_SECONDS - 1)
+    await keep(kept)
+    assert await read_listed(store, REF, listed) == list(range(400))
+    assert len(await list_names(store, REF)) > 400
+    await clock.advance(2)
+    await keep(kept)
+    assert sorted(facts.name for facts in index.files) == sorted(await list_names(store, REF))
+    assert index.superseded == []
+    assert not kept.needs_a_look(0)
+    await check_readable(store, REF, range(400))
+
+
+async def test_a_short_run_waits_until_the_segment_is_at_rest(executor: Executor):
+    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    kept = upkeep(store, clock, index, executor, born_here=True)
+    for _ in range(9):
+        await append(store, REF, index, 1)
+    await keep(kept)
+    assert len(index.files) == 9
+    await clock.advance(31)
+    assert kept.needs_a_look(0)
+    await keep(kept)
+    assert [facts.name for facts in index.files] == [FileName(0, 5), *(FileName(base) for base in range(5, 9))]
+
+
+async def test_a_sealed_segment_becomes_one_file_and_its_seal(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 30)
+    await keep(upkeep(store, clock, index, executor))
+    assert [facts.name for facts in index.files] == [FileName(0, 90), FileName(90)]
+    await clock.advance(GRACE_SECONDS)
+    again = upkeep(store, clock, await recover_index(store, REF), executor)
+    await keep(again)
+    assert await list_names(store, REF) == [FileName(0, 90), FileName(90)]
+    assert (await check_readable(store, REF, range(90))).sealed
+
+
+async def test_a_seal_with_messages_stays(executor: Executor):
+    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    for sealed in (False, False, False, True):
+        await append(store, REF, index, 3, sealed=sealed)
+    await keep(upkeep(store, clock, index, executor))
+    await clock.advance(GRACE_SECONDS)
+    await keep(upkeep(store, clock, index, executor))
+    assert await list_names(store, REF) == [FileName(0, 9), FileName(9)]
+    await check_readable(store, REF, range(12))
+
+
+async def test_a_snapshot_is_put_every_so_many_files(executor: Executor):
+    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    kept = upkeep(store, clock, index, executor, born_here=True)
+    for _ in range(5):
+        await append(store, REF, index, 1)
+    await keep(kept)
+    assert not await exists(store, keys.index_snapshot("t", 3))
+    large = b"x" * 9 * 1024 * 1024
+    await append(store, REF, index, 1, padding=large)
+    for _ in range(SNAPSHOT_FILES - 6):
+        index.append(index.files[-1].__class__(FileName(index.end), index.end + 1, len(large), 1, 1, start=index.end))
+    await keep(kept)
+    snapshot = await load_snapshot(store, REF, 0)
+    assert snapshot is not None
+    assert snapshot.end == SNAPSHOT_FILES
+
+
+async def test_retention_lets_files_go_after_grace(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 10)
+    kept = upkeep(store, clock, index, executor)
+    await kept.keep(rollup_bytes=1024, start_offset=12)
+    assert index.start_offset == 12
+    assert [facts.base for facts in index.files][:2] == [12, 15]
+    assert index.superseded == [Superseded(0, 12, clock.now_us(), rolled=False)]
+    listed = await list_live(store, REF)
+    await clock.advance(GRACE_SECONDS - 1)
+    await kept.keep(rollup_bytes=1024, start_offset=12)
+    assert await read_listed(store, REF, listed) == list(range(30))
+    await clock.advance(1)
+    await kept.keep(rollup_bytes=1024, start_offset=12)
+    assert (await list_names(store, REF))[0] == FileName(12)
+    await check_readable(store, REF, range(12, 30))
+
+
+async def test_all_of_a_sealed_segment_may_expire_but_its_seal(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 5)
+    for started in (index, await recover_index(store, REF, start_offset=15)):
+        kept = upkeep(store, clock, started, executor)
+        await keep(kept, start_offset=15)
+        await clock.advance(GRACE_SECONDS)
+        await keep(kept, start_offset=15)
+        assert await exists(store, REF.key(FileName(15)))
+    assert await list_names(store, REF) == [FileName(15)]
+
+
+# -- killed at every request ----------------------------------------------------------------------------------
+
+
+async def one_life(store: Store, clock: ManualClock, executor: Executor, *, start_offset: int) -> None:
+    """Recover, keep, wait out the grace period, keep again: what a broker does with a sealed segment."""
+    index = await recover_index(store, REF, start_offset=start_offset)
+    kept = upkeep(store, clock, index, executor)
+    await keep(kept, start_offset=start_offset)
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(kept, start_offset=start_offset)
+
+
+@pytest.mark.parametrize("start_offset", [0, 12])
+@pytest.mark.parametrize("before", [True, False])
+async def test_killed_at_any_request_nothing_is_lost_or_doubled(executor: Executor, before: bool, start_offset: int):
+    at, expected = 0, range(start_offset, 36)
+    while True:
+        memory, clock = MemoryStore(), fresh_clock()
+        await filled(memory, 12)
+        listed = await list_live(memory, REF)
+        store = DyingStore(memory, at=at, before=before)
+        began_us = clock.now_us()
+        with contextlib.suppress(Killed):
+            await one_life(store, clock, executor, start_offset=start_offset)
+        if clock.now_us() == began_us:
+            assert await read_listed(memory, REF, listed) == list(range(36))
+        await check_readable(memory, REF, expected)
+        # Files below the start offset go at their time, whoever may have listed them just before.
+        listed = [live for live in await list_live(memory, REF) if live.start >= start_offset]
+        kept = upkeep(memory, clock, await recover_index(memory, REF, start_offset=start_offset), executor)
+        await kept.keep(rollup_bytes=ROLLUP_BYTES, start_offset=start_offset)
+        await check_readable(memory, REF, expected)
+        assert await read_listed(memory, REF, listed) == list(expected)
+        await keep(kept, start_offset=start_offset)
+        await clock.advance(GRACE_SECONDS + 1)
+        await keep(kept, start_offset=start_offset)
+        index = await check_readable(memory, REF, expected)
+        assert (
+            await list_names(memory, REF)
+            == [FileName(start_offset, 36), FileName(36)]
+            == [facts.name for facts in index.files]
+        )
+        if not store.dead:
+            break
+        at += 1
+    assert at > 10
+
+
+async def test_killed_again_and_again_it_still_settles(executor: Executor):
+    memory, clock = MemoryStore(), fresh_clock()
+    await filled(memory, 12)
+    for at in range(3, 40):
+        with contextlib.suppress(Killed):
+            await one_life(DyingStore(memory, at=at, before=at % 2 == 0), clock, executor, start_offset=0)
+        await check_readable(memory, REF, range(36))
+    assert await list_names(memory, REF) == [FileName(0, 36), FileName(36)]
+
+
+# -- what other processes do ----------------------------------------------------------------------------------
+
+
+async def test_two_that_keep_the_same_segment_agree(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    await filled(store, 12)
+    keepers = [upkeep(store, clock, await recover_index(store, REF), executor, broker=broker) for broker in ("a", "b")]
+    for step in range(12):
+        for kept in keepers:
+            try:
+                await kept.keep(rollup_bytes=ROLLUP_BYTES, start_offset=0)
+            except (EtagMismatch, ObjectNotFound):
+                # Meanwhile the other one has been faster: it is looked at again the next time.
+                continue
+            await check_readable(store, REF, range(36))
+        if step % 3 == 2:
+            await clock.advance(GRACE_SECONDS / 2)
+    assert await list_names(store, REF) == [FileName(0, 36), FileName(36)]
+    for kept in keepers:
+        assert await read_by_index(store, REF, kept.index) == list(range(36))
+
+
+async def test_overlapping_roll_ups_are_read_once_and_end_in_one(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 12)
+    for first, last in ((0, 6), (3, 9), (6, 12)):
+        await roll_up(store, clock, REF, index.files[first:last], broker="x", executor=executor)
+        await check_readable(store, REF, range(36))
+    for start in (index, await recover_index(store, REF)):
+        kept = upkeep(store, clock, start, executor)
+        await keep(kept)
+        await check_readable(store, REF, range(36))
+        await clock.advance(GRACE_SECONDS + 1)
+        await keep(kept)
+        await check_readable(store, REF, range(36))
+        assert await read_by_index(store, REF, start) == list(range(36))
+
+
+async def test_a_file_that_another_deleted_is_noticed(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    stale = await filled(store, 12)
+    other = upkeep(store, clock, await recover_index(store, REF), executor)
+    await keep(other)
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(other)
+    with pytest.raises(ObjectNotFound):
+        await keep(upkeep(store, clock, stale, executor))
+    await check_readable(store, REF, range(36))
+
+
+async def test_the_snapshot_of_a_former_owner_never_replaces_a_newer_one(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    former = await filled(store, 12, sealed=False)
+    kept = upkeep(store, clock, former, executor, born_here=True)
+    newer = await recover_index(store, REF)
+    await append(store, REF, newer, 3)
+    await append(store, REF, newer, 0, sealed=True)
+    await keep(upkeep(store, clock, newer, executor))
+    snapshot = await load_snapshot(store, REF, 0)
+    assert snapshot is not None
+    assert snapshot.sealed
+    with pytest.raises(BraidError):
+        await kept.keep(rollup_bytes=ROLLUP_BYTES, start_offset=0)
+    with pytest.raises(SegmentMoved, match="another broker keeps this segment"):
+        await kept.keep(rollup_bytes=ROLLUP_BYTES, start_offset=0)
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(upkeep(store, clock, newer, executor))
+    assert (await check_readable(store, REF, range(39))).sealed
+
+
+class SlowStore(ForwardingStore):
+    """Takes a while over each roll-up."""
+
+    def __init__(self, inner: Store, clock: ManualClock, *, seconds: float) -> None:
+        super().__init__(inner)
+        self._clock, self._seconds = clock, seconds
+
+    async def create(self, key: str, data: Data, *, metadata=None) -> None:
+        await self.inner.create(key, data, metadata=metadata)
+        await self._clock.advance(self._seconds)
+
+
+async def test_a_roll_up_that_took_too_long_is_looked_at_again(executor: Executor):
+    memory, clock = MemoryStore(), fresh_clock()
+    index = await filled(memory, 12)
+    slow = SlowStore(memory, clock, seconds=GRACE_SECONDS)
+    with pytest.raises(OutcomeUnknown, match="more than half of the grace period"):
+        await upkeep(slow, clock, index, executor).keep(rollup_bytes=ROLLUP_BYTES, start_offset=0)
+    assert len(index.files) == 13
+    await keep(upkeep(memory, clock, index, executor))
+    assert len(index.files) == 2
+
+
+async def test_a_roll_up_that_came_after_its_segment_went_is_removed(executor: Executor):
+    memory, clock = MemoryStore(), fresh_clock()
+    index = await filled(memory, 12)
+    slow = SlowStore(memory, clock, seconds=GRACE_SECONDS)
+    with pytest.raises(SegmentMoved, match="after its segment had been removed"):
+        await upkeep(slow, clock, index, executor, look=gone).keep(rollup_bytes=ROLLUP_BYTES, start_offset=0)
+    assert not await exists(memory, REF.key(FileName(0, 36)))
+
+
+# -- what it costs --------------------------------------------------------------------------------------------
+
+
+async def test_requests_to_recover_do_not_grow_with_what_is_behind_the_snapshot(executor: Executor):
+    costs = []
+    for files in (100, 2000):
+        memory, clock = MemoryStore(), fresh_clock()
+        index = SegmentIndex()
+        kept = upkeep(memory, clock, index, executor, born_here=True)
+        for _ in range(files):
+            await append(memory, REF, index, 1)
+        await keep(kept)
+        for _ in range(5):
+            await append(memory, REF, index, 1)
+        counting = DyingStore(memory, at=-1, before=True)
+        assert (await recover_index(counting, REF)).end == files + 5
+        costs.append(counting.requests)
+    assert costs[0] == costs[1]
+    assert costs[0] < 10
+
+
+async def test_nothing_is_asked_of_the_store_where_nothing_happened(executor: Executor):
+    memory, clock = MemoryStore(), fresh_clock()
+    index = await filled(memory, 12)
+    counting = DyingStore(memory, at=-1, before=True)
+    kept = upkeep(counting, clock, index, executor)
+    await keep(kept)
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(kept)
+    before = counting.requests
+    await clock.advance(10 * GRACE_SECONDS)
+    assert not kept.needs_a_look(0)
+    await keep(kept)
+    assert counting.requests == before
