@@ -83,7 +83,7 @@ class Log:
             file.flush()
             os.fsync(file.fileno())
         os.link(part, final)
-        os.unlink(part)
+        part.unlink()
         folder = os.open(self._folder, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)

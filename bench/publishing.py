@@ -1,15 +1,15 @@
 """Publishing, as ratios to the floor: each case on both servers, round after round in a random order."""
 
+import os
 import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 
 from bench.load import ARROW, RAW, LoadResult, run_wrk, write_batch
-from bench.server_process import BenchFailed, broker, floor_server
+from bench.server_process import BenchFailed, broker, floor_server, scratch_folder
 
 TOPIC = "bench"
 SINGLE_BYTES = 100
@@ -97,7 +97,23 @@ def _on_broker(case: Case, seconds: float) -> float:
 
 def _load(case: Case, url: str, seconds: float) -> LoadResult:
     """A second to warm up, then the load that counts."""
-    with scratch_body(case) as body:
+    with scratch_folder() as folder:
+        body = folder / "body"
+        if case.batch is None:
+            body.write_bytes(os.urandom(case.size_bytes))
+        else:
+            write_batch(body, case.batch, case.size_bytes)
         kind = RAW if case.batch is None else ARROW
         run_wrk(url, body, kind, connections=case.connections, seconds=1)
         return run_wrk(url, body, kind, connections=case.connections, seconds=seconds)
+
+
+def _stored(topic: str) -> int:
+    """How many messages stand in the topic's files."""
+    count, after = 0, None
+    while True:
+        page = httpx.get(f"{topic}/files", params={"limit": 10_000, **({"after": after} if after else {})}, timeout=60)
+        document = page.raise_for_status().json()
+        count += sum(int(file["count"]) for file in document["files"])
+        if (after := document["next"]) is None:
+            return count

@@ -35,7 +35,8 @@ async def delete_superseded(store: Store, ref: SegmentRef, index: SegmentIndex, 
             await store.delete([ref.key(each) for each in doomed])
             count += len(doomed)
             doomed.clear()
-    await store.delete([ref.key(each) for each in doomed])
+    if doomed:
+        await store.delete([ref.key(each) for each in doomed])
     index.deleted(due)
     return count + len(doomed)
 

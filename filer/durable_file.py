@@ -21,15 +21,22 @@ def write_all(fd: int, data: Data) -> None:
         written += os.write(fd, memoryview(data)[written:])
 
 
-def write_durable(path: str, data: Data, *, later_than_ns: int = 0) -> os.stat_result:
-    """A new file with those bytes, modified after `later_than_ns`, durable but for its name; its status.
-
-    Raises `OSError`.
-    """
+def write_durable(path: str, data: Data) -> None:
+    """A new file with those bytes, durable but for its name. Raises `OSError`."""
     fd = open_new(path)
     try:
         write_all(fd, data)
-        status = _stamp_later(fd, later_than_ns)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_durable_later(path: str, data: Data, *, than_ns: int) -> os.stat_result:
+    """As `write_durable`, with a modification time after `than_ns`; its status."""
+    fd = open_new(path)
+    try:
+        write_all(fd, data)
+        status = _stamp_later(fd, than_ns)
         os.fsync(fd)
         return status
     finally:

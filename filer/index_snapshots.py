@@ -11,6 +11,7 @@ import asyncio
 from concurrent.futures import Executor
 
 from filer import keys
+from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectNotFound, SegmentMoved
 from filer.keys import FileName
 from filer.live_files import live_names
@@ -46,7 +47,7 @@ async def write_snapshot(
     return standing.info.etag if standing.data == data else None
 
 
-async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, now_us: int, executor: Executor) -> None:
+async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: Clock, executor: Executor) -> None:
     """Let the index know of everything below its end that stands on the store, by one listing.
 
     Roll-ups it lacks (a process stopped between writing one and saying so, or another process wrote it) are
@@ -58,20 +59,20 @@ async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, now_us:
     unseen = {facts.name for facts in index.files}
     rollups: list[FileName] = []
     async for name in stream_names(store, ref):
-        if name.base >= end:
-            break
         if name in unseen:
             unseen.remove(name)
+        elif name.base >= end:
+            break
         elif (holder := _holder(index, name)) is not None:
-            index.await_deletion(Superseded(holder.base, holder.end or 0, now_us, rolled=True))
+            index.await_deletion(Superseded(holder.base, holder.end or 0, clock.now_us(), rolled=True))
         elif name.base < first_start and (name.end or 0) <= first_start:
-            index.await_deletion(Superseded(0, first_start, now_us, rolled=False))
+            index.await_deletion(Superseded(0, first_start, clock.now_us(), rolled=False))
         elif name.rolled:
             rollups.append(name)
     for name in sorted(unseen):
         # A listing may lag behind; a file that is really gone raises here.
         await store.head(ref.key(name))
-    await _adopt(store, ref, index, rollups, now_us=now_us, executor=executor)
+    await _adopt(store, ref, index, rollups, clock=clock, executor=executor)
 
 
 def _holder(index: SegmentIndex, name: FileName) -> FileName | None:
@@ -84,7 +85,7 @@ def _holder(index: SegmentIndex, name: FileName) -> FileName | None:
 
 
 async def _adopt(
-    store: Store, ref: SegmentRef, index: SegmentIndex, rollups: list[FileName], *, now_us: int, executor: Executor
+    store: Store, ref: SegmentRef, index: SegmentIndex, rollups: list[FileName], *, clock: Clock, executor: Executor
 ) -> None:
     """Let roll-ups stand that were found; one that overlaps another without holding it stays beside it.
 
@@ -96,6 +97,6 @@ async def _adopt(
             raise SegmentMoved(f"{ref.key(live.name)} reaches beyond {index.end}: another broker keeps this segment")
         facts = await check_rollup(store, ref, live.name, executor=executor)
         try:
-            index.supersede(facts, now_us)
+            index.supersede(facts, clock.now_us())
         except CorruptFile:
             continue

@@ -30,15 +30,18 @@ def earliest(state: TopicState) -> Positions:
 
 
 def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
-    """Enter every successor whose predecessors are all drained, and leave the segments all of whose are entered."""
+    """Enter every successor whose predecessors are all drained, and leave the segments all of whose are entered.
+
+    Segments that retention has removed meanwhile stay as they are: `check_positions` says what to make of them.
+    """
     moved = dict(positions)
     by_id = {s.id: s for s in state.segments}
     changed = True
     while changed:
         changed = False
         for segment_id in sorted(moved):
-            segment = by_id[segment_id]
-            if not _drained(segment, moved) or not segment.successors:
+            segment = by_id.get(segment_id)
+            if segment is None or not _drained(segment, moved) or not segment.successors:
                 continue
             entered = [_enter(by_id[succ], by_id, moved) for succ in segment.successors if succ in by_id]
             if all(entered):
@@ -93,9 +96,7 @@ def from_marker(topic: str, marker: str) -> Positions:
     if len(marker) > MARKER_MAX_CHARS:
         raise InvalidMarker(f"a marker has at most {MARKER_MAX_CHARS} characters")
     try:
-        raw = base64.b64decode(
-            marker.encode("ascii") + b"=" * (-len(marker) % 4), altchars=b"-_", validate=True
-        )
+        raw = base64.b64decode(marker.encode("ascii") + b"=" * (-len(marker) % 4), altchars=b"-_", validate=True)
         check, body = raw[:4], raw[4:]
         if not body or check != _checksum(topic, body) or body[0] != _VERSION:
             raise InvalidMarker(foreign)
@@ -111,9 +112,7 @@ def check_positions(state: TopicState, positions: Mapping[int, int]) -> None:
     for segment_id, offset in positions.items():
         segment = by_id.get(segment_id)
         if segment is None and segment_id < state.next_segment:
-            raise PositionExpired(
-                f"segment {segment_id} of topic {state.topic!r} has been removed by retention"
-            )
+            raise PositionExpired(f"segment {segment_id} of topic {state.topic!r} has been removed by retention")
         if segment is None:
             raise InvalidMarker(f"topic {state.topic!r} has no segment {segment_id}")
         if offset < segment.start_offset:
@@ -121,18 +120,14 @@ def check_positions(state: TopicState, positions: Mapping[int, int]) -> None:
                 f"offset {offset} of segment {segment_id} is older than what is kept (from {segment.start_offset} on)"
             )
         if segment.end_offset is not None and offset > segment.end_offset:
-            raise InvalidMarker(
-                f"offset {offset} is beyond the end of segment {segment_id}, {segment.end_offset}"
-            )
+            raise InvalidMarker(f"offset {offset} is beyond the end of segment {segment_id}, {segment.end_offset}")
     reached = 0
     for start, stop in covered:
         if start > reached:
             break
         reached = max(reached, stop)
     if reached < SLOTS:
-        raise InvalidMarker(
-            f"the marker leaves out a part of topic {state.topic!r}: pass one on as it was received"
-        )
+        raise InvalidMarker(f"the marker leaves out a part of topic {state.topic!r}: pass one on as it was received")
 
 
 def _checksum(topic: str, body: bytes) -> bytes:

@@ -144,24 +144,17 @@ class _Encoder:
     def add(self, part: Sequence[FileFacts], contents: Sequence[bytes]) -> None:
         """Take the messages of the next files; raises `CorruptFile` where they do not follow each other."""
         for facts, data in zip(part, contents, strict=True):
-            # Of the run's first file all messages count, as the new name promises them.
             base = facts.base
             for table in _row_groups(self._ref, facts.name, data):
-                self._take(facts, table.slice(max(self._reached - base, 0)))
+                self._take(table.slice(max(self._reached - base, 0)))
                 base += table.num_rows
             if self._reached != facts.end:
                 raise CorruptFile(f"{self._ref.key(facts.name)} ends at {self._reached}, not at {facts.end}")
 
-    def _take(self, facts: FileFacts, table: pa.Table) -> None:
-        if not table.num_rows:
-            return
-        _check_offsets(self._ref, facts.name, table, self._reached)
-        first_us, self._last_us = time_bounds_us(table)
-        self._first_us = self._first_us or first_us
-        self._reached += table.num_rows
-        self._refs += count_refs(table)
+    def _take(self, table: pa.Table) -> None:
         self._waiting.append(table)
         self._waiting_bytes += table.nbytes
+        self._reached += table.num_rows
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write()
 
@@ -169,6 +162,12 @@ class _Encoder:
         table = pa.concat_tables(self._waiting)
         groups = max(1, round(self._waiting_bytes / ROW_GROUP_BYTES))
         self._waiting, self._waiting_bytes = [], 0
+        if not table.num_rows:
+            return
+        _check_offsets(self._ref, self._name, table, self._reached - table.num_rows)
+        first_us, self._last_us = time_bounds_us(table)
+        self._first_us = self._first_us or first_us
+        self._refs += count_refs(table)
         if self._ref.value_type == "json":
             table = mark_json(table)
         if self._writer is None:

@@ -68,6 +68,9 @@ async def fetch_facts(store: Store, ref: SegmentRef, name: FileName) -> FileFact
         raise CorruptFile(
             f"{ref.key(name)}: its footer speaks of segment {footer.segment} [{footer.base}, {footer.end})"
         )
+    if not footer.count and not footer.sealed:
+        # Nothing could ever be stored behind it: the name of what comes next would be its own.
+        raise CorruptFile(f"{ref.key(name)}: it holds no message and is no seal")
     return FileFacts(
         name,
         end,
@@ -96,13 +99,20 @@ async def list_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> 
 async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0) -> SegmentIndex:
     """The segment's index up to the end of its log (DESIGN.md §4, "Where a log ends").
 
-    From the snapshot it reads only what came after; where names go on beyond a gap (a roll-up that begins before
-    the snapshot's end may have replaced what stood there) it reads all names once.
+    From the snapshot it reads only what came after.
     """
-    index = await load_snapshot(store, ref, start_offset) or SegmentIndex(start_offset)
+    return await catch_up(store, ref, await load_snapshot(store, ref, start_offset) or SegmentIndex(start_offset))
+
+
+async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> SegmentIndex:
+    """That index with what has come after its end; another one where names go on beyond a gap.
+
+    There a roll-up that begins before the index's end may have replaced what stood behind it: all names are read
+    once.
+    """
     beyond = await _extend(store, ref, index)
     if beyond:
-        full = SegmentIndex(start_offset)
+        full = SegmentIndex(index.start_offset)
         await _extend(store, ref, full, from_the_first_name=True)
         if full.end > index.end:
             full.superseded = index.superseded
@@ -188,19 +198,30 @@ async def put_until_known(store: Store, clock: Clock, key: str, data: bytes | me
         pause = min(pause * 2, RETRY_LONGEST_SECONDS)
 
 
-async def seal_at_end(store: Store, clock: Clock, ref: SegmentRef, *, start_offset: int, writer: str) -> SegmentIndex:
+async def seal_at_end(
+    store: Store, clock: Clock, ref: SegmentRef, *, start_offset: int, writer: str, grace_seconds: float
+) -> SegmentIndex:
     """Seal a segment whose owner is gone, with an empty file at the end of its log; the sealed index.
 
-    Whoever loses the race for the name looks again and goes on from the new end. Safe to stop anywhere and to
-    repeat: the seal is one conditional put, and once it stands every repetition finds it.
+    Whoever loses the race for the name looks again and goes on from the new end. A put that was answered later
+    than half of `grace_seconds` after the look may have made a name that was superseded and deleted meanwhile: only
+    a seal that a new look finds counts. Safe to stop anywhere and to repeat: the seal is one conditional put, and
+    once it stands every repetition finds it.
     """
-    while True:
-        index = await recover_index(store, ref, start_offset=start_offset)
-        if index.sealed:
-            return index
+    looked_seconds = clock.monotonic_seconds()
+    index = await recover_index(store, ref, start_offset=start_offset)
+    while not index.sealed:
         name = FileName(index.end)
         footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True)
         data = memoryview(ref.encode(ref.schema.empty_table(), footer))
-        if await put_until_known(store, clock, ref.key(name), data, footer):
+        ours = await put_until_known(store, clock, ref.key(name), data, footer)
+        now_seconds = clock.monotonic_seconds()
+        if now_seconds - looked_seconds > grace_seconds / 2:
+            looked_seconds = now_seconds
+            index = await recover_index(store, ref, start_offset=start_offset)
+        elif ours:
             index.append(FileFacts(name, index.end, len(data), 0, 0, sealed=True, start=index.end))
-            return index
+        else:
+            # Only what came since: against an owner that writes on, a look at everything would always be late.
+            index = await catch_up(store, ref, index)
+    return index

@@ -117,7 +117,7 @@ class SegmentUpkeep:
     async def _become_aware(self) -> None:
         self._etag = await snapshot_etag(self._store, self._ref)
         before = self.index.changes
-        await take_in(self._store, self._ref, self.index, now_us=self._clock.now_us(), executor=self._executor)
+        await take_in(self._store, self._ref, self.index, clock=self._clock, executor=self._executor)
         self._reshaped = self._reshaped or self.index.changes != before
         self._aware = True
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filer.clock import Clock
-from filer.errors import BraidError, SegmentMoved, SegmentSealed
+from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
@@ -163,7 +163,10 @@ class SegmentWriter:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Stop without sealing: whatever is not stored yet fails. A later owner finds the end on the store."""
+        """Stop without sealing; a later owner finds the end on the store.
+
+        What a put is under way for fails with `OutcomeUnknown`, what still waited with `SegmentMoved`.
+        """
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._stop(SegmentMoved("the broker stopped before the message was stored"))
@@ -214,12 +217,17 @@ class SegmentWriter:
             ours = await put_until_known(
                 self._store, self._clock, self.ref.key(FileName(base)), memoryview(data), footer
             )
-            last = ours and await self._is_last_to_count(footer, sent_seconds)
-        except (BraidError, pa.ArrowException) as error:
+            if not ours:
+                await self._lose(batch, seal)
+                return
+            last = await self._is_last_to_count(footer)
+        except asyncio.CancelledError:
+            # The put may land yet: nobody may take these for messages that are certainly not in the log.
+            _fail(batch, OutcomeUnknown("the broker stopped while the message was being stored"))
+            raise
+        except Exception as error:
+            # Whatever it was: a task that just ended would leave every publisher waiting for ever.
             self._stop(error, batch)
-            return
-        if not ours:
-            await self._lose(batch, seal)
             return
         self._proof_seconds = self._last_put_seconds = sent_seconds
         self._last_file_bytes = data.size
@@ -242,19 +250,25 @@ class SegmentWriter:
         )
         return table, self.ref.encode(table, footer), footer
 
-    async def _is_last_to_count(self, footer: Footer, sent_seconds: float) -> bool:
-        """Look again where the last proof of ownership is old; raises `SegmentMoved` where the file does not count.
+    async def _is_last_to_count(self, footer: Footer) -> bool:
+        """Look again where the last proof of ownership is old; True: the file counts, but the segment went on.
 
         A name that was superseded, deleted and created again by this stalled put would be acknowledged and never
         read; deletion waits for `grace`, so a proof younger than half of it rules that out (DESIGN.md §4, "Names
-        must not come back"). True: the file counts, but the segment went on without this owner.
+        must not come back"). Raises `SegmentMoved` where the file does not count and never will, and
+        `OutcomeUnknown` where a roll-up stands for its offsets: whose messages that holds cannot be told.
         """
         if self._clock.monotonic_seconds() - self._proof_seconds <= self._settings.grace_seconds / 2:
             return False
+        name = FileName(footer.base)
         seen = await recover_index(self._store, self.ref, start_offset=self.index.start_offset)
-        held = any(facts.start <= footer.base and facts.end >= footer.end for facts in seen.files)
-        written, _ = await fetch_footer(self._store, self.ref.key(FileName(footer.base)))
-        if not await self._look() or not held or written.writer != footer.writer:
+        there = await self._look()
+        if not any(facts.name == name for facts in seen.files):
+            if there and seen.end > footer.base:
+                raise OutcomeUnknown(f"{self.ref.key(name)} was rolled up before its put was answered")
+            raise SegmentMoved()
+        written, _ = await fetch_footer(self._store, self.ref.key(name))
+        if not there or written.writer != footer.writer:
             raise SegmentMoved()
         return (seen.sealed and not footer.sealed) or seen.end != footer.end
 
@@ -305,15 +319,19 @@ class SegmentWriter:
         if self.state in (WriterState.STOPPED, WriterState.SEALED):
             return
         self.state = WriterState.STOPPED
-        for pending in (*batch, *self._pending):
-            if not pending.stored.done():
-                pending.stored.set_exception(error)
-                pending.stored.exception()
+        _fail((*batch, *self._pending), error)
         self._pending.clear()
         self._idle.set()
         self._finished.set_exception(error)
         self._finished.exception()
         self._on_stopped(self.ref.segment)
+
+
+def _fail(batch: Sequence[_Pending], error: Exception) -> None:
+    for pending in batch:
+        if not pending.stored.done():
+            pending.stored.set_exception(error)
+            pending.stored.exception()
 
 
 def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:

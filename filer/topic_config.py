@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from filer.errors import InvalidConfig
@@ -80,13 +81,14 @@ class TopicConfig(_Strict):
     @model_validator(mode="after")
     def _consistent(self) -> "TopicConfig":
         if self.min_segments > self.max_segments:
-            raise ValueError(
-                f"min_segments ({self.min_segments}) is above max_segments ({self.max_segments})"
-            )
+            raise ValueError(f"min_segments ({self.min_segments}) is above max_segments ({self.max_segments})")
         if self.acks == "replicated" and self.replicas < 2:
             raise ValueError("acks 'replicated' needs replicas of 2 or more")
         return self
 
+
+AT_CREATION = "segments"
+"""What stands beside the settings when a topic is created: how many segments it begins with."""
 
 FIXED_FIELDS = ("key_type", "value_type")
 """Settings that shape the files already written: they cannot change while a topic lives."""
@@ -99,18 +101,19 @@ def parse_config(settings: Mapping[str, Any], *, base: TopicConfig | None = None
     """
     merged = _overlay((base or TopicConfig()).model_dump(), settings)
     try:
-        return TopicConfig.model_validate(merged)
+        # By way of JSON, since strictness (no "3" or true for a number) would want tuples and models otherwise.
+        return TopicConfig.model_validate_json(orjson.dumps(merged), strict=True)
     except ValidationError as error:
         raise InvalidConfig(_explain(error)) from error
+    except TypeError as error:
+        raise InvalidConfig(f"the settings are no JSON: {error}") from error
 
 
 def _overlay(base: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for name, value in settings.items():
         below = merged.get(name)
-        merged[name] = (
-            _overlay(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
-        )
+        merged[name] = _overlay(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
     return merged
 
 
@@ -118,9 +121,7 @@ def _explain(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
-        return unknown_name(
-            "setting", ".".join(path), (".".join([*path[:-1], name]) for name in _fields(path[:-1]))
-        )
+        return unknown_name("setting", ".".join(path), (".".join([*path[:-1], name]) for name in _fields(path[:-1])))
     place = ".".join(path)
     message = first["msg"].removeprefix("Value error, ")
     return f"{place}: {message}" if place else message
@@ -132,7 +133,7 @@ def _fields(path: list[str]) -> list[str]:
     for part in path:
         if not part.isdigit():
             model = _model_of(model.model_fields[part].annotation)
-    return list(model.model_fields)
+    return [*model.model_fields, *(() if path else (AT_CREATION,))]
 
 
 def _model_of(annotation: Any) -> type[BaseModel]:

@@ -104,7 +104,8 @@ async def sweep_uploads(
             await store.delete(doomed)
             count += len(doomed)
             doomed = []
-    await store.delete(doomed)
+    if doomed:
+        await store.delete(doomed)
     return count + len(doomed)
 
 

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-from filer.fence_check import check_fencing
-
 from filer.catalogue import Catalogue
 from filer.clock import Clock
 from filer.cluster_record import ClusterRecord, open_cluster
-from filer.errors import InvalidConfig, OutcomeUnknown, SegmentMoved
+from filer.errors import BraidError, InvalidConfig
+from filer.fence_check import check_fencing
 from filer.keys import check_name
 from filer.segment_log import seal_at_end
 from filer.segment_reader import SegmentReader
-from filer.segment_writer import WriterSettings
+from filer.segment_writer import WriterSettings, WriterState
 from filer.store import Store, StreamingStore
 from filer.topic_config import FIXED_FIELDS, TopicConfig, parse_config
 from filer.topic_state import Segment, TopicState
@@ -33,7 +33,11 @@ from mq.topic_runtime import TopicRuntime
 from mq.version import VERSION
 
 S3_FLUSH_INTERVAL_SECONDS = 0.1
+MEND_FIRST_SECONDS = 0.05
+MEND_LONGEST_SECONDS = 10.0
 ReplaceReason = Literal["roll", "failover"]
+
+_log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -71,6 +75,7 @@ class Broker:
         self.transitions = TransitionRunner(self.catalogue, self, clock)
         self.maintenance = Maintenance(self.parts, self)
         self._changing: dict[str, asyncio.Lock] = {}
+        self._mending: dict[str, asyncio.Task[None]] = {}
         self._upkeep: asyncio.Task[None] | None = None
         self.cluster: ClusterRecord | None = None
 
@@ -92,17 +97,54 @@ class Broker:
 
     async def _take_up(self, name: str) -> None:
         """Finish a transition that was left under way, then fail over segments whose owner is gone."""
+        alive = {broker.id for broker in self.coordinator.brokers()}
+        async with self._lock(name):
+            await self._finish_and_replace(name, lambda segment: segment.owner not in alive)
+
+    async def _finish_and_replace(self, name: str, is_orphan: Callable[[Segment], bool]) -> None:
+        """Bring whatever transition is under way to its end, then give each orphaned open segment a successor.
+
+        Safe to stop anywhere and to repeat, by anyone: both are transitions, whose every step is.
+        """
         record = await self.catalogue.read(name)
         if record is None:
             return
         self._see(record.state)
-        state = await self.transitions.resume(record.state)
-        alive = {broker.id for broker in self.coordinator.brokers()}
-        orphans = [s.id for s in state.open_segments if s.owner not in alive] if state else []
-        if state is not None:
-            self._see(state)
-        if orphans:
-            await self.replace_segments(name, orphans, "failover")
+        state = await self.transitions.resume(record.state) or record.state
+        self._see(state)
+        if orphans := [s.id for s in state.open_segments if is_orphan(s)]:
+            await self._run(name, self._replacing(orphans, "failover"))
+
+    def _mend_later(self, name: str) -> None:
+        """Have a topic looked after that a writer's end or a failed transition has left without an owner."""
+        if name not in self._mending and not self.draining.is_set():
+            self._mending[name] = asyncio.create_task(self._mend(name), name=f"mend {name}")
+
+    async def _mend(self, name: str) -> None:
+        """Go on in successors of segments that are ours and whose writer has stopped, as soon as the store lets us.
+
+        Whoever took a segment over has said so in topic.json, or says so by a transition that is under way; else
+        nobody else will take it up while this broker lives.
+        """
+
+        def is_orphan(segment: Segment) -> bool:
+            writer = self.topics[name].writers.get(segment.id)
+            return segment.owner == self.id and writer is not None and writer.state is WriterState.STOPPED
+
+        pause = MEND_FIRST_SECONDS
+        try:
+            while not self.draining.is_set():
+                await self.clock.sleep(pause)
+                try:
+                    async with self._lock(name):
+                        await self._finish_and_replace(name, is_orphan)
+                    if not any(is_orphan(segment) for segment in self.topics[name].state.open_segments):
+                        return
+                except BraidError as error:
+                    _log.warning("topic %r is not whole yet: %s: %s", name, type(error).__name__, error)
+                pause = min(pause * 2, MEND_LONGEST_SECONDS)
+        finally:
+            del self._mending[name]
 
     async def drain(self) -> None:
         """Take nothing new, store what was accepted and seal: a clean end leaves no segment to be failed over.
@@ -112,14 +154,17 @@ class Broker:
         """
         self.draining.set()
         self.ready = False
-        for runtime in self.topics.values():
+        # A read may make another topic known meanwhile; there is nothing to store in that.
+        for runtime in list(self.topics.values()):
             await runtime.flush()
 
     async def close(self) -> None:
         """Stop everything and let go of threads and connections."""
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+        self.draining.set()
+        tasks = [*self._mending.values(), *([self._upkeep] if self._upkeep is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(runtime.close() for runtime in self.topics.values()))
         await self.coordinator.leave()
         self._pool.shutdown(wait=True)
@@ -150,7 +195,7 @@ class Broker:
         """Take a newer state of a topic into account."""
         runtime = self.topics.get(state.topic)
         if runtime is None:
-            self.topics[state.topic] = TopicRuntime(self.parts, state)
+            self.topics[state.topic] = TopicRuntime(self.parts, state, on_lost=self._mend_later)
         else:
             runtime.apply(state)
 
@@ -236,17 +281,21 @@ class Broker:
 
     async def replace_segments(self, name: str, segments: list[int], reason: ReplaceReason) -> None:
         """Seal these segments and open one successor each, here."""
-
-        def begin(state: TopicState) -> TopicState | None:
-            return replacing(state, segments, self._place, reason, now_us=self.clock.now_us())
-
         async with self._lock(name):
-            await self._run(name, begin)
+            await self._run(name, self._replacing(segments, reason))
+
+    def _replacing(self, segments: list[int], reason: ReplaceReason) -> Callable[[TopicState], TopicState | None]:
+        return lambda state: replacing(state, segments, self._place, reason, now_us=self.clock.now_us())
 
     async def _run(self, name: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
         if self.draining.is_set():
             raise Draining("this broker is shutting down: ask another, or wait until it is back")
-        state = await self.transitions.run(name, begin)
+        try:
+            state = await self.transitions.run(name, begin)
+        except BraidError:
+            # It may have begun, and its segments take no more: it must not wait for the next start.
+            self._mend_later(name)
+            raise
         if state is not None:
             self._see(state)
         return state
@@ -266,11 +315,17 @@ class Broker:
         runtime = self.topics[topic]
         writer = runtime.writers.get(segment.id)
         if writer is not None:
-            with contextlib.suppress(SegmentMoved, OutcomeUnknown):
+            # Whatever stopped the writer, its segment is sealed at the end of its log.
+            with contextlib.suppress(Exception):
                 return await writer.seal()
         ref = runtime.ref(segment.id)
         index = await seal_at_end(
-            self.store, self.clock, ref, start_offset=segment.start_offset, writer=self.id
+            self.store,
+            self.clock,
+            ref,
+            start_offset=segment.start_offset,
+            writer=self.id,
+            grace_seconds=self.settings.grace,
         )
         runtime.adopt_index(segment.id, index)
         return index.end

@@ -63,6 +63,7 @@ class FrontStore:
         self.limit_bytes = limit_bytes
         self.pending_bytes = 0
         self.recent_bytes = 0
+        self._waiting_bytes = 0
         self._recent: deque[tuple[Tail, int]] = deque()
         self._released: asyncio.Future[None] | None = None
 
@@ -81,11 +82,21 @@ class FrontStore:
             self._released.set_result(None)
             self._released = None
 
-    async def room(self) -> None:
-        """Wait until some room has been given back."""
+    async def room(self, held_bytes: int) -> bool:
+        """Wait until some room has been given back, by a request that holds `held_bytes` meanwhile.
+
+        False at once where everything is held by requests that wait here: none of them would ever go on.
+        """
+        if self._waiting_bytes + held_bytes >= self.pending_bytes:
+            return False
         if self._released is None:
             self._released = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._released)
+        self._waiting_bytes += held_bytes
+        try:
+            await asyncio.shield(self._released)
+        finally:
+            self._waiting_bytes -= held_bytes
+        return True
 
     def keep(self, tail: Tail, table: pa.Table, size_bytes: int) -> None:
         """Hold a stored file's messages in their segment's tail, for as long as there is room."""

@@ -75,12 +75,13 @@ class Maintenance:
     def __init__(self, parts: Parts, broker: Kept) -> None:
         self._parts, self._broker = parts, broker
         self._upkeeps: dict[tuple[str, int], SegmentUpkeep] = {}
-        self._pauses: dict[tuple[str, int | str], _Pause] = {}
+        self._pauses: dict[tuple[str, str], _Pause] = {}
         self._refreshed_seconds: dict[str, float] = {}
         self._swept_seconds: dict[str, float] = {}
         self._sweeps: dict[str, _Sweep] = {}
         self._refs = RefMemory()
         self._first_looks = 0
+        self._busy = asyncio.Lock()
 
     async def run(self) -> None:
         """Do a round every `maintenance_interval` until cancelled."""
@@ -90,10 +91,11 @@ class Maintenance:
 
     async def round(self) -> None:
         """One pass over all topics. What fails is logged, counted, and tried again later; the rest goes on."""
-        self._first_looks = FIRST_LOOKS_PER_ROUND
-        for runtime in list(self._broker.topics.values()):
-            await self._keep_topic(runtime)
-        self._forget_the_gone()
+        async with self._busy:
+            self._first_looks = FIRST_LOOKS_PER_ROUND
+            for runtime in list(self._broker.topics.values()):
+                await self._keep_topic(runtime)
+            self._forget_the_gone()
 
     # -- one topic -----------------------------------------------------------------------------------------
 
@@ -103,14 +105,14 @@ class Maintenance:
         if not runtime.state.deleted:
             await self._try(topic, "roll", partial(self._roll, runtime))
             for segment in self._kept_segments(runtime):
-                await self._try(topic, segment.id, partial(self._look, runtime, segment))
+                await self._try(topic, f"index of segment {segment.id}", partial(self._look, runtime, segment))
             await self._try(topic, "retention", partial(self._retain, runtime))
             for segment in self._kept_segments(runtime):
-                await self._try(topic, segment.id, partial(self._keep_segment, runtime, segment))
+                await self._try(topic, f"segment {segment.id}", partial(self._keep_segment, runtime, segment))
         await self._try(topic, "removal", partial(self._remove, runtime))
         await self._try(topic, "uploads", partial(self._sweep, runtime))
 
-    async def _try(self, topic: str, what: int | str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _try(self, topic: str, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do it unless it failed lately: each failure in a row doubles the pause, up to ten minutes."""
         clock, pause = self._parts.clock, self._pauses.get((topic, what))
         if pause is not None and clock.monotonic_seconds() < pause.until_seconds:
@@ -124,8 +126,7 @@ class Maintenance:
             pause.failures += 1
             pause.until_seconds = clock.monotonic_seconds() + min(wait_seconds, LONGEST_PAUSE_SECONDS)
             self._parts.metrics.maintenance_errors.inc()
-            place = f"segment {what}" if isinstance(what, int) else what
-            log.warning("upkeep of topic %r, %s: %s: %s", topic, place, type(error).__name__, error)
+            log.warning("upkeep of topic %r, %s: %s: %s", topic, what, type(error).__name__, error)
 
     async def _refresh(self, runtime: TopicRuntime) -> None:
         """Another process may have changed topic.json."""
@@ -160,14 +161,14 @@ class Maintenance:
         """Have the upkeep of a segment at hand; of those of former lives, a few more each round."""
         place = (runtime.topic, segment.id)
         writer = runtime.writers.get(segment.id)
-        born_here = writer is not None and _is_ours(writer)
-        if place not in self._upkeeps and not born_here:
+        if place not in self._upkeeps and not _is_ours(writer):
             if not self._first_looks:
                 return
             self._first_looks -= 1
         index = await runtime.index(segment.id)
         known = self._upkeeps.get(place)
         if known is None or known.index is not index:
+            born_here = writer is not None and _is_ours(writer) and writer.index is index
             self._upkeeps[place] = self._upkeep(runtime, segment.id, index, born_here=born_here)
 
     def _upkeep(self, runtime: TopicRuntime, segment_id: int, index: SegmentIndex, *, born_here: bool) -> SegmentUpkeep:
@@ -296,9 +297,9 @@ class Maintenance:
         present = {(name, s.id) for name, runtime in topics.items() for s in runtime.state.segments}
         for place in [place for place in self._upkeeps if place not in present]:
             del self._upkeeps[place]
-        for topic, what in list(self._pauses):
-            if isinstance(what, int) and (topic, what) not in present:
-                del self._pauses[topic, what]
+        longest_ago = self._parts.clock.monotonic_seconds() - LONGEST_PAUSE_SECONDS
+        for key in [key for key, pause in self._pauses.items() if pause.until_seconds < longest_ago]:
+            del self._pauses[key]
 
 
 def _is_ours(writer: SegmentWriter | None) -> bool:

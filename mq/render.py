@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,14 @@ from mq.topic_reader import Run
 
 JSON_TYPE = b"application/json"
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+_EPOCH = datetime(1970, 1, 1)
 
 
 def rfc3339(timestamp_us: int) -> str:
     """A UTC time with microseconds and `Z`."""
-    seconds, micros = divmod(timestamp_us, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
+    moment = _EPOCH + timedelta(microseconds=timestamp_us)
+    return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
 class MessageRenderer:
@@ -65,9 +67,7 @@ class MessageRenderer:
         _put_text(message, "key", key)
         if ref is not None:
             message["ref"] = {**ref, "url": f"/v1/topics/{self._topic}/messages/{message['id']}/payload"}
-        elif value is not None and (
-            self._json_values or (headers and ("content-type", JSON_TYPE) in headers)
-        ):
+        elif value is not None and (self._json_values or (headers and ("content-type", JSON_TYPE) in headers)):
             _put_json(message, value)
         else:
             _put_text(message, "value", value)
@@ -87,11 +87,18 @@ def _put_text(message: dict[str, Any], name: str, data: bytes | str | None) -> N
 
 
 def _put_json(message: dict[str, Any], value: bytes | str) -> None:
-    """As the JSON that it says it is; a producer may have lied, then as text."""
+    """As the JSON that it says it is; a producer may have lied, then as text.
+
+    The text itself goes out: a parsed and written one would lose digits of long numbers, and orjson writes less
+    deeply nested values than it reads. Its line breaks can only stand between tokens, and must not break lines.
+    """
+    text = value.encode() if isinstance(value, str) else value
     try:
-        message["value"] = orjson.loads(value)
+        orjson.loads(text)
     except orjson.JSONDecodeError:
         _put_text(message, "value", value)
+    else:
+        message["value"] = orjson.Fragment(text.translate(_ONE_LINE))
 
 
 def _header(value: bytes) -> str | dict[str, str]:

@@ -1,7 +1,7 @@
 """One topic as a broker runs it: writers for the segments it owns, indexes and tails to read from, waiters."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -32,10 +32,14 @@ class Position:
 
 
 class TopicRuntime:
-    """A topic's running state in this process. All methods belong to the event loop's thread."""
+    """A topic's running state in this process. All methods belong to the event loop's thread.
 
-    def __init__(self, parts: Parts, state: TopicState) -> None:
+    `on_lost` is called with the topic's name when a writer has stopped before its segment was sealed.
+    """
+
+    def __init__(self, parts: Parts, state: TopicState, *, on_lost: Callable[[str], None]) -> None:
         self.state = state
+        self._on_lost = on_lost
         self.writers: dict[int, SegmentWriter] = {}
         self._parts = parts
         self._indexes: dict[int, SegmentIndex] = {}
@@ -127,6 +131,7 @@ class TopicRuntime:
     def _lost(self, segment_id: int) -> None:
         self._parts.metrics.lost_segments.labels(self.topic).inc()
         _wake(self._news)
+        self._on_lost(self.topic)
 
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed."""

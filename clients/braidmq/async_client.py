@@ -220,8 +220,9 @@ class AsyncClient:
         return AsyncMessages(Reader(self._transport, topic, from_=from_, marker=marker, limit=limit))
 
     def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> AsyncMessages:
-        """The messages from a position on, without end; with neither `from_` nor `marker`, from now on.
+        """The messages from a position on, without end.
 
+        With neither `from_` nor `marker` it is the end of the topic at the moment that iterating begins.
         A broken connection or a restarted broker is waited for, without loss and without doubles. Keep a
         message's `marker` with what was made of it to go on from there in another process.
         """

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from braidmq.cursors import AsyncTables, MessageCursor
 from braidmq.errors import ClientClosed
@@ -34,9 +35,15 @@ class LoopThread:
     """An event loop in a thread of its own, and calls into it."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._portal = self._stack.enter_context(start_blocking_portal("asyncio", name="braidmq client"))
-        self.is_open = True
+        stack = ExitStack()
+        self._portal = stack.enter_context(start_blocking_portal("asyncio", name="braidmq client"))
+        # Also for clients that nobody closes: at the end of the program, while threads still run.
+        self._stop = weakref.finalize(self, _stop, self._portal, stack)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be made."""
+        return self._stop.alive
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """The result of an asynchronous function; an interrupted wait cancels it."""
@@ -63,9 +70,12 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the loop, and calls of other threads in it, and wait for its thread."""
-        self.is_open = False
-        self._portal.call(self._portal.stop, True)
-        self._stack.close()
+        self._stop()
+
+
+def _stop(portal: BlockingPortal, stack: ExitStack) -> None:
+    portal.call(portal.stop, True)
+    stack.close()
 
 
 async def _some(items: AsyncIterator[T]) -> list[T]:
@@ -87,7 +97,7 @@ class Messages(MessageCursor, Iterator[Message]):
 
     def __next__(self) -> Message:
         while (message := self.take()) is None:
-            if not self.turn(self._loop.call(self.reader.next_page)):
+            if not self._loop.call(self.turn):
                 raise StopIteration
         return message
 

@@ -42,8 +42,9 @@ class MessageCursor:
         self._next_row += 1
         return message
 
-    def turn(self, page: MessagePage | None) -> bool:
-        """Go on with the next page; False where there is none."""
+    async def turn(self) -> bool:
+        """Go on with the next page; False where there is none. Interrupted, it has lost nothing."""
+        page = await self.reader.next_page()
         self._page, self._slice, self._slice_start, self._next_row = page, [], 0, 0
         return page is not None
 
@@ -53,7 +54,7 @@ class AsyncMessages(MessageCursor, AsyncIterator[Message]):
 
     async def __anext__(self) -> Message:
         while (message := self.take()) is None:
-            if not self.turn(await self.reader.next_page()):
+            if not await self.turn():
                 raise StopAsyncIteration
         return message
 

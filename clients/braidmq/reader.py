@@ -106,7 +106,7 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
     try:
         with pa.ipc.open_stream(response.content) as stream:
             return stream.read_all(), marker
-    except pa.ArrowInvalid as failure:
+    except (pa.ArrowInvalid, OSError) as failure:
         raise NotABroker(f"{response.request.url} answered with broken Arrow data: {failure}") from failure
 
 

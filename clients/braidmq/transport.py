@@ -1,5 +1,6 @@
 """HTTP to one broker: what was sent, what came back, and whether it may be sent again."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class Transport:
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
         self._http_transport = http_transport
         self._reached = False
+        self._exchanges: set[asyncio.Task[httpx.Response]] = set()
         self._broker = self._http_client(headers)
 
     @cached_property
@@ -88,8 +90,12 @@ class Transport:
         )
 
     async def aclose(self) -> None:
-        """Close every connection; later requests raise `ClientClosed`."""
+        """Close every connection; requests under way and later ones raise `ClientClosed`."""
         await self._broker.aclose()
+        # By hand: httpx leaves those waiting that wait for an answer.
+        for exchange in self._exchanges:
+            exchange.cancel()
+        await asyncio.gather(*self._exchanges, return_exceptions=True)
         if "_store" in self.__dict__:
             await self._store.aclose()
 
@@ -142,10 +148,21 @@ class Transport:
             headers=call.headers,
             timeout=self._timeout_of(call),
         )
+        exchange = asyncio.create_task(client.send(request, stream=stream))
+        self._exchanges.add(exchange)
         try:
-            response = await client.send(request, stream=stream)
+            response = await exchange
         except httpx.HTTPError as failure:
             raise connection_error(failure, request.url, publishing=call.publishing) from failure
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not self._broker.is_closed or (caller is not None and caller.cancelling()):
+                raise
+            if call.publishing:
+                raise OutcomeUnknown("the client was closed before the answer to a publish came") from None
+            raise ClientClosed() from None
+        finally:
+            self._exchanges.discard(exchange)
         self._reached = True
         return response
 

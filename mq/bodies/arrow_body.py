@@ -13,13 +13,14 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.schema import HEADERS, REF, TIMESTAMP
 from filer.uploads import Claim
-from mq.bodies.rows import Columns, Rows, check_json_values
+from mq.bodies.rows import EARLIEST_US, LATEST_US, Columns, Rows, check_json_values
 from mq.errors import Malformed
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
 MAX_BATCHES = 10_000
 _BYTES_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _HEADER_TABLE_FIELD, _COMPRESSION_FIELD = 2, 3
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def decode_arrow(body: bytes, columns: Columns) -> Rows:
@@ -28,6 +29,9 @@ def decode_arrow(body: bytes, columns: Columns) -> Rows:
     Raises `Malformed` where the bytes are no (complete, valid) stream and `InvalidInput` where the columns are wrong.
     """
     buffer = pa.py_buffer(body)
+    if not body.endswith(_END_OF_STREAM):
+        # Arrow takes a stream that stops between two batches for a whole one.
+        raise Malformed("the body is not a whole Arrow IPC stream: it lacks the end-of-stream mark; close the writer")
     try:
         _refuse_compression(buffer)
         with pa.ipc.open_stream(buffer) as reader:
@@ -41,7 +45,7 @@ def decode_arrow(body: bytes, columns: Columns) -> Rows:
                         f"more than {MAX_BATCHES} record batches in one request: send fewer, larger ones"
                     )
             table = pa.Table.from_batches(batches, schema=reader.schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, EOFError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError, EOFError) as error:
         raise Malformed(f"the body is not a valid Arrow IPC stream: {_first_line(error)}") from error
     if not table.num_rows:
         return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema))
@@ -64,9 +68,7 @@ def _is_compressed(metadata: bytes) -> bool:
             return False
         return _field(metadata, header, _COMPRESSION_FIELD) is not None
     except struct.error as error:
-        raise Malformed(
-            "the body is not a valid Arrow IPC stream: a message's metadata is cut short"
-        ) from error
+        raise Malformed("the body is not a valid Arrow IPC stream: a message's metadata is cut short") from error
 
 
 def _field(data: bytes, table: int, field: int) -> int | None:
@@ -100,21 +102,20 @@ def _check_schema(schema: pa.Schema) -> None:
 
 def _check_optional(schema: pa.Schema) -> None:
     if "event_time" in schema.names and not pa.types.is_timestamp(schema.field("event_time").type):
-        raise InvalidInput(
-            f"column 'event_time' is of type {schema.field('event_time').type}: a timestamp is wanted"
-        )
+        raise InvalidInput(f"column 'event_time' is of type {schema.field('event_time').type}: a timestamp is wanted")
     if "headers" in schema.names:
         kind = schema.field("headers").type
         if not (pa.types.is_map(kind) and kind.key_type in _BYTES_TYPES and kind.item_type in _BYTES_TYPES):
             raise InvalidInput(f"column 'headers' is of type {kind}: map<string, binary> is wanted")
     if "ref" in schema.names:
         kind = schema.field("ref").type
-        if not pa.types.is_struct(kind) or "upload" not in [
-            kind.field(i).name for i in range(kind.num_fields)
-        ]:
+        if not pa.types.is_struct(kind) or "upload" not in [kind.field(i).name for i in range(kind.num_fields)]:
             raise InvalidInput(f"column 'ref' is of type {kind}: struct<upload: string, …> is wanted")
-        for i in range(kind.num_fields):
-            _check_ref_field(kind.field(i))
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        if len({field.name for field in fields}) < len(fields):
+            raise InvalidInput(f"column 'ref' is of type {kind}: a field's name stands twice")
+        for field in fields:
+            _check_ref_field(field)
 
 
 def _check_ref_field(field: pa.Field) -> None:
@@ -122,9 +123,7 @@ def _check_ref_field(field: pa.Field) -> None:
     if field.name not in known:
         raise InvalidInput(unknown_name("field of column 'ref'", field.name, known))
     if field.type != known[field.name]:
-        raise InvalidInput(
-            f"field '{field.name}' of column 'ref' is of type {field.type}, not {known[field.name]}"
-        )
+        raise InvalidInput(f"field '{field.name}' of column 'ref' is of type {field.type}, not {known[field.name]}")
 
 
 def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
@@ -134,13 +133,9 @@ def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
     value = _cast(batch["value"], schema.field("value").type, "value")
     if columns.value_type == "json":
         check_json_values(value)
-    key = (
-        _cast(batch["key"], schema.field("key").type, "key")
-        if "key" in names
-        else pa.nulls(count, schema[0].type)
-    )
+    key = _cast(batch["key"], schema.field("key").type, "key") if "key" in names else pa.nulls(count, schema[0].type)
     times = _times(batch["event_time"]) if "event_time" in names else pa.nulls(count, TIMESTAMP)
-    headers = _cast(batch["headers"], HEADERS, "headers") if "headers" in names else pa.nulls(count, HEADERS)
+    headers = _headers(batch["headers"]) if "headers" in names else pa.nulls(count, HEADERS)
     claims = _claims(batch["ref"], value) if "ref" in names else ()
     arrays = [key, value, times, headers, pa.nulls(count, REF)]
     return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), claims)
@@ -160,10 +155,17 @@ def _times(array: pa.Array) -> pa.Array:
     try:
         micros = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
     except pa.ArrowInvalid as error:
-        raise InvalidInput(
-            f"column 'event_time' cannot be stored in microseconds: {_first_line(error)}"
-        ) from error
+        raise InvalidInput(f"column 'event_time' cannot be stored in microseconds: {_first_line(error)}") from error
+    bounds = pc.min_max(micros.cast(pa.int64())).as_py()
+    if bounds["min"] is not None and not EARLIEST_US <= bounds["min"] <= bounds["max"] <= LATEST_US:
+        raise InvalidInput("column 'event_time' holds a time outside the years 1 to 9999")
     return micros.cast(TIMESTAMP)
+
+
+def _headers(array: pa.Array) -> pa.Array:
+    if array.items.null_count:
+        raise InvalidInput("column 'headers' holds a header without a value: leave it out, or give it empty bytes")
+    return _cast(array, HEADERS, "headers")
 
 
 def _claims(refs: pa.Array, values: pa.Array) -> list[tuple[int, Claim]]:

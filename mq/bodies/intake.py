@@ -24,12 +24,9 @@ class Intake:
     """
 
     def __init__(self, front_store: FrontStore, limit_bytes: int, upload_path: str, *, wait: bool) -> None:
-        self._front_store, self._limit_bytes, self._upload_path, self._wait = (
-            front_store,
-            limit_bytes,
-            upload_path,
-            wait,
-        )
+        self._front_store, self._upload_path, self._wait = front_store, upload_path, wait
+        # What the whole front store has no room for would be told to try again, or wait, for ever.
+        self._limit_bytes = min(limit_bytes, front_store.limit_bytes)
         self.held_bytes = 0
 
     def __enter__(self) -> "Intake":
@@ -78,12 +75,11 @@ class Intake:
                 self._upload_path,
             )
         while not self._front_store.try_reserve(size_bytes - self.held_bytes):
-            if not self._wait:
+            if not self._wait or not await self._front_store.room(self.held_bytes):
                 raise FrontStoreFull(
-                    f"{self._front_store.pending_bytes} bytes are waiting for the store, of {self._front_store.limit_bytes} "
-                    "that may; nothing of this request was stored: send it again later"
+                    f"{self._front_store.pending_bytes} bytes are waiting for the store, of "
+                    f"{self._front_store.limit_bytes} that may; nothing of this request was stored: send it again later"
                 )
-            await self._front_store.room()
         self.held_bytes = size_bytes
 
     async def inflate(self, body: bytes, encoding: str) -> bytes:

@@ -13,7 +13,7 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.schema import REF
 from filer.uploads import Claim
-from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_json_text
+from mq.bodies.rows import EARLIEST_US, JSON_HEADER, LATEST_US, Columns, Rows, check_json_text
 from mq.errors import Malformed
 
 MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")
@@ -66,7 +66,7 @@ def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Rows:
         value, is_json = _value(message, where)
         if is_json and columns.value_type != "json":
             named.append(JSON_HEADER)
-        if message.get("ref") is not None:
+        if "ref" in message:
             claims.append((len(keys), _claim(message["ref"], where)))
         keys.append(_key(message, where))
         values.append(value)
@@ -98,9 +98,7 @@ def _check_utf8(data: bytes, what: str, where: str) -> None:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"{where}: the topic's {what}s are strings, and this {what} is not UTF-8"
-        ) from error
+        raise InvalidInput(f"{where}: the topic's {what}s are strings, and this {what} is not UTF-8") from error
 
 
 def _check_fields(message: Mapping[str, Any], where: str) -> None:
@@ -134,7 +132,10 @@ def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
         return None, False
     if isinstance(value, str):
         return _encode(value, where), False
-    return orjson.dumps(value), True
+    try:
+        return orjson.dumps(value), True
+    except TypeError as error:
+        raise InvalidInput(f"{where}: its value is nested too deeply: give it as a string of JSON text") from error
 
 
 def _encode(text: str, where: str) -> bytes:
@@ -176,16 +177,17 @@ def _event_time(text: Any, where: str) -> int | None:
 
 def parse_time(text: Any, where: str) -> int:
     """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`."""
-    wanted = (
-        f"{where}: an RFC 3339 time with its offset is wanted, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
-    )
+    wanted = f"{where}: an RFC 3339 time with its offset is wanted, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
     if not isinstance(text, str):
         raise InvalidInput(wanted)
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise InvalidInput(wanted)
-        return (moment - _EPOCH) // timedelta(microseconds=1)
+        time_us = (moment - _EPOCH) // timedelta(microseconds=1)
+        if not EARLIEST_US <= time_us <= LATEST_US:
+            raise InvalidInput(wanted)
+        return time_us
     except (ValueError, OverflowError) as error:
         raise InvalidInput(wanted) from error
 

@@ -11,11 +11,13 @@ from filer.schema import KeyType, ValueType, rows_schema
 from filer.uploads import Claim
 
 JSON_HEADER = ("content-type", b"application/json")
+# The years 1 to 9999: other times have no RFC 3339 form, so nobody could be shown the message.
+EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The messages of one publish, in the columns of `rows_schema`; `claims` are references yet to be verified, by row."""
+    """The messages of one publish, in the columns of `rows_schema`; `claims` are references to be verified, by row."""
 
     batch: pa.RecordBatch
     claims: Sequence[tuple[int, Claim]] = ()
@@ -46,6 +48,4 @@ def check_json_text(value: str | bytes, where: str) -> None:
     try:
         orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(
-            f"{where}: the topic takes JSON values, and this one is not JSON: {error}"
-        ) from error
+        raise InvalidInput(f"{where}: the topic takes JSON values, and this one is not JSON: {error}") from error

@@ -2,13 +2,14 @@
 
 import asyncio
 from functools import partial
+from operator import itemgetter
 from typing import Annotated, Any
 
 import orjson
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from filer.topic_config import TopicConfig
+from filer.topic_state import TopicState
 from mq.errors import UnsupportedMedia
 from mq.render import ARROW_TYPE, MessageRenderer, arrow_stream, ndjson
 from mq.topic_reader import Run
@@ -42,15 +43,10 @@ def json_response(document: Any, *, status: int = 200, headers: dict[str, str] |
 
 
 async def messages_response(
-    kind: str,
-    topic: str,
-    config: TopicConfig,
-    runs: list[Run],
-    about: dict[str, Any],
-    headers: dict[str, str],
+    kind: str, state: TopicState, runs: list[Run], about: dict[str, Any], headers: dict[str, str]
 ) -> Response:
     """Messages in the negotiated form: `about` beside them in JSON, `headers` where a body has no place for it."""
-    render = partial(_render, kind, topic, config, runs, about)
+    render = partial(_render, kind, state, runs, about)
     body = await asyncio.get_running_loop().run_in_executor(None, render) if _large(runs) else render()
     return Response(body, 200, {} if kind == JSON else headers, kind)
 
@@ -59,12 +55,29 @@ def _large(runs: list[Run]) -> bool:
     return bool(sum(run.table.num_rows for run in runs) > INLINE_ROWS)
 
 
-def _render(kind: str, topic: str, config: TopicConfig, runs: list[Run], about: dict[str, Any]) -> bytes:
+def _render(kind: str, state: TopicState, runs: list[Run], about: dict[str, Any]) -> bytes:
     if kind == ARROW_TYPE:
-        return arrow_stream(runs, config)
-    renderer = MessageRenderer(topic, config)
-    messages = [message for run in runs for message in renderer.messages(run)]
+        return arrow_stream(runs, state.config)
+    renderer = MessageRenderer(state.topic, state.config)
     if kind == NDJSON:
-        return ndjson(messages)
-    messages.sort(key=lambda m: (m["timestamp"], m["segment"], m["offset"]))
-    return orjson.dumps({"messages": messages, **about})
+        return ndjson(message for run in runs for message in renderer.messages(run))
+    return orjson.dumps({"messages": in_time_order(state, runs, renderer), **about})
+
+
+def in_time_order(state: TopicState, runs: list[Run], renderer: MessageRenderer) -> list[dict[str, Any]]:
+    """Messages of all segments by time, but none before those of a predecessor, whatever its owner's clock said."""
+    by_segment: dict[int, list[Run]] = {}
+    for run in runs:
+        by_segment.setdefault(run.segment, []).append(run)
+    predecessors = {segment.id: segment.predecessors for segment in state.segments}
+    reached: dict[int, str] = {}
+    timed: list[tuple[str, int, int, dict[str, Any]]] = []
+    for segment in sorted(by_segment.keys() | predecessors.keys()):
+        time = max((reached.get(before, "") for before in predecessors.get(segment, ())), default="")
+        for run in by_segment.get(segment, ()):
+            for message in renderer.messages(run):
+                time = max(time, message["timestamp"])
+                timed.append((time, segment, message["offset"], message))
+        reached[segment] = time
+    timed.sort(key=itemgetter(0, 1, 2))
+    return [message for _, _, _, message in timed]

@@ -1,6 +1,7 @@
 """The FastAPI app for everything but the hot paths, and the whole ASGI app of a broker."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
@@ -8,13 +9,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from filer.errors import BraidError, InvalidInput
+from filer.keys import NAME_RULE
 from filer.nearest import unknown_name
 from mq.authorizer import AllowAny, AllowLoopback, Authorizer
 from mq.broker import Broker
 from mq.http.cluster import cluster_router
-from mq.http.dispatcher import Dispatcher
+from mq.http.dispatcher import Dispatcher, hot_methods
 from mq.http.files import files_router
 from mq.http.messages import messages_router
 from mq.http.openapi import describe_hot_paths
@@ -73,6 +76,8 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
+    if problem.status == 503 and request.method == "GET":
+        problem = replace(problem, retryable=True)
     if problem.status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _response(problem)
@@ -95,14 +100,24 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         detail = f"{request.url.path} does not take {request.method}"
         response = _response(Problem("method-not-allowed", "The method is not allowed", 405, detail))
-        response.headers.update(error.headers or {})
+        response.headers["allow"] = ", ".join(_methods(request))
         return response
     if error.status_code == 404:
-        return _response(
-            Problem("not-found", "There is nothing here", 404, f"no such path: {request.url.path}; see /docs")
-        )
+        path = request.url.path
+        rule = f" (a topic's name is {NAME_RULE})" if path.startswith("/v1/topics/") else ""
+        detail = f"no such path: {path:.200}{rule}; see /docs"
+        return _response(Problem("not-found", "There is nothing here", 404, detail))
     slug = "invalid-request" if error.status_code < 500 else "internal"
     return _response(Problem(slug, "The request failed", error.status_code, str(error.detail)))
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of a path; the framework would name those of the first endpoint alone."""
+    methods = set(hot_methods(request.url.path))
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            methods |= route.methods or set()
+    return sorted(methods)
 
 
 def _response(problem: Problem) -> Response:

@@ -22,6 +22,11 @@ _UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
 _log = logging.getLogger(__name__)
 
 
+def hot_methods(path: str) -> list[str]:
+    """Methods of a path that are served here."""
+    return [method for method, pattern in (("POST", _PUBLISH), ("PUT", _UPLOAD)) if pattern.match(path)]
+
+
 class Dispatcher:
     """Authorizes every request, serves publishes and payload uploads itself, and hands on the rest."""
 
@@ -37,9 +42,7 @@ class Dispatcher:
             return
         method, path = scope["method"], scope["path"]
         if not self._allowed(scope, method, path):
-            refusal = Forbidden(
-                f"this broker does not allow {action_of(method, path)} requests from this address"
-            )
+            refusal = Forbidden(f"this broker does not allow {action_of(method, path)} requests from this address")
             await _refuse(send, refusal)
         elif method == "POST" and (match := _PUBLISH.match(path)):
             await self._serve(self._publish(scope, receive, match[1]), 200, send)

@@ -26,9 +26,7 @@ def files_router(broker: Broker) -> APIRouter:
     @router.get("/v1/topics/{topic}/files")
     async def files(
         topic: str,
-        from_: Annotated[
-            str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")
-        ] = None,
+        from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
         after: Annotated[str | None, Query(description="The `next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from filer import keys
 from filer.errors import InvalidInput
-from filer.positions import PositionExpired, to_marker
+from filer.positions import PositionExpired, Positions, to_marker
 from mq.broker import Broker
 from mq.errors import NotFound, PositionTooOld
 from mq.http.answers import (
@@ -24,7 +24,7 @@ from mq.http.answers import (
     messages_response,
     negotiate,
 )
-from mq.http.start import start_positions
+from mq.http.start import check_positions, start_positions
 from mq.render import ARROW_TYPE, MessageRenderer
 from mq.topic_reader import Run, TopicReader
 from mq.topic_runtime import TopicRuntime
@@ -43,9 +43,7 @@ def messages_router(broker: Broker) -> APIRouter:
         request: Request,
         topic: str,
         marker: str | None = None,
-        from_: Annotated[
-            str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")
-        ] = None,
+        from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
         limit: Limit = 100,
         max_bytes: MaxBytes = 8 * MIB,
         wait: Wait = 0,
@@ -63,11 +61,9 @@ def messages_router(broker: Broker) -> APIRouter:
             if runs or left <= 0 or broker.draining.is_set():
                 break
             await asyncio.wait([news], timeout=left)
+            await _still_there(broker, reader, topic, positions)
         following = to_marker(topic, reached)
-        about = {"marker": following}
-        return await messages_response(
-            kind, topic, runtime.state.config, runs, about, {"Braid-Marker": following}
-        )
+        return await messages_response(kind, runtime.state, runs, {"marker": following}, {"Braid-Marker": following})
 
     @router.get("/v1/topics/{topic}/segments/{segment}/messages")
     async def read_segment(
@@ -94,11 +90,12 @@ def messages_router(broker: Broker) -> APIRouter:
             if run.table.num_rows or end_offset is not None or left <= 0 or broker.draining.is_set():
                 break
             await asyncio.wait([news], timeout=left)
+            await broker.topic(topic)
         about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
         headers = {"Braid-Next-Offset": str(run.end)}
         if end_offset is not None:
             headers["Braid-End-Offset"] = str(end_offset)
-        return await messages_response(kind, topic, runtime.state.config, [run], about, headers)
+        return await messages_response(kind, runtime.state, [run], about, headers)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}")
     async def read_message(topic: str, message_id: str) -> Response:
@@ -125,6 +122,12 @@ def messages_router(broker: Broker) -> APIRouter:
         return StreamingResponse(_payload(broker, key, ref["size"]), 200, headers, "application/octet-stream")
 
     return router
+
+
+async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
+    """After a wait: raises `NotFound` where the topic was deleted meanwhile, and as `check_positions`."""
+    await broker.topic(topic)
+    await check_positions(topic, reader, positions)
 
 
 async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncIterator[bytes]:

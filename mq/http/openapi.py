@@ -56,7 +56,9 @@ _MESSAGE = {
 _PUBLISH = {
     "tags": ["messages"],
     "summary": "Publish",
-    "description": "Store messages; answered when they are durable. The rows of one segment keep the order of the request.",
+    "description": (
+        "Store messages; answered when they are durable. The rows of one segment keep the order of the request."
+    ),
     "operationId": "publish",
     "parameters": [
         _TOPIC,
@@ -116,9 +118,7 @@ def describe_hot_paths(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = get_openapi(
-                title=app.title, version=app.version, description=app.description, routes=app.routes
-            )
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             document["paths"].setdefault("/v1/topics/{topic}/messages", {})["post"] = _PUBLISH
             document["paths"]["/v1/topics/{topic}/uploads/{upload}"] = {"put": _UPLOAD}
             for path in document["paths"].values():

@@ -32,9 +32,7 @@ class PayloadUpload:
         await broker.topic(topic)
         payloads = broker.payloads
         if payloads is None:
-            raise NotFound(
-                "upload", "payloads go to the URL that POST …/uploads gave, on the object store itself"
-            )
+            raise NotFound("upload", "payloads go to the URL that POST …/uploads gave, on the object store itself")
         upload = broker.uploads.parse(topic, upload_id)
         if broker.clock.now_us() > upload.expires_us:
             raise InvalidReference(f"upload {upload_id!r} has expired: ask for a new one")
@@ -53,9 +51,7 @@ class PayloadUpload:
                 "upload-exists", f"upload {upload_id!r} has been written already, and never changes"
             ) from error
         info = await broker.store.head(key)
-        return orjson.dumps(
-            {"upload": upload_id, "size": info.size_bytes, "etag": info.etag, "sha256": sha256}
-        )
+        return orjson.dumps({"upload": upload_id, "size": info.size_bytes, "etag": info.etag, "sha256": sha256})
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:

@@ -107,13 +107,9 @@ class Publisher:
     ) -> bytes:
         for name in request.parameters:
             if name != "acks":
-                raise InvalidInput(
-                    f"parameter {name!r} is for a body that is one value; messages carry their own key"
-                )
+                raise InvalidInput(f"parameter {name!r} is for a body that is one value; messages carry their own key")
         if request.headers:
-            raise InvalidInput(
-                "Braid-Header-… is for a body that is one value; messages carry their own headers"
-            )
+            raise InvalidInput("Braid-Header-… is for a body that is one value; messages carry their own headers")
         config = runtime.state.config
         columns = Columns(config.key_type, config.value_type)
         decode = partial(_DECODERS[request.content_type], body, columns)

@@ -67,9 +67,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
         request: Request,
         topic: str,
         marker: str | None = None,
-        from_: Annotated[
-            str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")
-        ] = None,
+        from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
         """Stream messages as they arrive; `from` defaults to latest. Sending commits nothing: keep the marker."""
@@ -78,9 +76,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
         reader = await broker.reader(topic)
         # A browser that reconnects repeats its first URL and says in the header how far it has got.
         resumed = last_event_id or marker
-        positions = await start_positions(
-            topic, reader, resumed, None if last_event_id else from_, default="latest"
-        )
+        positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
         form: SseForm | NdjsonForm = SseForm() if kind == SSE else NdjsonForm()
         stream = _stream(broker, runtime, reader, positions, form)
         return StreamingResponse(stream, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, kind)
@@ -121,6 +117,9 @@ async def _stream(
         reason = "deleted" if runtime.state.deleted else "draining"
         yield form.end({"end": reason}, to_marker(topic, positions))
     except PositionTooOld as error:
+        if runtime.state.deleted:
+            yield form.end({"end": "deleted"}, to_marker(topic, positions))
+            return
         yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
     finally:
         broker.metrics.streams.dec()

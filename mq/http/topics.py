@@ -2,18 +2,14 @@
 
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from filer.errors import InvalidInput
-from filer.keys import TOPICS
 from filer.topic_state import Segment, TopicState
 from mq.broker import Broker
-from mq.errors import BodyTooLarge, Malformed
 from mq.http.answers import json_response
-
-CONFIG_MAX_BYTES = 64 * 1024
+from mq.http.json_request import json_body
 
 
 def topics_router(broker: Broker) -> APIRouter:
@@ -31,9 +27,7 @@ def topics_router(broker: Broker) -> APIRouter:
         return json_response(await describe(broker, runtime.state), status=201 if created else 200)
 
     @router.get("/v1/topics")
-    async def list_topics(
-        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
-    ) -> Response:
+    async def list_topics(after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         """Topics by name, a page at a time."""
         states: list[TopicState] = []
         for name in await broker.catalogue.names(after=after):
@@ -73,20 +67,8 @@ def topics_router(broker: Broker) -> APIRouter:
 
 
 async def _settings(request: Request) -> dict[str, Any]:
-    """The body of a PUT as an object; raises `Malformed`, `InvalidInput`, `BodyTooLarge`."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > CONFIG_MAX_BYTES:
-            raise BodyTooLarge(
-                f"a topic's configuration is larger than {CONFIG_MAX_BYTES} bytes",
-                CONFIG_MAX_BYTES,
-                f"/v1/{TOPICS}",
-            )
-    try:
-        document = orjson.loads(body or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise Malformed(f"the body is not valid JSON: {error}") from error
+    """The body of a PUT as an object; raises `InvalidInput` and as `json_body`."""
+    document = await json_body(request, empty=b"{}")
     if not isinstance(document, dict):
         raise InvalidInput('the body is to be an object of settings, such as {"segments": 4}')
     return document

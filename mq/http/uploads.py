@@ -4,12 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from filer import keys
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
 from mq.broker import Broker
 from mq.errors import BodyTooLarge, Draining
 from mq.http.answers import json_response
+from mq.http.json_request import json_body
 from mq.render import rfc3339
 
 
@@ -26,12 +29,22 @@ def uploads_router(broker: Broker) -> APIRouter:
     """The endpoint that issues uploads."""
     router = APIRouter(tags=["uploads"])
 
-    @router.post("/v1/topics/{topic}/uploads", status_code=201)
-    async def issue(request: Request, topic: str, wanted: UploadRequest) -> Response:
+    @router.post(
+        "/v1/topics/{topic}/uploads",
+        status_code=201,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": UploadRequest.model_json_schema()}},
+            }
+        },
+    )
+    async def issue(request: Request, topic: str) -> Response:
         """Issue an upload: PUT the payload to `url` with `headers`, then publish `"ref": {"upload": id}`."""
         if broker.draining.is_set():
             raise Draining()
         await broker.topic(topic)
+        wanted = await _wanted(request)
         path = f"/v1/topics/{topic}/uploads"
         limit_bytes = broker.settings.max_upload_bytes
         if wanted.size > limit_bytes:
@@ -54,3 +67,18 @@ def uploads_router(broker: Broker) -> APIRouter:
         return json_response(answer, status=201)
 
     return router
+
+
+async def _wanted(request: Request) -> UploadRequest:
+    """The body of a POST; raises `InvalidInput` that names the field, and as `json_body`."""
+    document = await json_body(request)
+    if not isinstance(document, dict):
+        raise InvalidInput('the body is to be an object {"size": bytes, "sha256": hex, if you like}')
+    for name in document:
+        if name not in UploadRequest.model_fields:
+            raise InvalidInput(unknown_name("field", name, UploadRequest.model_fields))
+    try:
+        return UploadRequest.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidInput(f"{first['loc'][0]}: {first['msg']}") from error

@@ -2,6 +2,8 @@ import asyncio
 import hashlib
 import io
 import os
+import subprocess
+import sys
 import urllib.parse
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +33,7 @@ from braidmq import (
 )
 from braidmq.testing import InMemoryBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.processes import child_environment
 
 MOMENT = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -259,6 +262,7 @@ async def test_closing_a_client_ends_its_subscription(broker: InMemoryBroker, to
     async with asyncio.timeout(5):
         while subscription.marker is None:
             await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)  # either way it must end; this way it most likely waits at the broker
         await client.aclose()
         with pytest.raises(ClientClosed):
             await waiting
@@ -277,6 +281,24 @@ async def test_a_broker_stops_while_somebody_subscribes() -> None:
     with pytest.raises(NoConnection):
         await client.topic("t")
     await client.aclose()
+
+
+FORGETFUL = """
+import sys, threading
+from braidmq import Client
+client = Client(sys.argv[1])
+client.create_topic("forgetful")
+producer = client.producer("forgetful")
+print(producer.send("v").result().position)
+subscription = client.subscribe("forgetful")
+threading.Thread(target=lambda: next(subscription), daemon=True).start()
+"""
+
+
+def test_a_program_that_closes_nothing_ends(broker: InMemoryBroker) -> None:
+    command = [sys.executable, "-c", FORGETFUL, broker.url]
+    ended = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, ended.stdout) == (0, "0-0\n")
 
 
 def test_files_are_read_without_the_broker(tmp_path: Any, topic: str) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 import zlib
@@ -14,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from filer import durable_file
 from filer.clock import SystemClock
-from filer.durable_file import write_durable
+from filer.durable_file import write_durable_later
 from filer.errors import EtagMismatch, ObjectExists, OutcomeUnknown, StoreError, StoreRefused
 from filer.local_store import LOCK_STRIPES, LocalStore
 from tests.support.processes import REPOSITORY, child_environment
@@ -261,9 +261,9 @@ def test_modification_time_grows_on_coarse_file_systems(tmp_path: Path, monkeypa
     def whole_seconds(fd: int, *, ns: tuple[int, int]) -> None:
         real(fd, ns=(ns[0] // 10**9 * 10**9, ns[1] // 10**9 * 10**9))
 
-    monkeypatch.setattr(durable_file.os, "utime", whole_seconds)
+    monkeypatch.setattr(os, "utime", whole_seconds)
     later_ns = time.time_ns() + 3_600_000_000_000
-    status = write_durable(str(tmp_path / "file"), b"x", later_than_ns=later_ns)
+    status = write_durable_later(str(tmp_path / "file"), b"x", than_ns=later_ns)
     assert later_ns < status.st_mtime_ns < later_ns + 20_000_000_000
     assert (tmp_path / "file").stat().st_mtime_ns == status.st_mtime_ns
 
@@ -388,7 +388,12 @@ async def test_list_asks_only_for_what_it_gives(store: LocalStore, root: Path, m
     for name in names:
         os.close(os.open(folder / name, os.O_CREAT | os.O_WRONLY))
     real, asked = os.stat, []
-    monkeypatch.setattr(os, "stat", lambda path: asked.append(path) or real(path))
+
+    def counted(path: str) -> os.stat_result:
+        asked.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "stat", counted)
     found = [info.key async for info in store.list("folder/", after=f"folder/{names[4989]}")]
     assert found == [f"folder/{name}" for name in names[4990:]]
     assert len(asked) == 10
@@ -450,3 +455,24 @@ async def test_cancelled_stream_leaves_nothing(store: LocalStore, root: Path) ->
 async def test_uri_is_readable_by_other_programs(store: LocalStore, root: Path) -> None:
     assert store.uri("topics/t/segments/segment=3/x.parquet") == f"file://{root}/topics/t/segments/segment=3/x.parquet"
     assert store.uri("a b/50%/ü") == f"file://{root}/a%20b/50%25/%C3%BC"
+
+
+async def test_hung_write_does_not_hold_up_others(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.create("folder/first", b"x")
+    go_on = threading.Event()
+    real = os.link
+
+    def hanging(source: str, target: str) -> None:
+        if target.endswith("hung"):
+            assert go_on.wait(30)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", hanging)
+    hung = asyncio.create_task(store.create("folder/hung", b"x"))
+    await asyncio.wait_for(store.create("folder/second", b"x"), 10)
+    hung.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hung
+    await asyncio.wait_for(store.create("folder/third", b"x"), 10)
+    assert await keys_of(store) == ["folder/first", "folder/second", "folder/third"]
+    go_on.set()

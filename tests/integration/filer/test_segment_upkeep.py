@@ -1,13 +1,15 @@
 """The upkeep of one segment: it settles, and whoever is killed in it, or does it too, loses and doubles nothing."""
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
 from filer import keys
-from filer.clock import ManualClock
+from filer.clock import ManualClock, settle
 from filer.errors import BraidError, EtagMismatch, ObjectNotFound, OutcomeUnknown, SegmentMoved
 from filer.forwarding_store import ForwardingStore
 from filer.keys import FileName
@@ -16,7 +18,7 @@ from filer.rollup import roll_up
 from filer.segment_index import SegmentIndex, Superseded
 from filer.segment_log import SegmentRef, list_names, load_snapshot, recover_index
 from filer.segment_upkeep import SNAPSHOT_FILES, SegmentUpkeep
-from filer.store import Data, Store
+from filer.store import Data, Fetched, Store
 from tests.support.dying_store import DyingStore, Killed
 from tests.support.segment_files import append, check_readable, exists, list_live, read_by_index, read_listed
 
@@ -381,3 +383,77 @@ async def test_nothing_is_asked_of_the_store_where_nothing_happened(executor: Ex
     assert not kept.needs_a_look(0)
     await keep(kept)
     assert counting.requests == before
+
+
+class StumblingStore(ForwardingStore):
+    """Gives way to other tasks for a random while before and after each request."""
+
+    def __init__(self, inner: Store, dice: random.Random) -> None:
+        super().__init__(inner)
+        self._dice = dice
+
+    async def stumble(self) -> None:
+        for _ in range(self._dice.choice((0, 0, 1, 5, 30))):
+            await asyncio.sleep(0)
+
+    async def create(self, key: str, data: Data, *, metadata=None) -> None:
+        await self.stumble()
+        await self.inner.create(key, data, metadata=metadata)
+        await self.stumble()
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        await self.stumble()
+        replaced = await self.inner.replace(key, data, etag=etag)
+        await self.stumble()
+        return replaced
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        await self.stumble()
+        return await self.inner.get(key, start=start, stop=stop)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            await self.stumble()
+            await self.inner.delete([key])
+
+
+async def keep_on(store: Store, clock: ManualClock, executor: Executor, dice: random.Random, broker: str) -> None:
+    """A broker that recovers the segment anew now and then, and whenever its index proves wrong."""
+    for _ in range(4):
+        kept = upkeep(store, clock, await recover_index(store, REF), executor, broker=broker)
+        for _ in range(6):
+            try:
+                await kept.keep(rollup_bytes=ROLLUP_BYTES, start_offset=0)
+            except ObjectNotFound:
+                break
+            except BraidError:
+                continue
+            await clock.advance(dice.choice((0, 1, 10, 40)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_any_number_that_keep_a_segment_at_once_do_no_harm(executor: Executor, seed: int):
+    dice = random.Random(seed)
+    memory, clock = MemoryStore(), fresh_clock()
+    index = await filled(memory, 16)
+    for _ in range(dice.randrange(3)):
+        first = dice.randrange(12)
+        run = index.files[first : first + dice.randrange(2, 16 - first + 1)]
+        await roll_up(memory, clock, REF, [f for f in run if not f.sealed], broker="x", executor=executor)
+    store = StumblingStore(memory, dice)
+    keepers = [asyncio.create_task(keep_on(store, clock, executor, dice, f"b{n}")) for n in range(3)]
+    listed, listed_us = await list_live(memory, REF), clock.now_us()
+    while not all(task.done() for task in keepers):
+        if clock.now_us() - listed_us >= GRACE_SECONDS * 1e6:
+            listed, listed_us = await list_live(memory, REF), clock.now_us()
+        assert await read_listed(memory, REF, listed) == list(range(48))
+        assert await read_listed(memory, REF, await list_live(memory, REF)) == list(range(48))
+        await settle(20)
+    await asyncio.gather(*keepers)
+    await check_readable(memory, REF, range(48))
+    last = upkeep(memory, clock, await recover_index(memory, REF), executor)
+    await keep(last)
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(last)
+    await check_readable(memory, REF, range(48))
+    assert await read_by_index(memory, REF, last.index) == list(range(48))

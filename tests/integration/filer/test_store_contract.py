@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,16 +259,16 @@ BAD_KEYS = [
 
 @pytest.mark.parametrize("key", BAD_KEYS)
 async def test_bad_keys_are_refused(store: Store, key: str) -> None:
-    calls = [
-        lambda: store.create(key, b"x"),
-        lambda: store.replace(key, b"x", etag="1"),
-        lambda: store.get(key),
-        lambda: store.head(key),
-        lambda: store.delete([key]),
+    calls: list[Coroutine[Any, Any, object]] = [
+        store.create(key, b"x"),
+        store.replace(key, b"x", etag="1"),
+        store.get(key),
+        store.head(key),
+        store.delete([key]),
     ]
     for call in calls:
         with pytest.raises(StoreRefused):
-            await call()
+            await call
     with pytest.raises(StoreRefused):
         store.uri(key)
     assert await keys_of(store) == []

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Callable
 
 import httpx
@@ -164,6 +165,44 @@ async def test_a_closed_client_says_so(client: AsyncClient) -> None:
     await client.aclose()
     with pytest.raises(ClientClosed):
         await client.cluster()
+
+
+async def test_closing_ends_requests_under_way(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    publishing = asyncio.create_task(client.publish("t", "v"))
+    subscribing = asyncio.create_task(anext(client.subscribe("t", from_="earliest")))
+    while len(broker.requests) < 3:
+        await asyncio.sleep(0)
+    await client.aclose()
+    with pytest.raises(OutcomeUnknown):
+        await publishing
+    with pytest.raises(ClientClosed):
+        await subscribing
+
+
+async def test_a_call_cancelled_before_closing_stays_cancelled(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    publishing = asyncio.create_task(client.publish("t", "v"))
+    while not broker.requests:
+        await asyncio.sleep(0)
+    publishing.cancel()
+    await client.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await publishing
+
+
+async def test_a_cancelled_call_is_just_that(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    publishing = asyncio.create_task(client.publish("t", "v"))
+    while not broker.requests:
+        await asyncio.sleep(0)
+    publishing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await publishing
+    assert broker.values("t") == []
 
 
 async def test_headers_go_with_every_request_to_the_broker(broker: FakeBroker) -> None:

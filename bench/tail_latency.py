@@ -1,0 +1,95 @@
+"""How long after its publish was sent a message reaches a subscriber on the same machine, under light load."""
+
+import http.client
+import json
+import queue
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+
+from bench.load import RAW
+from bench.publishing import TOPIC
+from bench.server_process import BenchFailed, broker
+
+MESSAGES_PER_SECOND = 50
+WARM_UP_MESSAGES = 50
+TIMEOUT_SECONDS = 30.0
+TARGET_MS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class TailLatency:
+    """Milliseconds from the first byte of a publish being sent to the message's line being read."""
+
+    median_ms: float
+    p99_ms: float
+    messages: int
+
+
+def measure_tail(*, seconds: float, tell: Callable[[str], None]) -> TailLatency:
+    """Publish one message at a time on one connection, and read them on another, by a subscription in NDJSON."""
+    with broker() as (url, _):
+        tell("tail latency")
+        httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
+        address = urlsplit(url).netloc
+        arrived: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+        listening = threading.Event()
+        threading.Thread(target=_listen, args=(address, listening, arrived), daemon=True).start()
+        if not listening.wait(TIMEOUT_SECONDS):
+            raise BenchFailed("the subscription did not begin")
+        sent = _publish(address, WARM_UP_MESSAGES + round(seconds * MESSAGES_PER_SECOND))
+        delays_ms = _delays_ms(sent, arrived)[WARM_UP_MESSAGES:]
+    cuts = statistics.quantiles(delays_ms, n=100)
+    return TailLatency(statistics.median(delays_ms), cuts[98], len(delays_ms))
+
+
+def _listen(address: str, listening: threading.Event, arrived: "queue.SimpleQueue[tuple[int, float]]") -> None:
+    """Take each line when it comes; ends with the broker."""
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_SECONDS)
+    path = f"/v1/topics/{TOPIC}/subscribe?from=latest"
+    connection.request("GET", path, headers={"accept": "application/x-ndjson"})
+    response = connection.getresponse()
+    for line in response:
+        now = time.perf_counter()
+        document = json.loads(line)
+        listening.set()
+        if "message" in document:
+            arrived.put((int(document["message"]["value"]), now))
+        if "end" in document:
+            return
+
+
+def _publish(address: str, count: int) -> list[float]:
+    """When each message was sent; they go out at an even pace."""
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_SECONDS)
+    connection.connect()
+    sent: list[float] = []
+    began = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / MESSAGES_PER_SECOND - time.perf_counter()))
+        sent.append(time.perf_counter())
+        connection.request("POST", f"/v1/topics/{TOPIC}/messages", str(number), {"content-type": RAW})
+        response = connection.getresponse()
+        response.read()
+        if response.status != 200:
+            raise BenchFailed(f"a publish was answered {response.status}")
+    connection.close()
+    return sent
+
+
+def _delays_ms(sent: list[float], arrived: "queue.SimpleQueue[tuple[int, float]]") -> list[float]:
+    delays: list[float] = []
+    for expected, began in enumerate(sent):
+        try:
+            number, came = arrived.get(timeout=TIMEOUT_SECONDS)
+        except queue.Empty:
+            raise BenchFailed(f"message {expected} of {len(sent)} never arrived") from None
+        if number != expected:
+            raise BenchFailed(f"message {number} arrived in the place of {expected}")
+        delays.append((came - began) * 1000)
+    return delays

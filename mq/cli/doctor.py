@@ -1,0 +1,56 @@
+"""`mq doctor`: is everything there that a broker or a client needs, and does it do what it should."""
+
+from typing import Annotated, Literal
+
+import typer
+import uvloop
+
+from filer.clock import SystemClock
+from mq.cli.checks import Finding, broker_findings, machine_findings, store_findings
+from mq.cli.connect import with_client
+from mq.cli.failures import CommandFailed
+from mq.cli.options import DEFAULT_URL, Json, Url
+from mq.cli.output import print_json, print_table
+
+
+def doctor(
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", envvar="BRAIDMQ_STORE", help="Examine a store (a directory or s3://bucket/prefix), not a broker."
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store.")
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")
+    ] = None,
+    addressing: Annotated[
+        Literal["auto", "path", "virtual"],
+        typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
+    ] = "auto",
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Examine this machine, and a store or a broker. The exit code is 0 only when nothing failed."""
+    from filer.open_store import open_store
+
+    clock = SystemClock()
+    findings = machine_findings()
+    if store is not None:
+        opened = open_store(store, clock=clock, endpoint_url=endpoint, region=region, addressing_style=addressing)
+        findings += uvloop.run(store_findings(opened, clock))
+    else:
+        findings += with_client(url, lambda client: broker_findings(client, clock))
+    _print(findings, as_json=as_json)
+    failed = sum(finding.result == "failed" for finding in findings)
+    if failed:
+        raise CommandFailed(f"{failed} of {len(findings)} checks failed")
+
+
+def _print(findings: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"check": f.check, "result": f.result, "detail": f.detail} for f in findings])
+    else:
+        print_table(("check", "result", "detail"), ((f.check, f.result, f.detail) for f in findings))

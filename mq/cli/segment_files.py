@@ -1,0 +1,78 @@
+"""The rows of a segment file, wherever it lies."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from braidmq import SegmentFile
+from filer.errors import CorruptFile
+from filer.segment_file import unmark
+from mq.cli.failures import CommandFailed
+
+_BATCH_ROWS = 10_000
+
+
+def tables_of(file: SegmentFile) -> Iterator[pa.Table]:
+    """The live rows in order, in the columns of a page of messages. Raises `CommandFailed` and `CorruptFile`."""
+    with _opened(file) as source:
+        try:
+            with pq.ParquetFile(source) as parquet:
+                for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+                    yield _live(file, unmark(pa.Table.from_batches([batch])))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFile(f"{file.uri}: {error}") from error
+
+
+def _live(file: SegmentFile, table: pa.Table) -> pa.Table:
+    """Without the rows that a longer file stands for, and with the column that the folder's name gives."""
+    offsets = table["_offset"]
+    inside = pc.and_(pc.greater_equal(offsets, file.base_offset), pc.less(offsets, file.end_offset))
+    rows = table.filter(inside)
+    segment = pa.array(np.full(rows.num_rows, file.segment, dtype=np.int64))
+    return rows.add_column(0, "segment", segment)
+
+
+@contextmanager
+def _opened(file: SegmentFile) -> Iterator[BinaryIO]:
+    if file.url is not None:
+        with tempfile.TemporaryFile() as copy:
+            _download(file.url, copy)
+            yield copy
+        return
+    if not file.uri.startswith("file://"):
+        raise CommandFailed(f"{file.uri}: the broker's store gives no addresses to read by; use mq subscribe")
+    try:
+        source = Path(unquote(urlsplit(file.uri).path)).open("rb")
+    except OSError as error:
+        raise CommandFailed(
+            f"{file.uri}: {error.strerror}; files of a local directory are read on the broker's machine, "
+            "elsewhere use mq subscribe"
+        ) from error
+    with source:
+        yield source
+
+
+def _download(url: str, copy: BinaryIO) -> None:
+    try:
+        with httpx.stream("GET", url) as response:
+            response.raise_for_status()
+            for chunk in response.iter_bytes():
+                copy.write(chunk)
+    except httpx.HTTPStatusError as error:
+        raise CommandFailed(f"{_bare(url)}: HTTP {error.response.status_code}") from error
+    except httpx.HTTPError as error:
+        raise CommandFailed(f"{_bare(url)}: {error}") from error
+
+
+def _bare(url: str) -> str:
+    """Without the signature, which is nobody else's business."""
+    return url.partition("?")[0]

@@ -1,0 +1,253 @@
+"""Real input from end to end: flights published by the command line, keyed by tail number, read back in every way."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from botocore.config import Config
+from pyarrow import fs, json
+from pyspark.sql import SparkSession
+
+from braidmq import Client
+from filer.keys import FileName, segments_folder
+from filer.live_files import live_names
+from tests.support.broker_process import BrokerProcess
+from tests.support.flights import ALL_FLIGHTS, KEY, ROW, Flights, write_flights
+from tests.support.mq import mq
+from tests.support.offline_readers import COLUMNS, by_duckdb, by_pandas, by_polars, by_spark, in_order
+from tests.support.s3_server import s3_server
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+TOPIC = "flights"
+SEGMENTS = 4
+SEGMENT_FILES = "segment=*/*.parquet"
+# Readers that know nothing of roll-ups can read a folder before there are any, and once grace is over.
+NO_UPKEEP = ("--maintenance-interval", "3600")
+ROLLED_UP_AT_ONCE = ("--maintenance-interval", "0.2", "--grace", "1")
+ROLL_UP_SECONDS = 60
+BUCKET = "flights"
+S3_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic full of flights: its broker's address, and its files where they are in a directory."""
+
+    url: str
+    data: Path
+    flights: Flights
+
+    @property
+    def folder(self) -> Path:
+        """What offline readers are pointed at."""
+        return self.data / segments_folder(TOPIC)
+
+
+@pytest.fixture(scope="module")
+def all_flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topic]:
+    """All of them on a local directory."""
+    folder = tmp_path_factory.mktemp("flights")
+    flights = write_flights(folder / "flights.csv")
+    with BrokerProcess(data=folder / "data", args=NO_UPKEEP) as broker:
+        publish(broker.url, flights)
+        yield Topic(broker.url, folder / "data", flights)
+
+
+@pytest.fixture(scope="module")
+def by_broker(all_flights: Topic) -> pa.Table:
+    """All flights as the Python client reads them, in the order of segments and offsets."""
+    return in_order(by_client(all_flights.url))
+
+
+def publish(url: str, flights: Flights) -> None:
+    mq("topic", "create", TOPIC, "--segments", str(SEGMENTS), "--value-type", "json", "--url", url)
+    report = mq("publish", TOPIC, "--file", str(flights.path), "--key-field", KEY, "--url", url, "--json")
+    assert orjson.loads(report)["count"] == flights.count
+
+
+def by_client(url: str) -> pa.Table:
+    with Client(url) as client:
+        return client.read_table(TOPIC).select(COLUMNS)
+
+
+def by_subscribe(url: str) -> pa.Table:
+    """As `mq subscribe` prints them, in that order."""
+    printed = mq("subscribe", TOPIC, "--from", "earliest", "--until-end", "--format", "ndjson", "--url", url)
+    messages = [orjson.loads(line) for line in printed.splitlines()]
+    return pa.table(
+        {
+            "segment": [message["segment"] for message in messages],
+            "_offset": [message["offset"] for message in messages],
+            "key": [message["key"] for message in messages],
+            "value": [orjson.dumps(message["value"]) for message in messages],
+        }
+    )
+
+
+def check_complete(read: pa.Table, flights: Flights) -> None:
+    """Every flight once as it was, each key's in order and in one segment, no gap in any segment."""
+    lines = pa.BufferReader(b"\n".join(value.as_py().encode() for value in read["value"].cast(pa.string())))
+    options = json.ParseOptions(explicit_schema=flights.table.schema)
+    found = json.read_json(lines, parse_options=options).select(flights.table.column_names)
+    assert found.sort_by(ROW).combine_chunks().equals(flights.table.combine_chunks())
+    assert read["key"].cast(pa.string()).combine_chunks().equals(found[KEY].combine_chunks())
+    segments = read["segment"].to_numpy()
+    assert set(segments) == set(range(SEGMENTS))
+    for segment in range(SEGMENTS):
+        offsets = read["_offset"].to_numpy()[segments == segment]
+        assert np.array_equal(offsets, np.arange(len(offsets)))
+    check_order(found, segments)
+
+
+def check_order(found: pa.Table, segments: npt.NDArray[np.int64]) -> None:
+    """Rows of one key come as they went; so do those without a key within each segment."""
+    codes = found[KEY].combine_chunks().dictionary_encode().indices
+    keyed = codes.is_valid().to_numpy(zero_copy_only=False)
+    groups = np.where(keyed, codes.fill_null(0).to_numpy(), -1 - segments)
+    order = np.argsort(groups, kind="stable")
+    same = np.diff(groups[order]) == 0
+    assert (np.diff(found[ROW].to_numpy()[order])[same] > 0).all()
+    assert (np.diff(segments[order])[same] == 0).all(), "a key is in two segments"
+
+
+def test_client(all_flights: Topic) -> None:
+    assert all_flights.flights.count == ALL_FLIGHTS
+    assert all_flights.flights.table[KEY].null_count == 2512
+    check_complete(by_client(all_flights.url), all_flights.flights)
+
+
+def test_subscribe(all_flights: Topic, by_broker: pa.Table) -> None:
+    printed = by_subscribe(all_flights.url)
+    check_complete(printed, all_flights.flights)
+    assert in_order(printed).equals(by_broker)
+
+
+@pytest.mark.parametrize("read", [by_duckdb, by_pandas, by_polars])
+def test_offline_reader(all_flights: Topic, by_broker: pa.Table, read: Callable[[Path], pa.Table]) -> None:
+    table = read(all_flights.folder)
+    check_complete(table, all_flights.flights)
+    assert table.equals(by_broker)
+
+
+def test_spark(all_flights: Topic, by_broker: pa.Table, spark: SparkSession) -> None:
+    table = by_spark(all_flights.folder, spark)
+    check_complete(table, all_flights.flights)
+    assert table.equals(by_broker)
+
+
+def test_plain_readers_after_roll_up_and_grace(
+    all_flights: Topic, by_broker: pa.Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A later life of the broker seals, rolls up and clears away: fewer files, the same messages."""
+    rolled = Topic("", tmp_path / "data", all_flights.flights)
+    shutil.copytree(all_flights.data, rolled.data)
+    written = len(list(rolled.folder.glob(SEGMENT_FILES)))
+    with BrokerProcess(data=rolled.data, args=ROLLED_UP_AT_ONCE) as broker:
+        await_rolled_up(rolled.folder)
+        assert in_order(by_client(broker.url)).equals(by_broker)
+    assert len(list(rolled.folder.glob(SEGMENT_FILES))) < written / 2
+    for read in (by_duckdb, by_pandas, by_polars):
+        assert read(rolled.folder).equals(by_broker)
+    assert by_spark(rolled.folder, spark).equals(by_broker)
+
+
+def await_rolled_up(folder: Path) -> None:
+    """Wait until each of the first segments is one roll-up and its seal."""
+    deadline = time.monotonic() + ROLL_UP_SECONDS
+    while any(not is_rolled_up(folder / f"segment={segment}") for segment in range(SEGMENTS)):
+        assert time.monotonic() < deadline, sorted(str(path) for path in folder.glob(SEGMENT_FILES))
+        time.sleep(0.1)
+
+
+def is_rolled_up(folder: Path) -> bool:
+    names = [name for path in folder.iterdir() if (name := FileName.parse(path.name))]
+    live = [each.name for each in live_names(names)]
+    return len(live) == len(names) == 2 and live[0].rolled
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    with s3_server() as url:
+        yield url
+
+
+def test_same_on_s3(s3_endpoint: str, tmp_path: Path) -> None:
+    """A quarter of the flights on S3 and on a directory: the same files, the same answers."""
+    flights = write_flights(tmp_path / "flights.csv", count=ALL_FLIGHTS // 4)
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=s3_endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+        config=Config(s3={"addressing_style": "path"}),
+    )
+    s3.create_bucket(Bucket=BUCKET)
+    local = Topic("", tmp_path / "local", flights)
+    copy = Topic("", tmp_path / "copy", flights)
+    with BrokerProcess(data=local.data, args=NO_UPKEEP) as broker:
+        publish(broker.url, flights)
+        expected = by_client(broker.url)
+    on_s3 = (*NO_UPKEEP, "--s3-endpoint", s3_endpoint)
+    with BrokerProcess(store=f"s3://{BUCKET}/some/prefix", args=on_s3, env=S3_ENVIRONMENT) as broker:
+        publish(broker.url, flights)
+        check_complete(by_client(broker.url), flights)
+        assert in_order(by_client(broker.url)).equals(in_order(expected))
+        assert in_order(by_subscribe(broker.url)).equals(in_order(expected))
+    download(s3, f"some/prefix/{segments_folder(TOPIC)}", copy.folder)
+    check_same_files(local.folder, copy.folder)
+    for read in (by_duckdb, by_pandas, by_polars):
+        assert read(copy.folder).equals(in_order(expected))
+    for table in straight_from_s3(s3_endpoint, f"{BUCKET}/some/prefix/{segments_folder(TOPIC)}"):
+        assert in_order(table).equals(in_order(expected))
+
+
+def download(s3: Any, prefix: str, folder: Path) -> None:
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix):
+        for found in page["Contents"]:
+            path = folder / found["Key"].removeprefix(prefix)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            s3.download_file(BUCKET, found["Key"], str(path))
+
+
+def check_same_files(one: Path, other: Path) -> None:
+    """The same names, and in each the same rows; when they were accepted differs."""
+    names = sorted(path.relative_to(one) for path in one.rglob("*.parquet"))
+    assert names == sorted(path.relative_to(other) for path in other.rglob("*.parquet"))
+    assert len(names) > SEGMENTS
+    for name in names:
+        first, second = (pq.ParquetFile(folder / name).read() for folder in (one, other))
+        assert first.drop_columns(["_timestamp"]).equals(second.drop_columns(["_timestamp"])), name
+
+
+def straight_from_s3(endpoint: str, prefix: str) -> Iterator[pa.Table]:
+    """The folder read where it is, by those readers that need nothing installed for it."""
+    options = {"access_key": "testing", "secret_key": "testing", "region": "us-east-1"}
+    filesystem = fs.S3FileSystem(endpoint_override=endpoint.removeprefix("http://"), scheme="http", **options)
+    yield ds.dataset(prefix, filesystem=filesystem, format="parquet", partitioning="hive").to_table(COLUMNS)
+    frame = pd.read_parquet(prefix, filesystem=filesystem)
+    yield pa.Table.from_pandas(frame[COLUMNS], preserve_index=False)
+    storage = {"aws_endpoint_url": endpoint, "aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+    location = {"aws_region": "us-east-1", "aws_allow_http": "true"}
+    yield pl.read_parquet(f"s3://{prefix}", storage_options={**storage, **location}).select(COLUMNS).to_arrow()

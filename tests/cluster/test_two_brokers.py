@@ -1,0 +1,80 @@
+"""A second broker started on the same store by mistake: the store decides, nobody loses an acknowledged message."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from ulid import ULID
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.s3_server import s3_server
+from tests.support.workload import Producer, Workload, judge, read_topic
+
+TOPIC = "events"
+S3_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
+UPKEEP = ("--maintenance-interval", "0.5")
+
+
+@pytest.fixture(params=["directory", "s3"])
+def new_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
+    """Makes brokers that all share one store."""
+    if request.param == "directory":
+        yield lambda: BrokerProcess(data=tmp_path / "data", args=UPKEEP)
+        return
+    with s3_server() as endpoint:
+        bucket = f"test-{ULID()}".lower()
+        httpx.put(f"{endpoint}/{bucket}").raise_for_status()
+        args = [*UPKEEP, "--s3-endpoint", endpoint, "--s3-addressing", "path"]
+        yield lambda: BrokerProcess(store=f"s3://{bucket}/some/prefix", args=args, env=S3_ENVIRONMENT)
+
+
+def workload(urls: list[str]) -> Workload:
+    forms = [Producer("raw-0", "raw"), Producer("raw-1", "raw"), Producer("json", "json"), Producer("arrow", "arrow")]
+    return Workload(urls, TOPIC, producers=forms)
+
+
+async def test_a_second_broker_under_load(new_broker: Callable[[], BrokerProcess]) -> None:
+    first, second = new_broker(), new_broker()
+    with first, contextlib.ExitStack() as stack:
+        settings = {"segments": 2, "segment_bytes": 100_000}
+        httpx.put(f"{first.url}/v1/topics/{TOPIC}", json=settings, timeout=30).raise_for_status()
+        load = workload([first.url])
+        async with load.running():
+            await load.acknowledged(50)
+            await asyncio.to_thread(stack.enter_context, second)
+            # Producers that are refused by one of them go on at the other.
+            load.urls.append(second.url)
+            await load.acknowledged(100)
+            check_refusals(load)
+            for place, broker in enumerate((first, second)):
+                await asyncio.to_thread(broker.restart)
+                load.urls[place] = broker.url
+                await load.acknowledged(100)
+        assert judge(load.history, await read_topic(second.url, TOPIC)) == []
+        await becomes_sound(load, first.url)
+
+
+def check_refusals(load: Workload) -> None:
+    """Whoever lost says so, and that it is safe to try again."""
+    refusals = [request.detail for request in load.history.requests if request.outcome == "failed"]
+    assert refusals, "the first broker lost its segments to the second and must have said so"
+    for refusal in refusals:
+        assert "urn:braidmq:segment-moved" in refusal
+
+
+async def becomes_sound(load: Workload, url: str) -> None:
+    """A broker learns of segments that others own by looking at topic.json now and then; until then it has less."""
+    async with asyncio.timeout(20):
+        while problems := judge(load.history, await read_topic(url, TOPIC)):
+            assert all(problem.startswith("lost") for problem in problems), problems
+            await asyncio.sleep(0.2)

@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.spark import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One Spark for all tests of a worker: mark them `xdist_group("spark")`, so that one worker has them all."""
+    with spark_session() as session:
+        yield session

@@ -1,0 +1,452 @@
+"""The upkeep of a broker's topics, round by round, on a clock of the test's own."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+import pyarrow as pa
+import pytest
+
+from filer import keys
+from filer.clock import ManualClock, settle
+from filer.errors import OutcomeUnknown
+from filer.forwarding_store import ForwardingStore
+from filer.keys import FileName
+from filer.memory_store import MemoryStore
+from filer.schema import rows_schema
+from filer.segment_log import list_names, load_snapshot
+from filer.segment_reader import SegmentReader
+from filer.segment_writer import Single
+from filer.store import Data, Fetched, ObjectInfo, Store
+from filer.topic_config import parse_config
+from filer.topic_state import TopicState
+from filer.uploads import EXPIRES_SECONDS, Claim
+from leader.coordinator import InProcessCoordinator
+from mq.broker import Broker
+from mq.maintenance import FIRST_LOOKS_PER_ROUND, REFRESH_SECONDS, SWEEP_SECONDS
+from mq.settings import BrokerSettings
+from mq.topic_runtime import TopicRuntime
+from tests.support.dying_store import DyingStore
+from tests.support.segment_files import exists, list_live, read_listed, value_of
+
+GRACE_SECONDS = 60.0
+
+
+def broker_of(store: Store, clock: ManualClock) -> Broker:
+    """A broker whose rounds only the test begins."""
+    settings = BrokerSettings(grace=GRACE_SECONDS, maintenance_interval=3600, file_cache_bytes=1 << 20)
+    return Broker(store, clock, InProcessCoordinator(), settings)
+
+
+class WatchedStore(ForwardingStore):
+    """Counts requests, notes what is looked at, and fails for keys that hold `broken`."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.headed: list[str] = []
+        self.requests = 0
+        self.broken: str | None = None
+
+    def _note(self, key: str) -> None:
+        self.requests += 1
+        if self.broken is not None and self.broken in key:
+            raise OutcomeUnknown(f"no answer for {key}")
+
+    async def head(self, key: str) -> ObjectInfo:
+        self._note(key)
+        self.headed.append(key)
+        return await self.inner.head(key)
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        self._note(key)
+        return await self.inner.get(key, start=start, stop=stop)
+
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[ObjectInfo]:
+        self._note(prefix)
+        return self.inner.list(prefix, after=after, limit=limit)
+
+
+@contextlib.asynccontextmanager
+async def running(store: Store, clock: ManualClock) -> AsyncIterator[Broker]:
+    broker = broker_of(store, clock)
+    await broker.start("http://127.0.0.1:1")
+    for task in asyncio.all_tasks():
+        if task.get_name() == "maintenance":
+            task.cancel()
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+async def publish(runtime: TopicRuntime, first: int, count: int) -> None:
+    """Single messages, one after another: a file each. Messages are numbered over the whole topic."""
+    for number in range(first, first + count):
+        await runtime.publish_single(Single(b"k", value_of(number), None, None), 20)
+
+
+async def read_all(broker: Broker, topic: str = "t") -> list[int]:
+    """Numbers of all messages that are kept, as a browsing client gets them, straight from the files."""
+    runtime = await broker.topic(topic)
+    found: list[int] = []
+    reader = SegmentReader(broker.store, broker.parts.encoder, cache_bytes=0)
+    for segment in runtime.state.segments:
+        index = await runtime.index(segment.id)
+        offset = max(segment.start_offset, index.start_offset)
+        while offset < index.end:
+            table = await reader.read(runtime.ref(segment.id), index, offset, max_rows=10**6, max_bytes=10**9)
+            found += [int(value.split()[1]) for value in table["value"].to_pylist()]
+            offset = table["_offset"][-1].as_py() + 1
+    return found
+
+
+async def files_of(store: Store, segment: int = 0, topic: str = "t") -> list[str]:
+    return [str(FileName.parse(info.key)) async for info in store.list(keys.segment_folder(topic, segment))]
+
+
+async def state_of(broker: Broker, topic: str = "t") -> TopicState:
+    record = await broker.catalogue.read(topic)
+    assert record is not None
+    return record.state
+
+
+async def test_small_files_settle_and_only_the_live_ones_stay():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {})
+        for first in range(0, 1200, 150):
+            await publish(runtime, first, 150)
+            await broker.maintenance.round()
+            assert await read_all(broker) == list(range(first + 150))
+        index = await runtime.index(0)
+        assert len(index.files) <= 20
+        assert len(await files_of(store)) > 1200
+        listed = await list_live(store, runtime.ref(0))
+        await clock.advance(GRACE_SECONDS + 1)
+        assert await read_listed(store, runtime.ref(0), listed) == list(range(1200))
+        await broker.maintenance.round()
+        assert len(await files_of(store)) <= 20
+        assert await read_all(broker) == list(range(1200))
+        assert b"braidmq_rollups_total" in broker.metrics.render()
+
+
+async def test_sealed_segments_of_former_lives_are_kept_up_too():
+    store, clock = MemoryStore(), ManualClock()
+    for life in range(3):
+        async with running(store, clock) as broker:
+            runtime, _ = await broker.put_topic("t", {})
+            await publish(runtime, life * 20, 20)
+    async with running(store, clock) as broker:
+        await broker.maintenance.round()
+        await clock.advance(GRACE_SECONDS + 1)
+        await broker.maintenance.round()
+        for segment in range(3):
+            assert await files_of(store, segment) == [f"{0:020d}-{20:020d}.parquet", f"{20:020d}.parquet"]
+        assert await read_all(broker) == list(range(60))
+
+
+async def test_first_looks_are_spread_over_rounds():
+    store, clock = MemoryStore(), ManualClock()
+    segments = FIRST_LOOKS_PER_ROUND + 5
+    for _ in range(2):
+        async with running(store, clock) as broker:
+            await broker.put_topic("t", {"segments": segments})
+    watched = WatchedStore(store)
+    async with running(watched, clock) as broker:
+        looked = []
+        for _ in range(4):
+            watched.headed.clear()
+            await broker.maintenance.round()
+            looked.append(len(watched.headed))
+        assert looked == [FIRST_LOOKS_PER_ROUND, FIRST_LOOKS_PER_ROUND, 2 * segments - 2 * FIRST_LOOKS_PER_ROUND, 0]
+
+
+async def test_a_segment_rolls_when_it_is_large_or_old_enough():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {"segment_bytes": 10_000, "segment_seconds": 1000})
+        await broker.maintenance.round()
+        await publish(runtime, 0, 3)
+        await broker.maintenance.round()
+        assert [s.state for s in (await state_of(broker)).segments] == ["open"]
+        await publish(runtime, 3, 7)
+        await broker.maintenance.round()
+        state = await state_of(broker)
+        assert [(s.id, s.state, s.reason, s.predecessors) for s in state.segments] == [
+            (0, "sealed", "create", ()),
+            (1, "open", "roll", (0,)),
+        ]
+        await clock.advance(1001)
+        await broker.maintenance.round()
+        assert len((await state_of(broker)).segments) == 2
+        await publish(runtime, 10, 1)
+        await broker.maintenance.round()
+        assert [s.id for s in (await state_of(broker)).open_segments] == [2]
+        await publish(runtime, 11, 1)
+        assert await read_all(broker) == list(range(12))
+
+
+async def test_retention_by_time_empties_and_then_removes_segments():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
+        for first in range(0, 60, 20):
+            await publish(runtime, first, 20)
+            await clock.advance(101)
+            await broker.maintenance.round()
+        assert await read_all(broker) == list(range(60))
+        await clock.advance(320)
+        await broker.maintenance.round()
+        state = await state_of(broker)
+        assert [s.start_offset for s in state.segments] == [20, 0, 0, 0]
+        assert await read_all(broker) == list(range(20, 60))
+        await clock.advance(80)
+        await broker.maintenance.round()
+        state = await state_of(broker)
+        assert [s.id for s in state.segments] == [1, 2, 3]
+        assert await read_all(broker) == list(range(40, 60))
+        assert [removal.segment for removal in state.removals] == [0]
+        assert await store.head(keys.history("t", 0, 0))
+        assert await files_of(store, 0)
+        await clock.advance(GRACE_SECONDS)
+        await broker.maintenance.round()
+        assert await files_of(store, 0) == []
+        assert await load_snapshot(store, runtime.ref(0), 0) is None
+        assert [r.segment for r in (await state_of(broker)).removals] != [0]
+        await clock.advance(10_000)
+        for _ in range(4):
+            await broker.maintenance.round()
+            await clock.advance(GRACE_SECONDS)
+        state = await state_of(broker)
+        assert [s.id for s in state.segments] == [3]
+        assert state.removals == ()
+        await publish(runtime, 60, 1)
+        assert await read_all(broker) == [60]
+
+
+async def test_retention_by_size_keeps_the_newest():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {"retention": {"bytes": 20_000}, "rollup_bytes": 1024})
+        for first in range(0, 40, 4):
+            await clock.advance(1)
+            await publish(runtime, first, 4)
+        await broker.maintenance.round()
+        left = await read_all(broker)
+        assert left == list(range(left[0], 40))
+        assert 1 <= len(left) < 15
+        index = await runtime.index(0)
+        assert index.size_bytes <= 20_000
+        await clock.advance(GRACE_SECONDS)
+        await broker.maintenance.round()
+        assert len(await files_of(store)) == len(left)
+
+
+async def test_a_deleted_topic_leaves_nothing_but_its_tombstone():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {"segments": 2})
+        await publish(runtime, 0, 20)
+        await broker.maintenance.round()
+        await broker.delete_topic("t")
+        await broker.maintenance.round()
+        assert len(await files_of(store, 0)) + len(await files_of(store, 1)) >= 20
+    async with running(store, clock) as broker:
+        again, _ = await broker.put_topic("t", {})
+        await publish(again, 0, 5)
+        await clock.advance(GRACE_SECONDS + 1)
+        await broker.maintenance.round()
+        assert [await files_of(store, segment) for segment in (0, 1)] == [[], []]
+        assert await read_all(broker) == list(range(5))
+        await broker.delete_topic("t")
+        await clock.advance(GRACE_SECONDS + 1)
+        await broker.maintenance.round()
+        state = await state_of(broker)
+        assert (state.deleted, state.segments, state.removals) == (True, (), ())
+        left = [info.key async for info in store.list("topics/t/")]
+        assert left == [keys.topic("t")]
+
+
+async def upload(broker: Broker, topic: str = "t") -> str:
+    issued = broker.uploads.issue(topic, size_bytes=4, sha256=None)
+    await broker.store.create(keys.upload(topic, issued.id), b"data")
+    return issued.id
+
+
+async def publish_reference(broker: Broker, upload_id: str, topic: str = "t") -> None:
+    runtime = await broker.topic(topic)
+    found = await broker.uploads.verify(topic, Claim(upload_id))
+    ref = {"uri": found.uri, "size": found.size_bytes, "etag": found.etag, "sha256": None}
+    row = {"key": None, "value": None, "event_time": None, "headers": None, "_ref": ref}
+    await runtime.publish_rows(pa.RecordBatch.from_pylist([row], rows_schema("binary", "binary")), 100)
+
+
+async def test_uploads_go_when_nothing_refers_to_them():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 3 * EXPIRES_SECONDS}})
+        unused, used = await upload(broker), await upload(broker)
+        await publish_reference(broker, used)
+        await publish(runtime, 0, 5)
+        await broker.maintenance.round()
+        await clock.advance(EXPIRES_SECONDS - 1)
+        await broker.maintenance.round()
+        assert await exists(store, keys.upload("t", unused))
+        await clock.advance(GRACE_SECONDS + SWEEP_SECONDS)
+        await broker.maintenance.round()
+        assert not await exists(store, keys.upload("t", unused))
+        assert await exists(store, keys.upload("t", used))
+        await clock.advance(2 * EXPIRES_SECONDS)
+        await broker.maintenance.round()
+        assert await exists(store, keys.upload("t", used)), "files that await deletion still refer to it"
+        await clock.advance(GRACE_SECONDS + SWEEP_SECONDS)
+        await broker.maintenance.round()
+        await clock.advance(SWEEP_SECONDS)
+        await broker.maintenance.round()
+        assert not await exists(store, keys.upload("t", used))
+
+
+async def test_uploads_of_a_deleted_topic_go_too():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        await broker.put_topic("t", {})
+        used = await upload(broker)
+        await publish_reference(broker, used)
+        await broker.delete_topic("t")
+        await clock.advance(EXPIRES_SECONDS + GRACE_SECONDS + 1)
+        await broker.maintenance.round()
+        await clock.advance(SWEEP_SECONDS)
+        await broker.maintenance.round()
+        assert not await exists(store, keys.upload("t", used))
+
+
+class StuckStore(ForwardingStore):
+    """Takes no segment file until it is let go."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+        if "segments/" in key:
+            await self.go.wait()
+        await self.inner.create(key, data, metadata=metadata)
+
+
+async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
+    store, clock = MemoryStore(), ManualClock()
+    stuck = StuckStore(store)
+    async with running(stuck, clock) as broker:
+        await broker.put_topic("t", {})
+        used = await upload(broker)
+        stuck.go.clear()
+        publishing = asyncio.create_task(publish_reference(broker, used))
+        await settle()
+        await clock.advance(EXPIRES_SECONDS + GRACE_SECONDS + 1)
+        for _ in range(3):
+            await broker.maintenance.round()
+            assert await exists(store, keys.upload("t", used))
+        stuck.go.set()
+        await publishing
+        await broker.maintenance.round()
+        assert await exists(store, keys.upload("t", used))
+
+
+async def test_what_fails_for_one_topic_is_tried_again_and_stops_no_other(caplog: pytest.LogCaptureFixture):
+    store, clock = MemoryStore(), ManualClock()
+    watched = WatchedStore(store)
+    async with running(watched, clock) as broker:
+        for topic in ("a", "b"):
+            runtime, _ = await broker.put_topic(topic, {})
+            await publish(runtime, 0, 20)
+        watched.broken = "topics/a/segments"
+        await broker.maintenance.round()
+        assert [len((await broker.topics[topic].index(0)).files) for topic in ("a", "b")] == [20, 5]
+        assert "upkeep of topic 'a', segment 0: OutcomeUnknown: no answer" in caplog.text
+        assert b"braidmq_maintenance_errors_total 1.0" in broker.metrics.render()
+        await broker.maintenance.round()
+        failed = watched.requests
+        await broker.maintenance.round()
+        assert watched.requests == failed
+        watched.broken = None
+        await clock.advance(3601)
+        await broker.maintenance.round()
+        assert len((await broker.topics["a"].index(0)).files) <= 6
+        assert await read_all(broker, "a") == list(range(20))
+
+
+async def test_an_idle_broker_asks_the_store_for_next_to_nothing():
+    store, clock = MemoryStore(), ManualClock()
+    for _ in range(3):
+        async with running(store, clock) as broker:
+            runtime, _ = await broker.put_topic("t", {"segments": 4})
+            await publish(runtime, 0, 40)
+    watched = WatchedStore(store)
+    async with running(watched, clock) as broker:
+        for _ in range(4):
+            await broker.maintenance.round()
+            await clock.advance(GRACE_SECONDS)
+        before = watched.requests
+        for _ in range(10):
+            await clock.advance(REFRESH_SECONDS / 10)
+            await broker.maintenance.round()
+        assert watched.requests - before <= 2
+
+
+async def test_a_change_by_another_process_is_noticed():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {})
+        await broker.maintenance.round()
+        await broker.catalogue.change(
+            "t", lambda state: state.model_copy(update={"config": parse_config({"segment_bytes": 5000})})
+        )
+        await clock.advance(REFRESH_SECONDS)
+        await broker.maintenance.round()
+        assert runtime.state.config.segment_bytes == 5000
+
+
+async def test_rounds_go_on_by_themselves():
+    store, clock = MemoryStore(), ManualClock()
+    settings = BrokerSettings(grace=GRACE_SECONDS, maintenance_interval=5)
+    broker = Broker(store, clock, InProcessCoordinator(), settings)
+    await broker.start("http://127.0.0.1:1")
+    runtime, _ = await broker.put_topic("t", {})
+    await publish(runtime, 0, 20)
+    await clock.advance(5)
+    async with asyncio.timeout(10):
+        while len((await runtime.index(0)).files) > 6:
+            await asyncio.sleep(0.01)
+    await broker.close()
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_once(before: bool):
+    at = 0
+    while True:
+        memory, clock = MemoryStore(), ManualClock()
+        async with running(memory, clock) as broker:
+            runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 5000}, "segment_seconds": 100})
+            await publish(runtime, 0, 12)
+            await clock.advance(101)
+            store = DyingStore(memory, at=at, before=before)
+            object.__setattr__(broker.parts, "store", store)
+            broker.parts.catalogue._store = store
+            await broker.maintenance.round()
+            await clock.advance(GRACE_SECONDS + 1)
+            await broker.maintenance.round()
+        async with running(memory, clock) as broker:
+            assert await read_all(broker) == list(range(12))
+            await publish(await broker.topic("t"), 12, 3)
+            for _ in range(5):
+                await broker.maintenance.round()
+                await clock.advance(GRACE_SECONDS + 1)
+                assert await read_all(broker) == list(range(15))
+            for segment in (await state_of(broker)).segments:
+                ref = runtime.ref(segment.id)
+                assert len(await list_names(memory, ref)) <= (2 if segment.state == "sealed" else 5)
+        if not store.dead:
+            break
+        at += 1
+    assert at > 10

@@ -1,0 +1,18 @@
+"""The command line as a process: what a person's shell would run."""
+
+import subprocess
+import sys
+
+from tests.support.broker_process import broker_environment
+
+
+def mq(*arguments: str, timeout_seconds: float = 90) -> bytes:
+    """What `mq` prints on stdout; fails the test with its stderr unless it ends with 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mq.cli.main", *arguments],
+        env=broker_environment({}),
+        capture_output=True,
+        timeout=timeout_seconds,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout

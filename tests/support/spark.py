@@ -1,0 +1,50 @@
+"""A small local Spark: two threads, no user interface, free ports, nothing left behind."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.maxResultSize": "0",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextlib.contextmanager
+def spark_session() -> "Iterator[SparkSession]":
+    """A session that ends with the block; fails the test in one line where there is no Java."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.fail("Spark needs Java 17 or later, and there is no java on the PATH: install one", pytrace=False)
+    from pyspark.sql import SparkSession  # late: a second that only tests with Spark should spend
+
+    with tempfile.TemporaryDirectory(prefix="braidmq-spark-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master("local[2]").appName("braidmq tests")
+        settings = {**SETTINGS, "spark.local.dir": folder, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+            session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
