@@ -64,9 +64,7 @@ class Catalogue:
                 raise
             return False
 
-    async def change(
-        self, topic: str, decide: Callable[[TopicState], TopicState | None]
-    ) -> TopicState | None:
+    async def change(self, topic: str, decide: Callable[[TopicState], TopicState | None]) -> TopicState | None:
         """Apply `decide` to the newest state until a compare-and-swap holds; the state that stands then.
 
         `decide` is pure and may run several times; None from it means nothing is to be changed (any more), and the

@@ -57,7 +57,5 @@ def _parse(data: bytes) -> ClusterRecord:
     except ValueError as error:
         raise CorruptFile(f"{keys.CLUSTER} cannot be read: {error}") from error
     if record.format != FORMAT_VERSION:
-        raise CorruptFile(
-            f"the store is of format {record.format}; this version reads format {FORMAT_VERSION}"
-        )
+        raise CorruptFile(f"the store is of format {record.format}; this version reads format {FORMAT_VERSION}")
     return record

@@ -22,6 +22,7 @@ async def delete_superseded(store: Store, ref: SegmentRef, index: SegmentIndex, 
     them would look for the files. Stopping in between leaves files that the snapshot still says are to be deleted.
     """
     ranges = _widest(due)
+    # No range holds a file that counts; should one ever, nothing here may be what deletes it.
     counting = {facts.name for facts in index.files}
     end = max(old.end for old in ranges)
     doomed: list[FileName] = []

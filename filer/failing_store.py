@@ -8,7 +8,7 @@ from filer.clock import Clock
 from filer.errors import OutcomeUnknown
 from filer.faults import Fault, FaultKind, FaultPlan
 from filer.forwarding_store import ForwardingStore
-from filer.store import Data, Fetched, ObjectInfo, Store
+from filer.store import Data, Fetched, MakeData, ObjectInfo, Store
 
 R = TypeVar("R")
 _FAILS_BEFORE = {FaultKind.FAIL_BEFORE, FaultKind.CONFLICT, FaultKind.UNAVAILABLE}
@@ -41,7 +41,7 @@ class FailingStore(ForwardingStore):
         self._released.set()
         self._released = asyncio.Event()
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`."""
         await self._call("create", key, lambda: self.inner.create(key, data, metadata=metadata))
 

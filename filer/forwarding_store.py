@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from filer.store import Data, Fetched, ObjectInfo, PresignedRequest, Store
+from filer.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, Store
 
 
 class ForwardingStore:
@@ -11,7 +11,7 @@ class ForwardingStore:
     def __init__(self, inner: Store) -> None:
         self.inner = inner
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`."""
         await self.inner.create(key, data, metadata=metadata)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from filer.clock import Clock
 from filer.forwarding_store import ForwardingStore
-from filer.store import Data, Fetched, ObjectInfo, Store
+from filer.store import Data, Fetched, MakeData, ObjectInfo, Store
 from filer.store_metrics import StoreMetrics
 
 
@@ -17,10 +17,10 @@ class InstrumentedStore(ForwardingStore):
         self._clock = clock
         self.metrics = metrics
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; counts the bytes sent, whatever became of them."""
-        with self._measured("create", len(data)):
-            await self.inner.create(key, data, metadata=metadata)
+        with self._measured("create", 0 if callable(data) else len(data)) as call:
+            await self.inner.create(key, _noting(data, call) if callable(data) else data, metadata=metadata)
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         """As `Store.replace`; counts the bytes sent, whatever became of them."""
@@ -70,6 +70,17 @@ class InstrumentedStore(ForwardingStore):
         finally:
             seconds = self._clock.monotonic_seconds() - start_seconds
             self.metrics.record(operation, error, size_bytes=call.size_bytes, seconds=seconds)
+
+
+def _noting(make: MakeData, call: "_Call") -> MakeData:
+    """Makes the same bytes, and lets the call know how many they are."""
+
+    def noted() -> Data:
+        data = make()
+        call.size_bytes = len(data)
+        return data
+
+    return noted
 
 
 class _Call:

@@ -31,7 +31,7 @@ from filer.exact_stream import ExactStream
 from filer.folder_walk import holds_object, walk_folder
 from filer.object_keys import check_folder, check_key, check_prefix
 from filer.os_errors import explain_os_error
-from filer.store import Data, Fetched, ObjectInfo, PresignedRequest
+from filer.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -77,7 +77,7 @@ class LocalStore:
         self._lone_pool = ThreadPoolExecutor(1, thread_name_prefix="local-store-lone")
         self._lone_busy = False
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; the metadata is dropped."""
         if self._lone_busy:
             await self._run(key, self._create, key, data)
@@ -215,11 +215,11 @@ class LocalStore:
                     if entry.stat(follow_symlinks=False).st_mtime_ns < too_old_ns:
                         os.unlink(entry.path)
 
-    def _create(self, key: str, data: Data) -> None:
+    def _create(self, key: str, data: Data | MakeData) -> None:
         final = self._path(key)
         temp = self._new_temp()
         try:
-            write_durable(temp, data)
+            write_durable(temp, data() if callable(data) else data)
             self._link(temp, final)
         finally:
             remove_quietly(temp)

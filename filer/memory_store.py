@@ -9,7 +9,7 @@ from filer.clock import Clock, SystemClock
 from filer.errors import EtagMismatch, ObjectExists, ObjectNotFound
 from filer.exact_stream import ExactStream
 from filer.object_keys import check_folder, check_key, check_prefix
-from filer.store import Data, Fetched, ObjectInfo, PresignedRequest
+from filer.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,13 @@ class MemoryStore:
         self._keys: list[str] = []
         self._writes = 0
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; the metadata is dropped."""
+        contents = bytes(data() if callable(data) else data)
         if check_key(key) in self._objects:
             raise ObjectExists(f"{key} exists already")
         insort(self._keys, key)
-        self._put(key, bytes(data))
+        self._put(key, contents)
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         """As `Store.replace`."""

@@ -5,7 +5,7 @@ messages, and readers take whichever reaches furthest; so stopping at any line l
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 
 import numpy as np
@@ -36,8 +36,17 @@ MAX_FILES = 2000
 SMALL_SHARE = 8
 """A file is small below this part of `rollup_bytes`: so a whole run of `MIN_FILES` always fits into one roll-up."""
 GROWTH = 2
-READ_FILES = 16
-READ_BYTES = 8 * 1024 * 1024
+PART_FILES = 64
+PART_BYTES = 8 * 1024 * 1024
+READS_AT_ONCE = 8
+
+Recent = Callable[[int, int], pa.Table | None]
+"""The messages `[start, end)` of a segment where they are all at hand, in the columns of `log_schema`."""
+
+
+def none_at_hand(start: int, end: int) -> pa.Table | None:
+    """For a segment that nobody writes here."""
+    return None
 
 
 def plan_rollup(
@@ -80,24 +89,36 @@ def _small_stretch(files: Sequence[FileFacts], eligible: int, rollup_bytes: int,
 
 
 async def roll_up(
-    store: Store, clock: Clock, ref: SegmentRef, run: Sequence[FileFacts], *, broker: str, executor: Executor
+    store: Store,
+    clock: Clock,
+    ref: SegmentRef,
+    run: Sequence[FileFacts],
+    *,
+    broker: str,
+    executor: Executor,
+    recent: Recent = none_at_hand,
 ) -> FileFacts:
     """Write the run's messages as one file and read it back; what the index is to keep of it.
 
-    Holds about twice `rollup_bytes` at most (the new file, and what is read back of it). Where a file of that very
-    name stands already (a try of an earlier life, or of another broker) that one is checked and used.
-    Raises `CorruptFile` where a file is not what its name promises, `ObjectNotFound` where one of the run is gone.
+    Messages that the owner still has from writing them are taken from `recent`: decoding a thousand files a second
+    would cost the publishers more than all the rest. Holds about twice `rollup_bytes` at most (the new file, and
+    what is read back of it). Where a file of that very name stands already (a try of an earlier life, or of another
+    broker) that one is checked and used. Raises `CorruptFile` where a file is not what its name promises,
+    `ObjectNotFound` where one of the run is gone.
     """
     name = FileName(run[0].base, run[-1].end)
     encoder = _Encoder(ref, name)
     in_executor = asyncio.get_running_loop().run_in_executor
     for part in _parts(run):
-        fetched = await asyncio.gather(*(store.get(ref.key(facts.name)) for facts in part))
-        await in_executor(executor, encoder.add, part, [each.data for each in fetched])
+        rows = None if part[0].name.rolled else recent(part[0].base, part[-1].end)
+        if rows is None:
+            await in_executor(executor, encoder.add_files, part, await _contents(store, ref, part))
+        else:
+            await in_executor(executor, encoder.add, rows)
     data, footer = await in_executor(executor, encoder.finish, f"{broker}/{clock.ulid()}")
     # Stopping before this put leaves nothing; stopping behind it leaves a second copy of the run's messages under
     # a name that readers take instead of the run, and that the next look at the segment's names adopts.
-    if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer):
+    if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer.writer):
         return await check_rollup(store, ref, name, executor=executor)
     written = await store.get(ref.key(name))
     if pa.py_buffer(written.data) != data:
@@ -117,15 +138,28 @@ async def check_rollup(store: Store, ref: SegmentRef, name: FileName, *, executo
 
 
 def _parts(run: Sequence[FileFacts]) -> Iterator[list[FileFacts]]:
-    """The run in parts that are fetched at once."""
+    """The run in parts that are taken at once: a roll-up by itself, small files together."""
     part: list[FileFacts] = []
+    size_bytes = 0
     for facts in run:
-        if part and (len(part) == READ_FILES or sum(f.size_bytes for f in part) + facts.size_bytes > READ_BYTES):
+        alone = facts.name.rolled or (bool(part) and part[0].name.rolled)
+        if part and (alone or len(part) == PART_FILES or size_bytes + facts.size_bytes > PART_BYTES):
             yield part
-            part = []
+            part, size_bytes = [], 0
         part.append(facts)
+        size_bytes += facts.size_bytes
     if part:
         yield part
+
+
+async def _contents(store: Store, ref: SegmentRef, part: Sequence[FileFacts]) -> list[bytes]:
+    gate = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def one(facts: FileFacts) -> bytes:
+        async with gate:
+            return (await store.get(ref.key(facts.name))).data
+
+    return await asyncio.gather(*map(one, part))
 
 
 class _Encoder:
@@ -141,17 +175,18 @@ class _Encoder:
         self._refs = 0
         self._first_us = self._last_us = 0
 
-    def add(self, part: Sequence[FileFacts], contents: Sequence[bytes]) -> None:
+    def add_files(self, part: Sequence[FileFacts], contents: Sequence[bytes]) -> None:
         """Take the messages of the next files; raises `CorruptFile` where they do not follow each other."""
         for facts, data in zip(part, contents, strict=True):
             base = facts.base
             for table in _row_groups(self._ref, facts.name, data):
-                self._take(table.slice(max(self._reached - base, 0)))
+                self.add(table.slice(max(self._reached - base, 0)))
                 base += table.num_rows
             if self._reached != facts.end:
                 raise CorruptFile(f"{self._ref.key(facts.name)} ends at {self._reached}, not at {facts.end}")
 
-    def _take(self, table: pa.Table) -> None:
+    def add(self, table: pa.Table) -> None:
+        """Take the next messages."""
         self._waiting.append(table)
         self._waiting_bytes += table.nbytes
         self._reached += table.num_rows

@@ -35,7 +35,7 @@ from filer.s3_errors import (
     status_of,
 )
 from filer.s3_settings import S3Settings
-from filer.store import Data, Fetched, ObjectInfo, PresignedRequest
+from filer.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
@@ -59,15 +59,16 @@ class S3Store:
         self._resources = contextlib.AsyncExitStack()
         self._client: S3Client | None = None
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`, by `If-None-Match: *`."""
         name = self._name(key)
+        contents = _as_bytes(await asyncio.get_running_loop().run_in_executor(None, data) if callable(data) else data)
         async with self._asking(key) as client:
             try:
                 await client.put_object(
                     Bucket=self._settings.bucket,
                     Key=name,
-                    Body=_as_bytes(data),
+                    Body=contents,
                     IfNoneMatch="*",
                     Metadata=metadata or {},
                 )

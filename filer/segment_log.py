@@ -18,7 +18,7 @@ from filer.live_files import FileFacts, live_names, walk_chain
 from filer.schema import KeyType, ValueType, log_schema
 from filer.segment_file import FOOTER_GUESS_BYTES, Footer, encode, footer_size_bytes, mark_json, read_footer
 from filer.segment_index import SegmentIndex, from_snapshot
-from filer.store import Store
+from filer.store import Data, MakeData, Store
 
 FOOTER_READS_AT_ONCE = 16
 RETRY_FIRST_SECONDS = 0.05
@@ -173,7 +173,7 @@ async def _exists_unlisted(store: Store, ref: SegmentRef, index: SegmentIndex) -
     return True
 
 
-async def put_until_known(store: Store, clock: Clock, key: str, data: bytes | memoryview, footer: Footer) -> bool:
+async def put_until_known(store: Store, clock: Clock, key: str, data: Data | MakeData, writer: str) -> bool:
     """Put a segment file; True: it is this very one, False: the name is somebody else's.
 
     An unknown outcome is met with the same bytes under the same name until it is known, so that a try which landed
@@ -183,11 +183,11 @@ async def put_until_known(store: Store, clock: Clock, key: str, data: bytes | me
     pause = RETRY_FIRST_SECONDS
     while True:
         try:
-            await store.create(key, data, metadata={"braidmq-writer": footer.writer})
+            await store.create(key, data, metadata={"braidmq-writer": writer})
             return True
         except ObjectExists:
             try:
-                return (await fetch_footer(store, key))[0].writer == footer.writer
+                return (await fetch_footer(store, key))[0].writer == writer
             except CorruptFile:
                 return False
             except (OutcomeUnknown, ObjectNotFound):
@@ -214,7 +214,7 @@ async def seal_at_end(
         name = FileName(index.end)
         footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True)
         data = memoryview(ref.encode(ref.schema.empty_table(), footer))
-        ours = await put_until_known(store, clock, ref.key(name), data, footer)
+        ours = await put_until_known(store, clock, ref.key(name), data, footer.writer)
         now_seconds = clock.monotonic_seconds()
         if now_seconds - looked_seconds > grace_seconds / 2:
             looked_seconds = now_seconds

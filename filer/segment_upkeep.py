@@ -15,7 +15,7 @@ from filer.deletion import delete_superseded
 from filer.errors import OutcomeUnknown, SegmentMoved
 from filer.index_snapshots import snapshot_etag, take_in, write_snapshot
 from filer.live_files import FileFacts
-from filer.rollup import MIN_FILES, MIN_FILES_AT_REST, NEWEST_KEPT, plan_rollup, roll_up
+from filer.rollup import MIN_FILES, MIN_FILES_AT_REST, NEWEST_KEPT, Recent, none_at_hand, plan_rollup, roll_up
 from filer.segment_index import SegmentIndex, Superseded
 from filer.segment_log import SegmentRef
 from filer.store import Store
@@ -38,7 +38,7 @@ class SegmentUpkeep:
     """The upkeep of one segment, round by round. All methods belong to the event loop's thread.
 
     `look` tells whether the segment is still there (a fresh read of topic.json). `born_here`: the index began at
-    offset 0 in this process, so nothing stands on the store that it does not know.
+    offset 0 in this process, so nothing stands on the store that it does not know; `recent` has its last messages.
     """
 
     def __init__(
@@ -53,10 +53,12 @@ class SegmentUpkeep:
         executor: Executor,
         look: Callable[[], Awaitable[bool]],
         born_here: bool,
+        recent: Recent = none_at_hand,
     ) -> None:
         self.index = index
         self._store, self._clock, self._ref = store, clock, ref
         self._broker, self._grace_seconds, self._executor, self._look = broker, grace_seconds, executor, look
+        self._recent = recent
         self._aware = born_here
         self._etag: str | None = None
         self._snapshot_changes = 0
@@ -133,7 +135,15 @@ class SegmentUpkeep:
 
     async def _roll_up(self, run: list[FileFacts]) -> None:
         began_seconds = self._clock.monotonic_seconds()
-        rolled = await roll_up(self._store, self._clock, self._ref, run, broker=self._broker, executor=self._executor)
+        rolled = await roll_up(
+            self._store,
+            self._clock,
+            self._ref,
+            run,
+            broker=self._broker,
+            executor=self._executor,
+            recent=self._recent,
+        )
         if self._clock.monotonic_seconds() - began_seconds > self._grace_seconds / 2:
             # So late the name may be one that had been superseded and deleted meanwhile: look at everything again.
             if not await self._look():

@@ -5,11 +5,10 @@ speed and a lone message waits for nobody.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -39,7 +38,7 @@ class WriterSettings:
     grace_seconds: float = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Single:
     """One message that came by itself; joined with its like into columns when the file is written."""
 
@@ -99,7 +98,6 @@ class SegmentWriter:
         *,
         broker: str,
         settings: WriterSettings,
-        encoder: Executor,
         look: Callable[[], Awaitable[bool]],
         on_stored: Callable[[StoredFile], None],
         on_stopped: Callable[[int], None],
@@ -109,12 +107,13 @@ class SegmentWriter:
         self.state = WriterState.OPEN
         self.pending_bytes = 0
         self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
-        self._encoder, self._look = encoder, look
+        self._look = look
         self._on_stored, self._on_stopped = on_stored, on_stopped
         self._pending: list[_Pending] = []
         self._next_offset = index.end
         self._last_timestamp_us = index.last_timestamp_us
-        self._proof_seconds = clock.monotonic_seconds()
+        # None yet: what told us that we own the segment, or where it ends, may be as old as it likes.
+        self._proof_seconds = -math.inf
         self._last_put_seconds = -1e9
         self._last_file_bytes = TRICKLE_BYTES
         self._wake = asyncio.Event()
@@ -133,9 +132,7 @@ class SegmentWriter:
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self._last_timestamp_us = max(self._clock.now_us(), self._last_timestamp_us)
         stored: asyncio.Future[int] = self._finished.get_loop().create_future()
-        self._pending.append(
-            _Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, stored)
-        )
+        self._pending.append(_Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, stored))
         self._next_offset += count
         self.pending_bytes += size_bytes
         self._idle.clear()
@@ -210,17 +207,13 @@ class SegmentWriter:
     async def _store_batch(self, batch: Sequence[_Pending], seal: bool) -> None:
         base = batch[0].base if batch else self._next_offset
         sent_seconds = self._clock.monotonic_seconds()
+        file = _NextFile(self.ref, batch, base, f"{self._broker}/{self._clock.ulid()}", sealed=seal)
         try:
-            table, data, footer = await self._finished.get_loop().run_in_executor(
-                self._encoder, partial(self._encode, batch, base, seal)
-            )
-            ours = await put_until_known(
-                self._store, self._clock, self.ref.key(FileName(base)), memoryview(data), footer
-            )
+            ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
             if not ours:
                 await self._lose(batch, seal)
                 return
-            last = await self._is_last_to_count(footer)
+            last = await self._is_last_to_count(file.footer)
         except asyncio.CancelledError:
             # The put may land yet: nobody may take these for messages that are certainly not in the log.
             _fail(batch, OutcomeUnknown("the broker stopped while the message was being stored"))
@@ -230,25 +223,10 @@ class SegmentWriter:
             self._stop(error, batch)
             return
         self._proof_seconds = self._last_put_seconds = sent_seconds
-        self._last_file_bytes = data.size
-        self._acknowledge(batch, table, footer, data.size)
+        self._last_file_bytes = file.size_bytes
+        self._acknowledge(batch, file.table, file.footer, file.size_bytes)
         if last:
             self._stop(SegmentMoved())
-
-    def _encode(self, batch: Sequence[_Pending], base: int, seal: bool) -> tuple[pa.Table, pa.Buffer, Footer]:
-        """Runs on an encoder thread: columns, then Parquet."""
-        table = join(self.ref, batch, base)
-        footer = Footer(
-            segment=self.ref.segment,
-            base=base,
-            count=table.num_rows,
-            writer=f"{self._broker}/{self._clock.ulid()}",
-            first_timestamp_us=batch[0].timestamp_us if batch else 0,
-            last_timestamp_us=batch[-1].timestamp_us if batch else 0,
-            refs=count_refs(table),
-            sealed=seal,
-        )
-        return table, self.ref.encode(table, footer), footer
 
     async def _is_last_to_count(self, footer: Footer) -> bool:
         """Look again where the last proof of ownership is old; True: the file counts, but the segment went on.
@@ -272,9 +250,7 @@ class SegmentWriter:
             raise SegmentMoved()
         return (seen.sealed and not footer.sealed) or seen.end != footer.end
 
-    def _acknowledge(
-        self, batch: Sequence[_Pending], table: pa.Table, footer: Footer, size_bytes: int
-    ) -> None:
+    def _acknowledge(self, batch: Sequence[_Pending], table: pa.Table, footer: Footer, size_bytes: int) -> None:
         """The put has returned and is ours, so the messages are durable and at their offsets: tell everybody.
 
         Stopping before or within this loses answers only: the messages stand in the store, and the publishers
@@ -332,6 +308,40 @@ def _fail(batch: Sequence[_Pending], error: Exception) -> None:
         if not pending.stored.done():
             pending.stored.set_exception(error)
             pending.stored.exception()
+
+
+class _NextFile:
+    """The next file of a segment: encoded when the store first wants its bytes, and the same ever after."""
+
+    def __init__(self, ref: SegmentRef, batch: Sequence[_Pending], base: int, writer: str, *, sealed: bool) -> None:
+        self.writer = writer
+        self.table: pa.Table
+        self.footer: Footer
+        self._ref, self._batch, self._base, self._sealed = ref, batch, base, sealed
+        self._data: pa.Buffer | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the encoded file; 0 before it is."""
+        return 0 if self._data is None else int(self._data.size)
+
+    def __call__(self) -> memoryview:
+        """Runs on a thread of the store's: columns, then Parquet."""
+        if self._data is None:
+            batch = self._batch
+            self.table = join(self._ref, batch, self._base)
+            self.footer = Footer(
+                segment=self._ref.segment,
+                base=self._base,
+                count=self.table.num_rows,
+                writer=self.writer,
+                first_timestamp_us=batch[0].timestamp_us if batch else 0,
+                last_timestamp_us=batch[-1].timestamp_us if batch else 0,
+                refs=count_refs(self.table),
+                sealed=self._sealed,
+            )
+            self._data = self._ref.encode(self.table, self.footer)
+        return memoryview(self._data)
 
 
 def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:

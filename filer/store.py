@@ -4,11 +4,16 @@ Stores are wrapped in small decorators (`RetryingStore`, `InstrumentedStore`, `C
 each a `Store` itself, so that simulation and production share them.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 Data = bytes | bytearray | memoryview
+MakeData = Callable[[], Data]
+"""Makes an object's bytes when they are wanted, on a thread that may block; the same bytes each time it is called.
+
+A store that writes from threads of its own saves one change of threads, which costs as much as a small write.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Store(Protocol):
     effect) and `StoreRefused` (credentials, missing bucket: repeating does not help).
     """
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """Write an object that must not exist yet. Durable when this returns.
 
         Raises `ObjectExists` where the name is taken, by whomever: also by an earlier try of this same call.

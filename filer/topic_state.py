@@ -119,9 +119,7 @@ def ids_only_grow(state: TopicState) -> bool:
 def sealed_segments_end(state: TopicState) -> bool:
     """Exactly the sealed segments have an end offset, not before their start."""
     return all(
-        (s.end_offset is not None and s.end_offset >= s.start_offset)
-        if s.state == "sealed"
-        else s.end_offset is None
+        (s.end_offset is not None and s.end_offset >= s.start_offset) if s.state == "sealed" else s.end_offset is None
         for s in state.segments
     )
 
@@ -134,9 +132,7 @@ def transition_seals_open_segments(state: TopicState) -> bool:
     if any(s is None or s.state != "open" for s in sealing):
         return False
     remaining = [s.range for s in state.open_segments if s.id not in state.transition.seal]
-    return state.transition.reason == "delete" or tile_exactly(
-        [*remaining, *(s.range for s in state.transition.open)]
-    )
+    return state.transition.reason == "delete" or tile_exactly([*remaining, *(s.range for s in state.transition.open)])
 
 
 INVARIANTS = (open_ranges_tile, ids_only_grow, sealed_segments_end, transition_seals_open_segments)

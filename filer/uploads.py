@@ -76,9 +76,7 @@ class Uploads:
     def parse(self, topic: str, upload_id: str) -> Upload:
         """What was declared when the id was issued; raises `InvalidInput` for one not issued for this topic."""
         match = _ID.match(upload_id)
-        if match is None or not hmac.compare_digest(
-            match[4], self._mac(topic, match[1], match[2], match[3] or "")
-        ):
+        if match is None or not hmac.compare_digest(match[4], self._mac(topic, match[1], match[2], match[3] or "")):
             raise InvalidInput(
                 f"{upload_id[:160]!r} was not issued for topic {topic!r}: get an id from POST /v1/topics/{topic}/uploads"
             )
@@ -97,15 +95,11 @@ class Uploads:
         """
         upload = self.parse(topic, claim.upload)
         if self._clock.now_us() > upload.expires_us:
-            raise InvalidInput(
-                f"upload {upload.id!r} has expired: uploads are referred to within a day; upload again"
-            )
+            raise InvalidInput(f"upload {upload.id!r} has expired: uploads are referred to within a day; upload again")
         try:
             info = await self._store.head(keys.upload(topic, upload.id))
         except ObjectNotFound as error:
-            raise InvalidInput(
-                f"upload {upload.id!r} has not arrived: put the payload to its URL first"
-            ) from error
+            raise InvalidInput(f"upload {upload.id!r} has not arrived: put the payload to its URL first") from error
         _match("size", info.size_bytes, upload.size_bytes, "declared for the upload")
         _match("size", info.size_bytes, claim.size_bytes, "given in the reference")
         _match("etag", info.etag, claim.etag, "given in the reference")

@@ -36,6 +36,7 @@ def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
+@lru_cache(maxsize=4096)
 def action_of(method: str, path: str) -> Action:
     """What a request is about."""
     if not path.startswith("/v1/topics"):

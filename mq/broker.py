@@ -228,9 +228,7 @@ class Broker:
             count = _segments_at_creation(segments, config)
             return await self._create(name, record.state if record else None, config, count), True
 
-    async def _create(
-        self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int
-    ) -> TopicRuntime:
+    async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> TopicRuntime:
         now_us = self.clock.now_us()
         fresh = new_topic(name, config, count, self._place, now_us=now_us)
         if tombstone is None:

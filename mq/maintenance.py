@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
+
+import pyarrow as pa
 
 from filer.deletion import delete_segment
 from filer.errors import ObjectNotFound
@@ -178,6 +181,11 @@ class Maintenance:
             record = await parts.catalogue.read(runtime.topic)
             return record is not None and record.state.segment(segment_id) is not None
 
+        def recent(start: int, end: int) -> pa.Table | None:
+            tail = runtime.tail(segment_id)
+            rows = None if tail is None else tail.read(start, max_rows=end - start, max_bytes=sys.maxsize)
+            return rows if rows is not None and rows.num_rows == end - start else None
+
         return SegmentUpkeep(
             parts.store,
             parts.clock,
@@ -188,6 +196,7 @@ class Maintenance:
             executor=parts.upkeep,
             look=still_there,
             born_here=born_here,
+            recent=recent,
         )
 
     async def _keep_segment(self, runtime: TopicRuntime, segment: Segment) -> None:

@@ -11,34 +11,24 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
-        self.messages = Counter(
-            "braidmq_messages_stored", "Messages acknowledged.", ["topic"], registry=registry
-        )
-        self.files = Counter(
-            "braidmq_files_stored", "Segment files put by owners.", ["topic"], registry=registry
-        )
+        self.messages = Counter("braidmq_messages_stored", "Messages acknowledged.", ["topic"], registry=registry)
+        self.files = Counter("braidmq_files_stored", "Segment files put by owners.", ["topic"], registry=registry)
         self.file_bytes = Histogram(
             "braidmq_file_bytes",
             "Size of segment files put by owners.",
             buckets=_PUT_BYTES,
             registry=registry,
         )
-        self.refused = Counter(
-            "braidmq_publishes_refused", "Publishes refused.", ["reason"], registry=registry
-        )
+        self.refused = Counter("braidmq_publishes_refused", "Publishes refused.", ["reason"], registry=registry)
         self.lost_segments = Counter(
             "braidmq_segments_lost", "Segments that another writer took over.", ["topic"], registry=registry
         )
         self.rollups = Counter("braidmq_rollups", "Roll-ups written.", ["topic"], registry=registry)
-        self.deleted = Counter(
-            "braidmq_files_deleted", "Superseded or expired files deleted.", registry=registry
-        )
+        self.deleted = Counter("braidmq_files_deleted", "Superseded or expired files deleted.", registry=registry)
         self.pending_bytes = Gauge(
             "braidmq_front_store_pending_bytes", "Accepted and not stored yet.", registry=registry
         )
-        self.recent_bytes = Gauge(
-            "braidmq_front_store_recent_bytes", "Stored and kept at hand.", registry=registry
-        )
+        self.recent_bytes = Gauge("braidmq_front_store_recent_bytes", "Stored and kept at hand.", registry=registry)
         self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",

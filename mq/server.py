@@ -5,6 +5,7 @@ import contextlib
 import logging
 import math
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -31,6 +32,9 @@ from mq.store_collector import StoreCollector
 # has an unknown outcome.
 KEEP_ALIVE_SECONDS = 120
 LISTEN_BACKLOG = 2048
+# How long the event loop may keep an encoder thread that has left C++ waiting for the interpreter (default 5 ms):
+# a file's way to the store has several such moments, and each would be paid by all who wait for it.
+SWITCH_INTERVAL_SECONDS = 0.0005
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +57,7 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None
 
     Raises `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
     """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, sock, on_ready))

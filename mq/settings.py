@@ -18,9 +18,7 @@ class BrokerSettings(BaseModel):
     )
     store: str | None = Field(None, description="Object store: s3://bucket/prefix or file:///shared/dir.")
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        8080, description="Port to listen on; 0 takes a free one."
-    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8080, description="Port to listen on; 0 takes a free one.")
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(
         "braidmq", description="Name of the cluster."
     )
@@ -35,15 +33,9 @@ class BrokerSettings(BaseModel):
     drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
         30.0, description="Seconds to finish work after SIGTERM."
     )
-    front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(
-        256 * MIB, description="Memory for recent messages."
-    )
-    file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(
-        64 * MIB, description="Memory for files read back."
-    )
-    max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(
-        64 * MIB, description="Largest request body."
-    )
+    front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
+    file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")
     max_upload_bytes: Annotated[int, Field(ge=1, le=5 * 1024**4)] = Field(
         5 * 1024**3, description="Largest payload submitted by reference."
     )
@@ -61,9 +53,7 @@ class BrokerSettings(BaseModel):
     )
     s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible store.")
     s3_region: str | None = Field(None, description="Region of the bucket.")
-    s3_addressing: Literal["auto", "path", "virtual"] = Field(
-        "auto", description="How buckets are addressed."
-    )
+    s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")
 
     @property
     def store_url(self) -> str:

@@ -54,9 +54,7 @@ class TopicReader:
                 self._runtime.distrust_index(segment_id)
         raise AssertionError("unreachable")
 
-    async def read(
-        self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int
-    ) -> tuple[list[Run], Positions]:
+    async def read(self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int) -> tuple[list[Run], Positions]:
         """Messages from `positions` on, about evenly from all segments that can be read, and where that leads to.
 
         Runs come by segment; order holds within each, and a successor's messages come only after all of its
@@ -75,9 +73,7 @@ class TopicReader:
                     idle.add(run.segment)
                     continue
                 if run.table.num_rows > max_rows:
-                    run = Run(
-                        run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows)
-                    )
+                    run = Run(run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows))
                 if not run.table.num_rows:
                     continue
                 runs.append(run)

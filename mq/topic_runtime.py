@@ -22,7 +22,7 @@ RESENDS = 8
 FOREIGN_INDEX_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Position:
     """Where a request's messages of one segment begin, and how many they are."""
 
@@ -105,7 +105,6 @@ class TopicRuntime:
             index,
             broker=parts.broker,
             settings=parts.writing,
-            encoder=parts.encoder,
             look=still_there,
             on_stored=self._stored,
             on_stopped=self._lost,
@@ -204,18 +203,14 @@ class TopicRuntime:
             for place, part in route.cut(rows, null_slot=null_slot)
         ]
 
-    async def _await_owner(
-        self, writers: Sequence[SegmentWriter | None], done: Sequence[Position] = ()
-    ) -> None:
+    async def _await_owner(self, writers: Sequence[SegmentWriter | None], done: Sequence[Position] = ()) -> None:
         """Wait for a transition that is under way; raises where none can help."""
         sealing = any(w is not None and w.state in (WriterState.SEALING, WriterState.SEALED) for w in writers)
         if not self.state.deleted and (sealing or self.state.transition is not None):
             await self.changed_shape()
             return
         owners = {s.owner for s in self.state.open_segments if s.owner != self._parts.broker}
-        taken = (
-            f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
-        )
+        taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: the segment for these messages is {taken}"))
 
     def _next_slot(self) -> int:
@@ -239,9 +234,7 @@ class TopicRuntime:
         if segment is None:
             return index or SegmentIndex()
         if index is None or self._stale(segment, index):
-            index = await recover_index(
-                self._parts.store, self.ref(segment_id), start_offset=segment.start_offset
-            )
+            index = await recover_index(self._parts.store, self.ref(segment_id), start_offset=segment.start_offset)
             self._indexes[segment_id] = index
             self._index_seen_seconds[segment_id] = self._parts.clock.monotonic_seconds()
         return index
@@ -284,9 +277,7 @@ class _Share:
     size_bytes: int
 
 
-def _sort_out(
-    shares: Sequence[_Share], outcomes: Sequence[int | BaseException], done: list[Position]
-) -> list[_Share]:
+def _sort_out(shares: Sequence[_Share], outcomes: Sequence[int | BaseException], done: list[Position]) -> list[_Share]:
     """Note what was stored; the shares that certainly were not and may go to a successor.
 
     A `SegmentMoved` says that another file stands at the offset this share was given, so it is not in the log

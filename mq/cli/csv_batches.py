@@ -44,7 +44,9 @@ def csv_tables(
 def _types(head: bytes, nulls: Sequence[str]) -> dict[str, pa.DataType]:
     """The columns that are not text, by the first rows."""
     found = _open(head, csv.ConvertOptions(null_values=list(nulls))).schema
-    written = _open(head, _text_options(head, nulls)).read_next_batch()
+    written = next(iter(_open(head, _text_options(head, nulls))), None)
+    if written is None:
+        return {}
     return {
         name: found.field(name).type for name in found.names if _keeps(found.field(name).type, written.column(name))
     }

@@ -6,22 +6,22 @@ import typer
 import uvloop
 
 from filer.clock import SystemClock
+from filer.open_store import open_store
 from mq.cli.checks import Finding, broker_findings, machine_findings, store_findings
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, Url
+from mq.cli.options import DEFAULT_URL, Json, UrlIfGiven
 from mq.cli.output import print_json, print_table
 
 
 def doctor(
     store: Annotated[
         str | None,
-        typer.Option(
-            "--store", envvar="BRAIDMQ_STORE", help="Examine a store (a directory or s3://bucket/prefix), not a broker."
-        ),
+        typer.Option("--store", envvar="BRAIDMQ_STORE", help="A store to examine: a directory or s3://bucket/prefix."),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store.")
+        str | None,
+        typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store."),
     ] = None,
     region: Annotated[
         str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")
@@ -30,19 +30,17 @@ def doctor(
         Literal["auto", "path", "virtual"],
         typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
     ] = "auto",
-    url: Url = DEFAULT_URL,
+    url: UrlIfGiven = None,
     as_json: Json = False,
 ) -> None:
-    """Examine this machine, and a store or a broker. The exit code is 0 only when nothing failed."""
-    from filer.open_store import open_store
-
+    """Examine this machine, and a broker or a store or both. The exit code is 0 only when nothing failed."""
     clock = SystemClock()
     findings = machine_findings()
     if store is not None:
         opened = open_store(store, clock=clock, endpoint_url=endpoint, region=region, addressing_style=addressing)
         findings += uvloop.run(store_findings(opened, clock))
-    else:
-        findings += with_client(url, lambda client: broker_findings(client, clock))
+    if url is not None or store is None:
+        findings += with_client(url or DEFAULT_URL, lambda client: broker_findings(client, clock))
     _print(findings, as_json=as_json)
     failed = sum(finding.result == "failed" for finding in findings)
     if failed:

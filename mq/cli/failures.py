@@ -17,6 +17,10 @@ class CommandFailed(BraidError):
     """The command could not do what was asked."""
 
 
+class OutputClosed(BraidError):
+    """Whoever read the output has seen enough, as `head` does."""
+
+
 def report(error: BaseException) -> int:
     """Say what went wrong in one line, where there is something to say; the exit code."""
     if isinstance(error, typer.TyperException):
@@ -25,8 +29,8 @@ def report(error: BaseException) -> int:
     if isinstance(error, typer.Abort):
         _say("stopped: nothing was done")
         return FAILED
-    if isinstance(error, BrokenPipeError):
-        abandon_stdout()
+    if isinstance(error, OutputClosed):
+        _abandon_stdout()
         return 0
     if isinstance(error, BraidError):
         _say(str(error))
@@ -37,8 +41,8 @@ def report(error: BaseException) -> int:
     return FAILED
 
 
-def abandon_stdout() -> None:
-    """Write what is left to nowhere: whoever read our output has gone, as `head` does."""
+def _abandon_stdout() -> None:
+    """Write what is left in buffers to nowhere."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,6 +1,5 @@
 """`mq files`: the Parquet files of a topic, and what is in them, without passing through a broker."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ from filer.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.message_forms import form_of
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
-from mq.cli.output import print_json, print_table, size
+from mq.cli.output import print_json, print_table, size, write_out
 from mq.cli.segment_files import tables_of
 
 app = typer.Typer(help="List and read a topic's Parquet files.", no_args_is_help=True)
@@ -55,8 +54,7 @@ def cat(
         async for file in client.files(topic, from_=start):
             if segment is None or file.segment == segment:
                 for table in tables_of(file):
-                    sys.stdout.buffer.write(form.page(table))
-        sys.stdout.buffer.flush()
+                    write_out(form.page(table))
 
     with_client(url, work)
 

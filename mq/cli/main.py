@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from mq.cli import topic
+from mq.cli import files, topic
+from mq.cli.bench import bench
+from mq.cli.doctor import doctor
 from mq.cli.failures import report
 from mq.cli.publish import publish
 from mq.cli.serve import serve
@@ -21,9 +23,12 @@ app = typer.Typer(
     add_completion=True,
 )
 app.command("serve")(serve)
+app.add_typer(topic.app, name="topic")
 app.command("publish")(publish)
 app.command("subscribe")(subscribe)
-app.add_typer(topic.app, name="topic")
+app.add_typer(files.app, name="files")
+app.command("bench")(bench)
+app.command("doctor")(doctor)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -101,8 +102,8 @@ def _runs(table: pa.Table) -> Iterator[Run]:
     """The page's rows, segment by segment as they came."""
     segments = table["segment"].to_numpy()
     columns = table.drop_columns(["segment"])
-    starts = [0, *(np.flatnonzero(np.diff(segments)) + 1).tolist()]
-    for start, stop in zip(starts, [*starts[1:], len(segments)], strict=True):
+    bounds = np.flatnonzero(np.diff(segments, prepend=-1, append=-1)).tolist() if len(segments) else []
+    for start, stop in pairwise(bounds):
         rows = columns.slice(start, stop - start)
         yield Run(int(segments[start]), rows["_offset"][-1].as_py() + 1, rows)
 

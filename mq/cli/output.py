@@ -10,14 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mq.cli.failures import OutputClosed
+
 # Wide enough for any table: a pipe has no edge at which to wrap or cut.
 _PIPE_WIDTH = 10_000
 
 
 def print_json(answer: Any) -> None:
     """One JSON document on one line."""
-    sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
-    sys.stdout.buffer.flush()
+    write_out(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
@@ -29,13 +30,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
-    _console().print(table)
+    _print(table)
 
 
 def print_lines(*lines: str) -> None:
     """Text for people."""
-    for line in lines:
-        _console().print(Text(line), soft_wrap=True)
+    write_out("".join(f"{line}\n" for line in lines).encode())
 
 
 def shown(value: object) -> str:
@@ -60,5 +60,17 @@ def size(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
 
 
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
+def write_out(block: bytes | memoryview) -> None:
+    """Write to stdout at once; raises `OutputClosed` where nobody reads it any more."""
+    try:
+        sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def _print(table: Table) -> None:
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(table)
+    write_out(capture.get().encode())

@@ -158,11 +158,15 @@ async def _publish_whole(client: AsyncClient, job: _Job, name: str, tally: Tally
             async for chunk in read_ahead(_chunks(stack.enter_context(open_input(name)))):
                 source.write(chunk)
         else:
-            source = stack.enter_context(open(name, "rb"))
+            source = stack.enter_context(_file(name))
         large = source.seek(0, os.SEEK_END) > _INLINE_BYTES
         source.seek(0)
         message = OutgoingMessage(source if job.upload or large else source.read(), job.key, job.headers)
         tally.add(await client.publish_many(job.topic, [message]))
+
+
+def _file(name: str) -> BinaryIO:
+    return open(name, "rb")
 
 
 def _chunks(stream: InputStream) -> Iterator[bytes]:

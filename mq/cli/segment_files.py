@@ -50,15 +50,18 @@ def _opened(file: SegmentFile) -> Iterator[BinaryIO]:
         return
     if not file.uri.startswith("file://"):
         raise CommandFailed(f"{file.uri}: the broker's store gives no addresses to read by; use mq subscribe")
+    with _local(file.uri) as source:
+        yield source
+
+
+def _local(uri: str) -> BinaryIO:
     try:
-        source = Path(unquote(urlsplit(file.uri).path)).open("rb")
+        return Path(unquote(urlsplit(uri).path)).open("rb")
     except OSError as error:
         raise CommandFailed(
-            f"{file.uri}: {error.strerror}; files of a local directory are read on the broker's machine, "
+            f"{uri}: {error.strerror}; files of a local directory are read on the broker's machine, "
             "elsewhere use mq subscribe"
         ) from error
-    with source:
-        yield source
 
 
 def _download(url: str, copy: BinaryIO) -> None:

@@ -31,8 +31,9 @@ def _serve(config: Path | None, quiet: bool, log_level: LogLevel, **flags: str |
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    # Uvicorn's own words on starting and stopping say nothing that is not said elsewhere.
-    logging.getLogger("uvicorn").setLevel("DEBUG" if log_level == "debug" else "WARNING")
+    for library in ("uvicorn", "aiobotocore", "botocore", "httpx"):
+        # What libraries call information says nothing that is not said elsewhere.
+        logging.getLogger(library).setLevel("DEBUG" if log_level == "debug" else "WARNING")
 
     # Late, so that the other commands start without the server's modules.
     from mq.cli.welcome import welcome

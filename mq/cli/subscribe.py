@@ -1,6 +1,5 @@
 """`mq subscribe`: messages of a topic on stdout."""
 
-import sys
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from filer.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.message_forms import Form, MessageForm, ValuesForm, form_of
 from mq.cli.options import DEFAULT_URL, TopicName, Url
+from mq.cli.output import write_out
 from mq.cli.present_end import PresentEnd
 
 
@@ -47,12 +47,12 @@ def subscribe(
     async def work(client: AsyncClient) -> None:
         value_type = (await client.topic(topic)).config["value_type"]
         chosen = form_of("ndjson" if as_json else form, topic, TopicConfig(value_type=value_type))
-        _write(chosen.head)
+        write_out(chosen.head)
         try:
             async for rows in _pages(client, topic, start, marker, until_end=until_end, limit=limit):
                 await _print(client, topic, rows, chosen)
         finally:
-            _write(chosen.tail)
+            write_out(chosen.tail)
 
     with_client(url, work)
 
@@ -91,11 +91,11 @@ async def _print(client: AsyncClient, topic: str, rows: pa.Table, form: MessageF
     done = 0
     if isinstance(form, ValuesForm):
         for place in np.flatnonzero(rows["_ref"].is_valid().to_numpy()).tolist():
-            _write(form.page(rows.slice(done, place - done)))
+            write_out(form.page(rows.slice(done, place - done)))
             await _print_payload(client, topic, rows.slice(place, 1).to_pylist()[0])
-            _write(form.end)
+            write_out(form.end)
             done = place + 1
-    _write(form.page(rows.slice(done)))
+    write_out(form.page(rows.slice(done)))
 
 
 async def _print_payload(client: AsyncClient, topic: str, row: dict[str, Any]) -> None:
@@ -103,10 +103,4 @@ async def _print_payload(client: AsyncClient, topic: str, row: dict[str, Any]) -
     message = Message(topic, row["segment"], row["_offset"], row["_timestamp"], row["key"], None, ref=ref)
     async with client.open(message) as payload:
         async for chunk in payload:
-            _write(chunk)
-
-
-def _write(block: bytes | memoryview) -> None:
-    if block:
-        sys.stdout.buffer.write(block)
-        sys.stdout.buffer.flush()
+            write_out(chunk)

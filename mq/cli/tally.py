@@ -27,7 +27,9 @@ class Tally:
 
     def so_far(self) -> str:
         """The end of an error message: what is stored nevertheless."""
-        return f"; {_messages(self.count)} before that are stored" if self.count else ""
+        if not self.count:
+            return ""
+        return f"; {_messages(self.count)} {'was' if self.count == 1 else 'were'} stored before that"
 
     def report(self, *, as_json: bool) -> None:
         """Print the result."""
@@ -40,7 +42,9 @@ class Tally:
         if len(ranges) == 1 and self.count == 1:
             print_lines(f"published 1 message at {ranges[0].segment}-{ranges[0].offset}")
             return
-        print_lines(f"published {_messages(self.count)} in {seconds:.1f} s ({self.count / seconds:,.0f} per second)")
+        # The rate of a handful says how long it took to connect, and nothing else.
+        rate = f" ({self.count / seconds:,.0f} per second)" if seconds >= 1 else ""
+        print_lines(f"published {_messages(self.count)} in {seconds:.1f} s{rate}")
         if ranges:
             print_table(
                 ("segment", "from offset", "to offset", "messages"),

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from filer.errors import BraidError, InvalidInput
 from filer.keys import NAME_RULE
@@ -27,6 +27,7 @@ from mq.http.topics import topics_router
 from mq.http.uploads import uploads_router
 from mq.version import VERSION
 
+METHODS = ("DELETE", "GET", "POST", "PUT")
 _log = logging.getLogger(__name__)
 
 
@@ -113,11 +114,12 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> list[str]:
     """All methods of a path; the framework would name those of the first endpoint alone."""
-    methods = set(hot_methods(request.url.path))
-    for route in request.app.routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            methods |= route.methods or set()
-    return sorted(methods)
+    methods = hot_methods(request.url.path)
+    for method in METHODS:
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
+            methods.append(method)
+    return methods
 
 
 def _response(problem: Problem) -> Response:

@@ -13,7 +13,7 @@ import mq.server
 from filer.clock import SystemClock
 from filer.forwarding_store import ForwardingStore
 from filer.segment_file import read_footer
-from filer.store import Data, Store
+from filer.store import Data, MakeData, Store
 from filer.topic_state import TopicState
 from mq.cli.main import main
 
@@ -53,12 +53,13 @@ class DeadlyStore(ForwardingStore):
         super().__init__(inner)
         self._fuse = fuse
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         if "/segments/" not in key:
             return await self.inner.create(key, data, metadata=metadata)
-        put = "seal put" if read_footer(bytes(data)).sealed else "put"
+        made = bytes(data() if callable(data) else data)
+        put = "seal put" if read_footer(made).sealed else "put"
         self._fuse.at(f"before {put}")
-        await self.inner.create(key, data, metadata=metadata)
+        await self.inner.create(key, made, metadata=metadata)
         self._fuse.at(f"{put} returned")
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:

@@ -14,13 +14,18 @@ class Killed(Exception):
 
 
 class DyingStore(ForwardingStore):
-    """Dies before or after its request number `at`, counted from 0; of a delete that is it, half takes effect."""
+    """Counts requests, and dies at the one it is told to; of a delete that it dies after, half takes effect."""
 
-    def __init__(self, inner: Store, *, at: int, before: bool) -> None:
+    def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self._at, self._before = at, before
+        self._at, self._before = -1, True
         self.requests = 0
         self.dead = False
+
+    def die_at(self, request: int, *, before: bool) -> "DyingStore":
+        """Die before or after that request, counted from 0 from now on."""
+        self._at, self._before = self.requests + request, before
+        return self
 
     async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
         await self._live(lambda: self.inner.create(key, data, metadata=metadata))

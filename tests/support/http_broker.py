@@ -50,7 +50,7 @@ class HttpBroker:
 
 @contextlib.asynccontextmanager
 async def http_broker(
-    store: Store, *, clock: Clock | None = None, payloads: StreamingStore | None = None, **settings: Any
+    store: Store, /, *, clock: Clock | None = None, payloads: StreamingStore | None = None, **settings: Any
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
 
@@ -60,7 +60,8 @@ async def http_broker(
     broker = Broker(
         store, clock or SystemClock(), InProcessCoordinator(), BrokerSettings(**settings), payloads=payloads
     )
-    with socket.socket() as listening:
+    # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         url = f"http://127.0.0.1:{port}"

@@ -42,7 +42,9 @@ def spark_session() -> "Iterator[SparkSession]":
         for name, value in settings.items():
             builder = builder.config(name, value)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+            warnings.filterwarnings(
+                "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
+            )
             session = builder.getOrCreate()
         try:
             yield session

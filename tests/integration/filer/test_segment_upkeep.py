@@ -3,22 +3,26 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from filer import keys
-from filer.clock import ManualClock, settle
+from filer.clock import ManualClock, SystemClock, settle
 from filer.errors import BraidError, EtagMismatch, ObjectNotFound, OutcomeUnknown, SegmentMoved
 from filer.forwarding_store import ForwardingStore
+from filer.index_snapshots import write_snapshot
 from filer.keys import FileName
+from filer.live_files import FileFacts
+from filer.local_store import LocalStore
 from filer.memory_store import MemoryStore
 from filer.rollup import roll_up
 from filer.segment_index import SegmentIndex, Superseded
 from filer.segment_log import SegmentRef, list_names, load_snapshot, recover_index
 from filer.segment_upkeep import SNAPSHOT_FILES, SegmentUpkeep
-from filer.store import Data, Fetched, Store
+from filer.store import Data, Fetched, ObjectInfo, Store
 from tests.support.dying_store import DyingStore, Killed
 from tests.support.segment_files import append, check_readable, exists, list_live, read_by_index, read_listed
 
@@ -106,6 +110,47 @@ async def test_an_open_segment_settles_and_sheds_its_small_files_after_grace(exe
     await check_readable(store, REF, range(400))
 
 
+async def test_20_000_single_messages_settle_and_are_read_once_at_every_moment(executor: Executor):
+    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    kept = upkeep(store, clock, index, executor, born_here=True)
+    listed = []
+    for burst in (7500, 40, 1, 7459, 9, 7, 4484, 500):
+        for _ in range(burst):
+            await append(store, REF, index, 1, step_us=0)
+        if burst <= 500:
+            listed.append((index.end, await list_live(store, REF)))
+        await keep(kept)
+        listed.append((index.end, await list_live(store, REF)))
+    assert index.end == 20_000
+    assert len(index.files) <= 20
+    assert len(await list_names(store, REF)) > 20_000
+    await check_readable(store, REF, range(20_000))
+    for end, names in listed[-4:]:
+        assert await read_listed(store, REF, names) == list(range(end))
+    await clock.advance(GRACE_SECONDS)
+    await keep(kept)
+    assert len(await list_names(store, REF)) <= 20
+    await check_readable(store, REF, range(20_000))
+
+
+async def test_each_file_stays_for_a_grace_period_of_its_own(executor: Executor):
+    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    kept = upkeep(store, clock, index, executor, born_here=True)
+    for _ in range(12):
+        await append(store, REF, index, 1)
+    await keep(kept)
+    await clock.advance(GRACE_SECONDS / 2)
+    for _ in range(12):
+        await append(store, REF, index, 1)
+    await keep(kept)
+    await clock.advance(GRACE_SECONDS / 2)
+    await keep(kept)
+    assert [name for name in await list_names(store, REF) if name.base < 8] == [FileName(0, 8), FileName(0, 20)]
+    await clock.advance(GRACE_SECONDS / 2)
+    await keep(kept)
+    assert await list_names(store, REF) == [facts.name for facts in index.files]
+
+
 async def test_a_short_run_waits_until_the_segment_is_at_rest(executor: Executor):
     store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
     kept = upkeep(store, clock, index, executor, born_here=True)
@@ -131,6 +176,18 @@ async def test_a_sealed_segment_becomes_one_file_and_its_seal(executor: Executor
     assert (await check_readable(store, REF, range(90))).sealed
 
 
+async def test_a_local_directory_serves_as_well(executor: Executor, tmp_path: Path):
+    store, clock = LocalStore(tmp_path, clock=SystemClock()), fresh_clock()
+    index = await filled(store, 30)
+    await keep(upkeep(store, clock, index, executor))
+    await check_readable(store, REF, range(90))
+    await clock.advance(GRACE_SECONDS)
+    await keep(upkeep(store, clock, await recover_index(store, REF), executor))
+    assert await list_names(store, REF) == [FileName(0, 90), FileName(90)]
+    assert (await check_readable(store, REF, range(90))).sealed
+    await store.close()
+
+
 async def test_a_seal_with_messages_stays(executor: Executor):
     store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
     for sealed in (False, False, False, True):
@@ -152,7 +209,7 @@ async def test_a_snapshot_is_put_every_so_many_files(executor: Executor):
     large = b"x" * 9 * 1024 * 1024
     await append(store, REF, index, 1, padding=large)
     for _ in range(SNAPSHOT_FILES - 6):
-        index.append(index.files[-1].__class__(FileName(index.end), index.end + 1, len(large), 1, 1, start=index.end))
+        index.append(FileFacts(FileName(index.end), index.end + 1, len(large), 1, 1, start=index.end))
     await keep(kept)
     snapshot = await load_snapshot(store, REF, 0)
     assert snapshot is not None
@@ -209,7 +266,7 @@ async def test_killed_at_any_request_nothing_is_lost_or_doubled(executor: Execut
         memory, clock = MemoryStore(), fresh_clock()
         await filled(memory, 12)
         listed = await list_live(memory, REF)
-        store = DyingStore(memory, at=at, before=before)
+        store = DyingStore(memory).die_at(at, before=before)
         began_us = clock.now_us()
         with contextlib.suppress(Killed):
             await one_life(store, clock, executor, start_offset=start_offset)
@@ -242,7 +299,7 @@ async def test_killed_again_and_again_it_still_settles(executor: Executor):
     await filled(memory, 12)
     for at in range(3, 40):
         with contextlib.suppress(Killed):
-            await one_life(DyingStore(memory, at=at, before=at % 2 == 0), clock, executor, start_offset=0)
+            await one_life(DyingStore(memory).die_at(at, before=at % 2 == 0), clock, executor, start_offset=0)
         await check_readable(memory, REF, range(36))
     assert await list_names(memory, REF) == [FileName(0, 36), FileName(36)]
 
@@ -317,6 +374,38 @@ async def test_the_snapshot_of_a_former_owner_never_replaces_a_newer_one(executo
     assert (await check_readable(store, REF, range(39))).sealed
 
 
+class BusyStore(ForwardingStore):
+    """Lets something else happen right after its first listing."""
+
+    def __init__(self, inner: Store, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(inner)
+        self._meanwhile: Callable[[], Awaitable[None]] | None = meanwhile
+
+    async def list(self, prefix: str, *, after=None, limit=None) -> AsyncIterator[ObjectInfo]:
+        async for info in self.inner.list(prefix, after=after, limit=limit):
+            yield info
+        if self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile()
+
+
+async def test_a_snapshot_written_between_a_look_and_the_next_is_not_replaced(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 12)
+    for _ in range(2):
+        await upkeep(store, clock, await recover_index(store, REF), executor).keep(rollup_bytes=1, start_offset=0)
+
+    async def meanwhile() -> None:
+        await keep(upkeep(store, clock, await recover_index(store, REF), executor, broker="other"))
+
+    kept = upkeep(BusyStore(store, meanwhile), clock, index, executor)
+    with pytest.raises(EtagMismatch):
+        await kept.keep(rollup_bytes=1, start_offset=0)
+    snapshot = await load_snapshot(store, REF, 0)
+    assert snapshot is not None
+    assert [facts.name for facts in snapshot.files] == [FileName(0, 36), FileName(36)]
+
+
 class SlowStore(ForwardingStore):
     """Takes a while over each roll-up."""
 
@@ -352,19 +441,22 @@ async def test_a_roll_up_that_came_after_its_segment_went_is_removed(executor: E
 # -- what it costs --------------------------------------------------------------------------------------------
 
 
-async def test_requests_to_recover_do_not_grow_with_what_is_behind_the_snapshot(executor: Executor):
+@pytest.mark.parametrize("rolled", [True, False])
+async def test_requests_to_recover_do_not_grow_with_what_is_behind_the_snapshot(executor: Executor, rolled: bool):
     costs = []
-    for files in (100, 2000):
-        memory, clock = MemoryStore(), fresh_clock()
-        index = SegmentIndex()
-        kept = upkeep(memory, clock, index, executor, born_here=True)
-        for _ in range(files):
-            await append(memory, REF, index, 1)
-        await keep(kept)
+    for files in (1_000, 100_000):
+        memory, index = MemoryStore(), SegmentIndex()
+        for base in range(files):
+            index.append(FileFacts(FileName(base), base + 1, 3000, 1, 1, start=base))
+        if rolled:
+            index.supersede(FileFacts(FileName(0, files), files, 10_000, 1, 1), 1)
+        await write_snapshot(memory, REF, index, etag=None, executor=executor)
         for _ in range(5):
             await append(memory, REF, index, 1)
-        counting = DyingStore(memory, at=-1, before=True)
-        assert (await recover_index(counting, REF)).end == files + 5
+        counting = DyingStore(memory)
+        again = await recover_index(counting, REF)
+        assert again.end == files + 5
+        assert again.files == index.files
         costs.append(counting.requests)
     assert costs[0] == costs[1]
     assert costs[0] < 10
@@ -373,7 +465,7 @@ async def test_requests_to_recover_do_not_grow_with_what_is_behind_the_snapshot(
 async def test_nothing_is_asked_of_the_store_where_nothing_happened(executor: Executor):
     memory, clock = MemoryStore(), fresh_clock()
     index = await filled(memory, 12)
-    counting = DyingStore(memory, at=-1, before=True)
+    counting = DyingStore(memory)
     kept = upkeep(counting, clock, index, executor)
     await keep(kept)
     await clock.advance(GRACE_SECONDS + 1)
@@ -386,7 +478,10 @@ async def test_nothing_is_asked_of_the_store_where_nothing_happened(executor: Ex
 
 
 class StumblingStore(ForwardingStore):
-    """Gives way to other tasks for a random while before and after each request."""
+    """Gives way to other tasks for a random while before and after each request.
+
+    A file may only be deleted while the snapshot that stands knows that it counts no more.
+    """
 
     def __init__(self, inner: Store, dice: random.Random) -> None:
         super().__init__(inner)
@@ -414,6 +509,11 @@ class StumblingStore(ForwardingStore):
     async def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             await self.stumble()
+            name = FileName.parse(key)
+            snapshot = await load_snapshot(self.inner, REF, 0)
+            assert name is not None
+            assert snapshot is not None
+            assert name not in [facts.name for facts in snapshot.files]
             await self.inner.delete([key])
 
 

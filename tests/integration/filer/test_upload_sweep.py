@@ -14,6 +14,7 @@ from filer.rollup import roll_up
 from filer.segment_file import FOOTER_GUESS_BYTES
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef
+from filer.store import Store
 from filer.upload_sweep import RefMemory, expired_uploads, sweep_uploads
 from filer.uploads import Uploads
 from tests.support.dying_store import DyingStore
@@ -33,7 +34,8 @@ class Desk:
     """Issues uploads as a broker does, one minute after another, and sweeps."""
 
     def __init__(self, executor: Executor) -> None:
-        self.store, self.clock, self.executor = MemoryStore(), ManualClock(), executor
+        self.store: Store = MemoryStore()
+        self.clock, self.executor = ManualClock(), executor
         self.uploads = Uploads(self.store, self.clock, b"secret")
         self.memory = RefMemory()
 
@@ -109,7 +111,7 @@ async def test_a_file_is_read_once_and_one_without_references_not_at_all(executo
     await desk.clock.advance(26 * HOUR)
     memory, costs = desk.store, []
     for _ in range(2):
-        desk.store = DyingStore(memory, at=-1, before=True)
+        desk.store = DyingStore(memory)
         await desk.sweep(indexes={3: index})
         costs.append(desk.store.requests)
     assert costs[0] - costs[1] == 2

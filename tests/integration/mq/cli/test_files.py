@@ -1,0 +1,67 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from mq.cli.main import run
+from tests.support.broker_process import BrokerProcess
+
+Mq = Callable[..., str]
+
+
+def publish_some(mq: Mq, topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic, "--segments", "2", "--value-type", "json")
+    rows = "".join(f'{{"id":"k{number % 17}","n":{number}}}\n' for number in range(500))
+    (tmp_path / "a.ndjson").write_text(rows)
+    for _ in range(3):
+        mq("publish", topic, "--file", str(tmp_path / "a.ndjson"), "--key-field", "id")
+
+
+def test_ls_lists_files_that_hold_each_message_once(
+    mq: Mq, mq_json: Callable[..., Any], topic: str, tmp_path: Path
+) -> None:
+    publish_some(mq, topic, tmp_path)
+    files = mq_json("files", "ls", topic)
+    assert sum(file["count"] for file in files) == 1500
+    for file in files:
+        path = Path(file["uri"].removeprefix("file://"))
+        assert pq.read_metadata(path).num_rows == file["count"] and path.stat().st_size == file["bytes"]
+    table = mq("files", "ls", topic)
+    assert all(file["uri"] in table for file in files)
+
+
+def test_cat_gives_what_subscribe_gives(mq: Mq, topic: str, tmp_path: Path) -> None:
+    publish_some(mq, topic, tmp_path)
+    by_file = mq("files", "cat", topic).splitlines()
+    assert sorted(by_file) == sorted(mq("subscribe", topic, "--until-end", "--json").splitlines())
+    one = [json.loads(line) for line in mq("files", "cat", topic, "1").splitlines()]
+    assert {message["segment"] for message in one} == {1}
+    assert [message["offset"] for message in one] == list(range(len(one)))
+
+
+def test_an_empty_topic_has_no_files(mq: Mq, mq_json: Callable[..., Any], topic: str) -> None:
+    mq("topic", "create", topic)
+    assert mq_json("files", "ls", topic) == []
+    assert mq("files", "cat", topic) == ""
+
+
+def test_files_on_s3_are_read_by_signed_addresses(
+    s3_endpoint: str, s3_bucket: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with BrokerProcess(store=f"s3://{s3_bucket}/p", args=["--s3-endpoint", s3_endpoint]) as broker:
+        url = ["--url", broker.url]
+        assert run(["topic", "create", "t", *url]) == run(["publish", "t", "a", "b", *url]) == 0
+        capfdbinary.readouterr()
+        assert run(["files", "ls", "t", "--json", *url]) == 0
+        (file,) = json.loads(capfdbinary.readouterr().out)
+        assert file["uri"].startswith(f"s3://{s3_bucket}/p/") and "X-Amz-Signature" in file["url"]
+        assert run(["files", "cat", "t", *url]) == 0
+        read = [json.loads(line)["value"] for line in capfdbinary.readouterr().out.splitlines()]
+        assert read == ["a", "b"]
+        assert run(["doctor", "--store", f"s3://{s3_bucket}/p", "--s3-endpoint", s3_endpoint, "--json"]) == 0
+        findings = json.loads(capfdbinary.readouterr().out)
+        assert {finding["result"] for finding in findings} == {"ok"}
+        assert broker.terminate() == 0

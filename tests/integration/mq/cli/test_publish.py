@@ -1,0 +1,186 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.broker_process import BrokerProcess, broker_environment
+from tests.support.flights import write_flights
+
+Mq = Callable[..., str]
+
+
+@pytest.fixture
+def messages(mq: Mq) -> Callable[[str], list[dict[str, Any]]]:
+    def read(topic: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in mq("subscribe", topic, "--until-end", "--json").splitlines()]
+
+    return read
+
+
+def piped(broker: BrokerProcess, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """`mq publish` as a process, with that on its stdin."""
+    return subprocess.run(
+        [sys.executable, "-m", "mq.cli.main", "publish", *arguments, "--url", broker.url],
+        env=broker_environment({}),
+        input=data,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def test_arguments(mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str) -> None:
+    mq("topic", "create", topic)
+    assert mq("publish", topic, "hello") == "published 1 message at 0-0\n"
+    assert "published 2 messages" in mq("publish", topic, "a", "", "--key", "k", "--header", "n=v=w")
+    read = messages(topic)
+    assert [(m["key"], m["value"], m["headers"]) for m in read] == [
+        (None, "hello", {}),
+        ("k", "a", {"n": "v=w"}),
+        ("k", "", {"n": "v=w"}),
+    ]
+
+
+def test_lines_of_stdin(mq: Mq, broker: BrokerProcess, values: Callable[[str], list[str]], topic: str) -> None:
+    mq("topic", "create", topic)
+    done = piped(broker, "eins\nzwei ä\n\nvier".encode(), topic, "--key", "k", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    told = json.loads(done.stdout)
+    assert (told["count"], told["positions"]) == (4, [{"segment": 0, "offset": 0, "count": 4}])
+    assert values(topic) == ["eins", "zwei ä", "", "vier"]
+
+
+def test_lines_arrive_while_stdin_is_still_open(mq: Mq, broker: BrokerProcess, topic: str) -> None:
+    mq("topic", "create", topic)
+    with subprocess.Popen(
+        [sys.executable, "-m", "mq.cli.main", "publish", topic, "--url", broker.url],
+        env=broker_environment({}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as publisher:
+        assert publisher.stdin is not None
+        publisher.stdin.write(b"now\n")
+        publisher.stdin.flush()
+        assert mq("subscribe", topic, "--from", "earliest", "--limit", "1") == "now\n"
+        publisher.stdin.close()
+        assert publisher.wait(30) == 0
+
+
+def test_stdin_whole(
+    mq: Mq, broker: BrokerProcess, messages: Callable[[str], list[dict[str, Any]]], topic: str
+) -> None:
+    mq("topic", "create", topic)
+    assert piped(broker, b"a\nb\n", topic, "--format", "raw").returncode == 0
+    assert piped(broker, b"x" * 2_000_000, topic, "--format", "raw").returncode == 0
+    small, large = messages(topic)
+    assert small["value"] == "a\nb\n"
+    assert large["ref"]["size"] == 2_000_000
+
+
+def test_ndjson(mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic)
+    (tmp_path / "a.ndjson").write_text('{"id": "x", "n": 1}\n{"id": null}\n{"n": [2]}\n')
+    mq("publish", topic, "--file", str(tmp_path / "a.ndjson"), "--key-field", "id")
+    mq("publish", topic, "--file", str(tmp_path / "a.ndjson"), "--key", "k", "--value-field", "n")
+    read = messages(topic)
+    assert [(m["key"], m["value"]) for m in read] == [
+        ("x", {"id": "x", "n": 1}), (None, {"id": None}), (None, {"n": [2]}), ("k", "1"), ("k", None), ("k", "[2]"),
+    ]  # fmt: skip
+    assert read[0]["headers"] == {"content-type": "application/json"}
+
+
+def test_parquet(mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic)
+    table = pa.table({"id": pa.array(["x", None]), "n": pa.array([1, 2], pa.int16()), "b": pa.array([b"\0", None])})
+    pq.write_table(table, tmp_path / "a.parquet")
+    mq("publish", topic, "--file", str(tmp_path / "a.parquet"), "--key-field", "id")
+    mq("publish", topic, "--file", str(tmp_path / "a.parquet"), "--value-field", "b")
+    assert [(m["key"], m.get("value")) for m in messages(topic)] == [
+        ("x", {"id": "x", "n": 1, "b": "AA=="}), (None, {"id": None, "n": 2, "b": None}), (None, "\0"), (None, None),
+    ]  # fmt: skip
+
+
+def test_several_files_each_by_its_name(mq: Mq, values: Callable[[str], list[str]], topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic)
+    (tmp_path / "a.txt").write_text("1\n2\n")
+    (tmp_path / "b.csv").write_text("v\n3\n")
+    (tmp_path / "c.json").write_text("[4]")
+    files = [word for name in ("a.txt", "b.csv", "c.json") for word in ("--file", str(tmp_path / name))]
+    mq("publish", topic, *files)
+    assert values(topic) == ["1", "2", '{"v":3}', "[4]"]
+
+
+def test_uploads_are_published_by_reference(
+    mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str, tmp_path: Path
+) -> None:
+    mq("topic", "create", topic)
+    (tmp_path / "small").write_bytes(b"\x89PNG")
+    mq(
+        "publish",
+        topic,
+        "--upload",
+        "--file",
+        str(tmp_path / "small"),
+        "--key",
+        "k",
+        "--header",
+        "content-type=image/png",
+    )
+    (message,) = messages(topic)
+    assert (message["ref"]["size"], message["key"], message["headers"]["content-type"]) == (4, "k", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.ndjson", b'{"a":1}\n{"b"', [], "a.ndjson, line 2: "),
+        ("a.csv", b"a,b\n1,2\n3\n", [], "Expected 2 columns, got 1"),
+        ("a.csv", b"a,b\n1,2\n", ["--key-field", "c"], "unknown column 'c'"),
+        ("a.csv", b"a,b\n1,2\n", ["--key", "c"], "--key-field"),
+        ("a.parquet", b"not parquet", [], "a.parquet: "),
+        ("a.xyz", b"", [], "--format"),
+        ("a.txt", b"", ["--key-field", "a"], "has no fields"),
+        ("missing.csv", None, [], "missing.csv: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_published_is_told(
+    name: str, content: bytes | None, options: list[str], message: str, mq: Mq, mq_fails: Mq, topic: str, tmp_path: Path
+) -> None:
+    mq("topic", "create", topic)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert message in mq_fails("publish", topic, "--file", str(tmp_path / name), *options)
+
+
+def test_an_unknown_topic_is_told_before_anything_is_read(mq_fails: Mq, topic: str) -> None:
+    assert topic in mq_fails("publish", topic, "--file", "/dev/null", "--format", "lines")
+
+
+def test_what_was_stored_before_an_error_is_told(mq: Mq, mq_fails: Mq, topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic)
+    (tmp_path / "a.txt").write_text("1\n2\n")
+    (tmp_path / "b.ndjson").write_text("oops")
+    told = mq_fails("publish", topic, "--file", str(tmp_path / "a.txt"), "--file", str(tmp_path / "b.ndjson"))
+    assert told.endswith("; 2 messages were stored before that")
+
+
+def test_real_rows_keep_their_values_and_each_keys_order(
+    mq: Mq, mq_json: Callable[..., Any], messages: Callable[[str], list[dict[str, Any]]], topic: str, tmp_path: Path
+) -> None:
+    flights = write_flights(tmp_path / "flights.csv", count=20_000)
+    mq("topic", "create", topic, "--segments", "4")
+    told = mq_json("publish", topic, "--file", str(flights.path), "--key-field", "tailnum")
+    assert told["count"] == 20_000 and {each["segment"] for each in told["positions"]} == {0, 1, 2, 3}
+    read = messages(topic)
+    assert sorted((m["value"] for m in read), key=lambda row: row["row"]) == flights.table.to_pylist()
+    assert all(m["key"] == m["value"]["tailnum"] for m in read)
+    newest: dict[str, int] = {}
+    for message in read:
+        if message["key"] is not None:
+            assert newest.get(message["key"], -1) < message["value"]["row"]
+            newest[message["key"]] = message["value"]["row"]

@@ -1,0 +1,78 @@
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Mq = Callable[..., str]
+
+
+def test_the_life_of_a_topic(mq: Mq, mq_json: Callable[..., Any], mq_fails: Mq, topic: str) -> None:
+    assert (
+        mq("topic", "create", topic, "--segments", "3", "--key-type", "string") == f"topic {topic}: 3 open segments\n"
+    )
+    assert topic in mq("topic", "list")
+    described = mq("topic", "describe", topic)
+    assert "settings: key_type=string" in described
+    assert [row.split()[:3] for row in described.splitlines()[5:8]] == [
+        ["0", "0-21844", "open"],
+        ["1", "21845-43689", "open"],
+        ["2", "43690-65535", "open"],
+    ]
+    found = mq_json("topic", "describe", topic)
+    assert [segment["range"] for segment in found["segments"]] == [[0, 21845], [21845, 43690], [43690, 65536]]
+    assert mq_json("topic", "delete", topic, "--yes") == {"deleted": topic}
+    assert topic not in mq("topic", "list")
+    assert topic in mq_fails("topic", "describe", topic)
+
+
+def test_settings_by_flag_and_by_dotted_key(mq_json: Callable[..., Any], topic: str) -> None:
+    made = mq_json(
+        "topic", "create", topic, "--retention-seconds", "3600", "--set", "retention.bytes=5000000",
+        "--overflow", "block", "--set", "scaling.enabled=false", "--value-type", "json",
+    )["config"]  # fmt: skip
+    assert made["retention"] == {"seconds": 3600.0, "bytes": 5000000}
+    assert (made["overflow"], made["scaling"]["enabled"], made["value_type"]) == ("block", False, "json")
+    changed = mq_json("topic", "config", topic, "--set", "retention.seconds=null")
+    assert changed["retention"] == {"seconds": None, "bytes": 5000000}
+    assert mq_json("topic", "config", topic) == changed
+
+
+def test_config_as_a_table_can_be_given_back(mq: Mq, topic: str) -> None:
+    mq("topic", "create", topic)
+    table = mq("topic", "config", topic, "--set", "rollup_bytes=1048576")
+    assert ["rollup_bytes", "1048576"] in [line.split() for line in table.splitlines()]
+    assert ["retention.seconds", "null"] in [line.split() for line in table.splitlines()]
+
+
+def test_a_misspelt_setting_is_refused_with_the_nearest(mq_fails: Mq, topic: str) -> None:
+    assert "did you mean 'retention'" in mq_fails("topic", "create", topic, "--set", "retenton.seconds=1")
+
+
+def test_config_does_not_create_a_topic(mq_fails: Mq, topic: str) -> None:
+    assert topic in mq_fails("topic", "config", topic, "--set", "rollup_bytes=1048576")
+    assert topic in mq_fails("topic", "describe", topic)
+
+
+@pytest.mark.parametrize(("answer", "deleted"), [("y\n", True), ("n\n", False), ("", False)])
+def test_deleting_asks(
+    answer: str,
+    deleted: bool,
+    mq: Mq,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    from mq.cli.main import run
+
+    mq("topic", "create", topic)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert run(["topic", "delete", topic]) == (0 if deleted else 1)
+    assert b"with all its messages?" in capfdbinary.readouterr().err
+    assert (topic not in mq("topic", "list")) is deleted
+
+
+def test_a_wrong_port_fails_at_once_and_names_the_address(mq_fails: Mq) -> None:
+    assert mq_fails("topic", "list", "--url", "http://127.0.0.1:9") == (
+        "no connection to http://127.0.0.1:9: Connection refused; is a broker listening there?"
+    )

@@ -1,0 +1,303 @@
+"""Issue 2, item 9: memory is bounded, whatever publishers and readers do."""
+
+import asyncio
+import contextlib
+import gzip
+import os
+import re
+import zlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from filer.clock import SystemClock
+from filer.failing_store import FailingStore
+from filer.faults import FaultKind, ScriptedFaults
+from filer.memory_store import MemoryStore
+from tests.support.http_broker import HttpBroker, http_broker
+from tests.support.problems import check_problem
+
+MIB = 1024 * 1024
+ARROW = "application/vnd.apache.arrow.stream"
+MESSAGES = "/v1/topics/t/messages"
+DEADLINE_SECONDS = 20
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+class Stuck:
+    """A broker with 2 MiB of front store, whose store takes segment files only when told to."""
+
+    def __init__(self, broker: HttpBroker, store: FailingStore, faults: ScriptedFaults) -> None:
+        self.broker, self.store, self._faults = broker, store, faults
+
+    async def topic(self, overflow: str) -> None:
+        (await self.broker.client.put("/v1/topics/t", json={"overflow": overflow})).raise_for_status()
+
+    def hang(self, files: int) -> None:
+        self._faults.add("create", *[FaultKind.HANG] * files, key_part="/segments/")
+
+    def publish(self, size_bytes: int) -> "asyncio.Task[httpx.Response]":
+        return asyncio.create_task(self.broker.client.post(MESSAGES, content=b"x" * size_bytes))
+
+    @property
+    def pending_bytes(self) -> int:
+        return self.broker.broker.front_store.pending_bytes
+
+
+@pytest.fixture
+async def stuck() -> AsyncIterator[Stuck]:
+    clock, faults = SystemClock(), ScriptedFaults()
+    store = FailingStore(MemoryStore(), faults, clock=clock)
+    async with http_broker(store, front_store_bytes=2 * MIB, max_body_bytes=MIB) as broker:
+        yield Stuck(broker, store, faults)
+        store.release()
+
+
+async def test_publisher_faster_than_the_store_is_told_to_wait(stuck: Stuck) -> None:
+    await stuck.topic("reject")
+    stuck.hang(1)
+    accepted = [stuck.publish(MIB - 1) for _ in range(2)]
+    await until(lambda: stuck.store.hung == 1 and stuck.pending_bytes == 2 * MIB - 2)
+    for _ in range(5):
+        answer = await stuck.broker.client.post(MESSAGES, content=b"x" * 1000)
+        problem = check_problem(answer, 429, "front-store-full", str(2 * MIB), "nothing of this request was stored")
+        assert problem["retryable"]
+        assert int(answer.headers["retry-after"]) >= 1
+    stuck.store.release()
+    for answer in await asyncio.gather(*accepted):
+        answer.raise_for_status()
+    assert stuck.pending_bytes == 0
+    assert await stuck.broker.end_offsets("t") == {0: 2}
+    (await stuck.broker.client.post(MESSAGES, content=b"x" * 1000)).raise_for_status()
+
+
+async def test_publisher_faster_than_the_store_waits_where_the_topic_says_so(stuck: Stuck) -> None:
+    await stuck.topic("block")
+    stuck.hang(1)
+    tasks = [stuck.publish(MIB - n) for n in range(8)]
+    await until(lambda: stuck.store.hung == 1 and stuck.pending_bytes > MIB)
+    assert not any(task.done() for task in tasks)
+    assert stuck.pending_bytes <= 2 * MIB
+    stuck.store.release()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        for answer in await asyncio.gather(*tasks):
+            answer.raise_for_status()
+    assert await stuck.broker.end_offsets("t") == {0: 8}
+    assert stuck.pending_bytes == 0
+
+
+async def chunks(count: int, size_bytes: int, gate: asyncio.Event | None = None) -> AsyncIterator[bytes]:
+    for n in range(count):
+        if n == count // 2 and gate is not None:
+            await gate.wait()
+        yield b"x" * size_bytes
+
+
+async def test_growing_bodies_never_wait_for_each_other(stuck: Stuck) -> None:
+    """Four bodies without a length fill the room half-way; if each waited for the others' room, all would for ever."""
+    await stuck.topic("block")
+    gate = asyncio.Event()
+    tasks = [
+        asyncio.create_task(stuck.broker.client.post(MESSAGES, content=chunks(8, MIB // 8 - 1, gate))) for _ in range(4)
+    ]
+    await until(lambda: stuck.pending_bytes == 4 * 4 * (MIB // 8 - 1))
+    gate.set()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        statuses = [answer.status_code for answer in await asyncio.gather(*tasks)]
+    assert set(statuses) <= {200, 429}
+    assert statuses.count(200) >= 2
+    assert stuck.pending_bytes == 0
+
+
+@pytest.mark.parametrize("overflow", ["reject", "block"])
+async def test_body_that_never_fits_is_too_large(overflow: str) -> None:
+    """A body limit above the front store's: waiting, or trying again, would never help."""
+    async with http_broker(MemoryStore(), front_store_bytes=MIB, max_body_bytes=4 * MIB) as broker:
+        await broker.client.put("/v1/topics/t", json={"overflow": overflow})
+        answer = await broker.client.post(MESSAGES, content=b"x" * (2 * MIB))
+        problem = check_problem(answer, 413, "body-too-large")
+        assert problem["limit_bytes"] == MIB
+
+
+async def test_broken_off_requests_give_their_room_back(stuck: Stuck) -> None:
+    await stuck.topic("reject")
+    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nContent-Length: {MIB}\r\n\r\n".encode()
+    for part in (b"", b"x" * 1000):
+        _, writer = await asyncio.open_connection("127.0.0.1", stuck.broker.port)
+        writer.write(head + part)
+        await until(lambda: stuck.pending_bytes == MIB)
+        writer.close()
+        await until(lambda: stuck.pending_bytes == 0)
+    assert await stuck.broker.end_offsets("t") == {0: 0}
+
+
+# -- bodies above the limit ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def small() -> AsyncIterator[HttpBroker]:
+    """A broker that takes bodies of up to 64 KiB, with topic `t`; nothing may be stored in it."""
+    async with http_broker(MemoryStore(), max_body_bytes=64 * 1024) as broker:
+        await broker.client.put("/v1/topics/t", json={"segments": 2})
+        yield broker
+        assert await broker.end_offsets("t") == {0: 0, 1: 0}
+        assert broker.broker.front_store.pending_bytes == 0
+
+
+def check_too_large(answer: httpx.Response) -> None:
+    problem = check_problem(answer, 413, "body-too-large", "65536 bytes", "POST /v1/topics/t/uploads")
+    assert problem["limit_bytes"] == 65536
+    assert problem["upload"] == "/v1/topics/t/uploads"
+
+
+KINDS = ["application/json", "application/x-ndjson", ARROW, "application/octet-stream"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_body_above_the_limit(small: HttpBroker, kind: str) -> None:
+    headers = {"content-type": kind}
+    check_too_large(await small.client.post(MESSAGES, content=b"x" * 65_537, headers=headers))
+    check_too_large(await small.client.post(MESSAGES, content=chunks(70, 1000), headers=headers))
+    bomb = gzip.compress(bytes(10 * MIB))
+    assert len(bomb) < 65_536
+    headers["content-encoding"] = "gzip"
+    check_too_large(await small.client.post(MESSAGES, content=bomb, headers=headers))
+
+
+async def test_body_announced_above_the_limit_is_not_waited_for(small: HttpBroker) -> None:
+    """The refusal comes before a byte of the body is sent."""
+    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", small.port)
+    with contextlib.closing(writer):
+        writer.write(head.encode())
+        assert b" 413 " in await asyncio.wait_for(reader.readline(), DEADLINE_SECONDS)
+
+
+async def test_the_limit_itself_is_allowed() -> None:
+    async with http_broker(MemoryStore(), max_body_bytes=64 * 1024) as broker:
+        await broker.client.put("/v1/topics/t")
+        for headers, body in [({}, b"x" * 65_536), ({"content-encoding": "gzip"}, gzip.compress(b"x" * 65_536))]:
+            (await broker.client.post(MESSAGES, content=body, headers=headers)).raise_for_status()
+        assert await broker.end_offsets("t") == {0: 2}
+
+
+async def test_deep_gzip_bomb_costs_little() -> None:
+    """A gigabyte behind a megabyte is refused at the limit, not when it has been inflated."""
+    inflated = bytes(16 * MIB)
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(packer.compress(inflated) for _ in range(64)), packer.flush()])
+    async with http_broker(MemoryStore(), max_body_bytes=4 * MIB) as broker:
+        await broker.client.put("/v1/topics/t")
+        peak = await _peak_growth_bytes(_post(broker, bomb, {"content-encoding": "gzip"}))
+        assert peak < 64 * MIB
+
+
+async def _post(broker: HttpBroker, body: bytes, headers: dict[str, str]) -> None:
+    check_problem(await broker.client.post(MESSAGES, content=body, headers=headers), 413, "body-too-large")
+
+
+def stream(table: pa.Table, compression: str | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+async def test_compressed_arrow_is_refused(small: HttpBroker, compression: str) -> None:
+    table = pa.table({"value": [bytes(4 * MIB)]})
+    body = stream(table, compression)
+    assert len(body) < 65_536
+    answer = await small.client.post(MESSAGES, content=body, headers={"content-type": ARROW})
+    check_problem(answer, 422, "invalid-request", "without compression")
+
+
+async def test_columns_that_stand_for_more_than_they_take_are_refused(small: HttpBroker) -> None:
+    long = pa.array([bytes(40_000)])
+    for column in (
+        pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int8()), long),
+        pa.RunEndEncodedArray.from_arrays([2**30], pa.array([b"x"])),
+        pa.array([bytes(1000)] * 3, pa.binary_view()),
+        pa.nulls(1000),
+    ):
+        body = stream(pa.table({"value": column}))
+        answer = await small.client.post(MESSAGES, content=body, headers={"content-type": ARROW})
+        check_problem(answer, 422, "invalid-request", "binary or string is wanted")
+
+
+async def test_many_record_batches_are_refused(small: HttpBroker) -> None:
+    schema = pa.schema([("value", pa.binary())])
+    empty = pa.RecordBatch.from_pylist([], schema=schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for _ in range(10_001):
+            writer.write_batch(empty)
+    body = gzip.compress(bytes(sink.getvalue()))
+    async with http_broker(MemoryStore()) as broker:
+        await broker.client.put("/v1/topics/t")
+        answer = await broker.client.post(
+            MESSAGES, content=body, headers={"content-type": ARROW, "content-encoding": "gzip"}
+        )
+        check_problem(answer, 422, "invalid-request", "10000 record batches")
+
+
+# -- slow readers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
+async def test_subscriber_that_does_not_read_costs_no_memory(accept: str) -> None:
+    """96 MiB go through while eight subscribers read nothing: what is held for them are socket buffers."""
+    async with http_broker(MemoryStore(), front_store_bytes=8 * MIB, file_cache_bytes=8 * MIB) as broker:
+        await broker.client.put("/v1/topics/t")
+        request = f"GET /v1/topics/t/subscribe?from=earliest HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n"
+        async with contextlib.AsyncExitStack() as connections:
+            for _ in range(8):
+                reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1024)
+                connections.callback(writer.close)
+                writer.write(request.encode())
+                await reader.readline()
+            await until(lambda: _streams(broker) == 8)
+            stored = await _peak_growth_bytes(_publish_much(broker, 96))
+        # The store of this test is memory too, 96 MiB, and Arrow keeps what it freed; buffers for eight readers
+        # would take eight times as much, as base64.
+        assert stored < 4 * 96 * MIB
+        assert broker.broker.front_store.recent_bytes <= 8 * MIB
+        await until(lambda: _streams(broker) == 0)
+
+
+def _streams(broker: HttpBroker) -> int:
+    found = re.search(rb"^braidmq_streams (\S+)$", broker.broker.metrics.render(), re.MULTILINE)
+    assert found is not None
+    return int(float(found[1]))
+
+
+async def _publish_much(broker: HttpBroker, mebibytes: int) -> None:
+    for _ in range(mebibytes):
+        (await broker.client.post(MESSAGES, content=os.urandom(MIB))).raise_for_status()
+
+
+async def _peak_growth_bytes(work: Any) -> int:
+    """By how much the resident memory of this process grew at most while `work` ran."""
+    before = peak = _resident_bytes()
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await asyncio.wait([task], timeout=0.01)
+        peak = max(peak, _resident_bytes())
+    await task
+    return peak - before
+
+
+def _resident_bytes() -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024

@@ -1,0 +1,250 @@
+"""The real owner, sealer, recovery and upkeep of a segment under random schedules, from a seed.
+
+Several processes believe to own the same segments, on a store that loses, delays and holds back their calls; they
+stop at any time, and old names are rolled up and deleted under those that stand still. Whatever happens, what was
+acknowledged is in the log once, at its offset, and what was refused is not.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+
+import pytest
+
+from filer.clock import ManualClock, settle
+from filer.errors import BraidError, SegmentMoved, SegmentSealed
+from filer.failing_store import FailingStore
+from filer.faults import Fault, FaultKind, SeededFaults
+from filer.memory_store import MemoryStore
+from filer.segment_file import decode
+from filer.segment_log import SegmentRef, recover_index, seal_at_end
+from filer.segment_upkeep import SegmentUpkeep
+from filer.segment_writer import SegmentWriter
+from tests.support.inline_executor import InlineExecutor
+from tests.support.segment_files import list_live
+from tests.support.segment_owners import GRACE_SECONDS, owner, single, still_there, stored_values
+
+SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "60"))
+STEPS = 150
+PROCESSES = 3
+RATES = {
+    Fault(FaultKind.LOSE_ANSWER): 0.04,
+    Fault(FaultKind.FAIL_BEFORE): 0.02,
+    Fault(FaultKind.CONFLICT): 0.01,
+    Fault(FaultKind.UNAVAILABLE): 0.01,
+    Fault(FaultKind.DELAY, seconds=3): 0.03,
+    Fault(FaultKind.HANG): 0.03,
+    Fault(FaultKind.HANG_ANSWER): 0.03,
+}
+ACTIONS = {
+    "publish": 60,
+    "advance": 20,
+    "release": 10,
+    "join": 12,
+    "seal": 2,
+    "crash": 2,
+    "upkeep": 8,
+    "sleep": 4,
+}
+
+
+@dataclass
+class Process:
+    """One broker: its way to the store, and the writer it has, if any."""
+
+    name: str
+    store: FailingStore
+    lives: int = 0
+    writer: SegmentWriter | None = None
+    busy: asyncio.Task[None] | None = None
+
+
+@dataclass
+class Published:
+    """A message, where it went, and what its publisher was told."""
+
+    value: bytes
+    segment: int
+    told: asyncio.Future[int]
+
+
+@dataclass
+class Simulation:
+    """A chain of segments: whoever has sealed one opens the next."""
+
+    seed: int
+    history: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.clock = ManualClock(seed=self.seed << 32)
+        self.memory = MemoryStore(clock=self.clock)
+        self.published: list[Published] = []
+        self.segment = 0
+        self.processes = [self._process(number) for number in range(PROCESSES)]
+
+    def _process(self, number: int) -> Process:
+        faults = SeededFaults(self.seed * PROCESSES + number, RATES)
+        return Process(f"p{number}", FailingStore(self.memory, faults, clock=self.clock))
+
+    def note(self, what: str) -> None:
+        self.history.append(f"{self.clock.now_us()} {what}")
+
+    def ref(self) -> SegmentRef:
+        return SegmentRef("events", self.segment)
+
+    async def run(self) -> None:
+        actions = self.chance.choices(list(ACTIONS), list(ACTIONS.values()), k=STEPS)
+        for action in actions:
+            process = self.chance.choice(self.processes)
+            self.note(f"{action} {process.name}")
+            await getattr(self, f"_{action}")(process)
+            await settle()
+        await self._end()
+
+    async def _publish(self, process: Process) -> None:
+        if process.writer is None:
+            return
+        for _ in range(self.chance.randint(1, 4)):
+            value = b"message %d" % len(self.published)
+            with contextlib.suppress(SegmentMoved, SegmentSealed):
+                told = process.writer.append(single(value), self.chance.randint(1, 40))
+                self.published.append(Published(value, process.writer.ref.segment, told))
+
+    async def _advance(self, process: Process) -> None:
+        await self.clock.advance(self.chance.choice([0.01, 0.1, 1, 5]))
+
+    async def _sleep(self, process: Process) -> None:
+        """So long that proofs of ownership grow old, and superseded files go."""
+        await self.clock.advance(self.chance.choice([0.6, 1.1, 2.5]) * GRACE_SECONDS)
+
+    async def _release(self, process: Process) -> None:
+        process.store.release()
+
+    async def _crash(self, process: Process) -> None:
+        process.lives += 1
+        for task in [process.busy] if process.busy else []:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if process.writer is not None:
+            await process.writer.close()
+        process.writer = process.busy = None
+
+    async def _join(self, process: Process) -> None:
+        """Write where the log of the newest segment ends, whoever else does."""
+        await self._begin(process, self._open(process))
+
+    async def _open(self, process: Process) -> None:
+        ref = self.ref()
+        index = await recover_index(process.store, ref)
+        if not index.sealed and process.writer is None:
+            name = f"{process.name}.{process.lives}"
+            process.writer = owner(process.store, self.clock, ref, index, broker=name, flush_bytes=60)
+
+    async def _seal(self, process: Process) -> None:
+        """Seal the newest segment, as its owner or in its owner's stead; the next one begins empty."""
+        await self._begin(process, self._replace(process))
+
+    async def _replace(self, process: Process) -> None:
+        ref = self.ref()
+        if process.writer is not None and process.writer.ref == ref:
+            with contextlib.suppress(BraidError):
+                await process.writer.seal()
+        index = await seal_at_end(
+            process.store, self.clock, ref, start_offset=0, writer=process.name, grace_seconds=GRACE_SECONDS
+        )
+        assert index.sealed
+        self.note(f"segment {ref.segment} sealed at {index.end}")
+        self.segment = max(self.segment, ref.segment + 1)
+
+    async def _begin(self, process: Process, work: Coroutine[object, object, None]) -> None:
+        if process.busy is not None and not process.busy.done():
+            work.close()
+            return
+        if process.writer is not None and process.writer.ref != self.ref():
+            await process.writer.close()
+            process.writer = None
+        process.busy = asyncio.create_task(self._tried(work))
+
+    async def _tried(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except BraidError as error:
+            self.note(f"given up: {type(error).__name__}")
+
+    async def _upkeep(self, process: Process) -> None:
+        """A round of upkeep of some segment by a process that meets no faults."""
+        ref = SegmentRef("events", self.chance.randint(0, self.segment))
+        index = await recover_index(self.memory, ref)
+        upkeep = SegmentUpkeep(
+            self.memory,
+            self.clock,
+            ref,
+            index,
+            broker="keeper",
+            grace_seconds=GRACE_SECONDS,
+            executor=InlineExecutor(),
+            look=still_there,
+            born_here=False,
+        )
+        try:
+            kept = await upkeep.keep(rollup_bytes=1 << 20, start_offset=0)
+            self.note(f"kept {ref.segment}: {kept.rollups} roll-ups, {kept.deleted} deleted")
+        except BraidError as error:
+            self.note(f"not kept: {type(error).__name__}")
+
+    async def _end(self) -> None:
+        """Let everything that still can happen, then look at what was made of it."""
+        for _ in range(20):
+            for process in self.processes:
+                process.store.release()
+            await self.clock.advance(2)
+        for process in self.processes:
+            await self._crash(process)
+        for published in self.published:
+            error = published.told.exception()
+            self.note(f"{published.value!r}: {type(error).__name__ if error else published.told.result()}")
+        for segment in range(self.segment + 1):
+            self.note(f"segment {segment}: {await self._check(SegmentRef('events', segment))}")
+
+    async def _check(self, ref: SegmentRef) -> list[bytes]:
+        values = await stored_values(self.memory, ref)
+        assert not [value for value, count in Counter(values).items() if count > 1], "doubled"
+        for published in (p for p in self.published if p.segment == ref.segment):
+            if isinstance(published.told.exception(), SegmentMoved):
+                assert published.value not in values, f"{published.value!r} was refused and is there"
+            elif published.told.exception() is None:
+                offset = published.told.result()
+                assert values[offset : offset + 1] == [published.value], f"{published.value!r} is not at {offset}"
+        assert await self._by_names(ref) == values
+        return values
+
+    async def _by_names(self, ref: SegmentRef) -> list[bytes]:
+        """What a reader of files sees, which knows nothing but their names and offsets."""
+        values: list[bytes] = []
+        for live in await list_live(self.memory, ref):
+            table = decode((await self.memory.get(ref.key(live.name))).data)
+            for row in table.slice(live.start - live.name.base).to_pylist():
+                assert row["_offset"] == len(values)
+                values.append(row["value"])
+        return values
+
+
+async def simulated(seed: int) -> Simulation:
+    simulation = Simulation(seed)
+    await simulation.run()
+    return simulation
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_any_schedule(seed: int) -> None:
+    await simulated(seed)
+
+
+async def test_the_same_seed_gives_the_same_history() -> None:
+    assert (await simulated(7)).history == (await simulated(7)).history
+    assert (await simulated(7)).history != (await simulated(8)).history

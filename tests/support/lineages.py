@@ -1,0 +1,81 @@
+"""Random topics for property tests: segments that rolled, split and merged over several generations."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from filer.slots import SLOTS, equal_ranges
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment, TopicState
+
+
+@dataclass
+class Lineage:
+    """A topic under construction: `opened` by slots, and everything that was sealed."""
+
+    segments: dict[int, Segment] = field(default_factory=dict)
+
+    @property
+    def open(self) -> list[Segment]:
+        return sorted((s for s in self.segments.values() if s.state == "open"), key=lambda s: s.start_slot)
+
+    def add(self, start: int, stop: int, predecessors: tuple[int, ...] = ()) -> int:
+        new = len(self.segments)
+        self.segments[new] = Segment(
+            id=new,
+            start_slot=start,
+            stop_slot=stop,
+            brokers=("b",),
+            opened_us=0,
+            reason="create",
+            predecessors=predecessors,
+        )
+        return new
+
+    def seal(self, segment_id: int, end_offset: int, successors: tuple[int, ...]) -> None:
+        update = {"state": "sealed", "end_offset": end_offset, "sealed_us": 0, "successors": successors}
+        self.segments[segment_id] = self.segments[segment_id].model_copy(update=update)
+
+    def split(self, segment: Segment, cuts: list[int], end_offset: int) -> None:
+        bounds = [segment.start_slot, *cuts, segment.stop_slot]
+        parts = zip(bounds, bounds[1:], strict=False)
+        self.seal(segment.id, end_offset, tuple(self.add(a, b, (segment.id,)) for a, b in parts))
+
+    def merge(self, segments: list[Segment], ends: list[int]) -> None:
+        new = self.add(segments[0].start_slot, segments[-1].stop_slot, tuple(s.id for s in segments))
+        for segment, end in zip(segments, ends, strict=True):
+            self.seal(segment.id, end, (new,))
+
+    def state(self) -> TopicState:
+        return TopicState(
+            topic="t",
+            created_us=0,
+            version=1,
+            next_segment=len(self.segments),
+            config=TopicConfig(),
+            segments=tuple(self.segments.values()),
+        )
+
+
+@st.composite
+def lineages(draw: st.DrawFn, *, most_transitions: int = 8) -> TopicState:
+    """A topic of one to four segments and what became of them; sealed ones have 0 to 3 messages."""
+    lineage = Lineage()
+    for start, stop in equal_ranges(draw(st.integers(1, 4))):
+        lineage.add(start, stop)
+    ends = st.integers(0, 3)
+    for _ in range(draw(st.integers(0, most_transitions))):
+        opened = lineage.open
+        place = draw(st.integers(0, len(opened) - 1))
+        count = draw(st.integers(1, 3))
+        segment = opened[place]
+        if draw(st.booleans()) and place + count <= len(opened):
+            together = opened[place : place + count]
+            lineage.merge(together, [draw(ends) for _ in together])
+        else:
+            inner = st.integers(segment.start_slot + 1, segment.stop_slot - 1)
+            wide = segment.stop_slot - segment.start_slot > 8
+            cuts = sorted(set(draw(st.lists(inner, max_size=3)))) if wide else []
+            lineage.split(segment, cuts, draw(ends))
+    assert lineage.open[-1].stop_slot == SLOTS
+    return lineage.state()

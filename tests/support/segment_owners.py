@@ -1,0 +1,57 @@
+"""Owners of segments as a broker makes them, over any store and clock."""
+
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+
+from filer.clock import Clock
+from filer.segment_file import decode
+from filer.segment_index import SegmentIndex
+from filer.segment_log import SegmentRef, recover_index
+from filer.segment_writer import SegmentWriter, Single, WriterSettings
+from filer.store import Store
+
+GRACE_SECONDS = 60.0
+
+
+async def still_there() -> bool:
+    return True
+
+
+def owner(
+    store: Store,
+    clock: Clock,
+    ref: SegmentRef,
+    index: SegmentIndex,
+    *,
+    broker: str = "a.1",
+    look: Callable[[], Awaitable[bool]] = still_there,
+    flush_bytes: int = 1 << 20,
+) -> SegmentWriter:
+    """A writer from the end of that index on; files are superseded for `GRACE_SECONDS`."""
+    return SegmentWriter(
+        store,
+        clock,
+        ref,
+        index,
+        broker=broker,
+        settings=WriterSettings(flush_bytes=flush_bytes, grace_seconds=GRACE_SECONDS),
+        look=look,
+        on_stored=lambda stored: None,
+        on_stopped=lambda segment: None,
+    )
+
+
+def single(value: bytes) -> Single:
+    return Single(b"k", value, None, None)
+
+
+async def stored_values(store: Store, ref: SegmentRef) -> list[bytes]:
+    """Values of the whole log from offset 0 on, as a fresh broker recovers it."""
+    index = await recover_index(store, ref)
+    tables = []
+    for facts in index.files:
+        table = decode((await store.get(ref.key(facts.name))).data)
+        tables.append(table.slice(facts.start - facts.base, facts.count))
+    values: list[bytes] = pa.concat_tables([ref.schema.empty_table(), *tables])["value"].to_pylist()
+    return values
