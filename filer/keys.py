@@ -4,9 +4,9 @@
 | --- | --- | --- |
 | `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
-| `topics/<topic>/topic.json` | by compare-and-swap | configuration, open segments, sealed ones still needed, the transition under way |
+| `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
 | `topics/<topic>/history/<first>-<last>.json` | never | lineage that has left topic.json |
-| `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on, by the owner; maybe the seal |
+| `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
 | `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
 | `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment |
 | `topics/<topic>/groups/<group>.json` | by compare-and-swap | positions of a consumer group |

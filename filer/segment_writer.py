@@ -119,7 +119,8 @@ class SegmentWriter:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[int] = self._loop.create_future()
         self._task = asyncio.create_task(self._run(), name=f"writer {ref.topic}/{ref.segment}")
 
     def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
@@ -131,7 +132,7 @@ class SegmentWriter:
             raise SegmentMoved() if self.state is WriterState.STOPPED else SegmentSealed()
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self._last_timestamp_us = max(self._clock.now_us(), self._last_timestamp_us)
-        stored: asyncio.Future[int] = self._finished.get_loop().create_future()
+        stored: asyncio.Future[int] = self._loop.create_future()
         self._pending.append(_Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, stored))
         self._next_offset += count
         self.pending_bytes += size_bytes

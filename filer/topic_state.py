@@ -19,7 +19,7 @@ class _Frozen(BaseModel):
 
 
 class Segment(_Frozen):
-    """One segment of a topic. `brokers` are the owner and then the followers; times are microseconds since the epoch."""
+    """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch."""
 
     id: int
     start_slot: int

@@ -78,7 +78,8 @@ class Uploads:
         match = _ID.match(upload_id)
         if match is None or not hmac.compare_digest(match[4], self._mac(topic, match[1], match[2], match[3] or "")):
             raise InvalidInput(
-                f"{upload_id[:160]!r} was not issued for topic {topic!r}: get an id from POST /v1/topics/{topic}/uploads"
+                f"{upload_id[:160]!r} was not issued for topic {topic!r}: "
+                f"get an id from POST /v1/topics/{topic}/uploads"
             )
         sha256 = base64.urlsafe_b64decode(match[3] + "=").hex() if match[3] else None
         return Upload(upload_id, int(match[2]), sha256, int(ULID.from_str(match[1]).milliseconds) * 1000)

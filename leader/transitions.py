@@ -127,7 +127,7 @@ class TransitionRunner:
         self._catalogue, self._sealer, self._clock = catalogue, sealer, clock
 
     async def run(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
-        """Begin a transition (unless `begin` sees that there is nothing to do) and bring it, or the one found, to its end.
+        """Begin a transition (unless `begin` has nothing to do) and bring it, or the one found, to its end.
 
         None where there is no such topic. Safe to stop at any line: the record in topic.json says what is to be
         done, and whoever takes it up next repeats it from the start without harm.

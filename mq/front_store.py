@@ -75,7 +75,8 @@ class FrontStore:
         if self.pending_bytes + size_bytes > self.limit_bytes:
             return False
         self.pending_bytes += size_bytes
-        self._evict()
+        if self.pending_bytes + self.recent_bytes > self.limit_bytes:
+            self._evict()
         return True
 
     def release(self, size_bytes: int) -> None:

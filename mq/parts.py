@@ -1,4 +1,4 @@
-"""What a broker is put together from: passed in, never imported as globals, so that tests and simulations can own it."""
+"""What a broker is put together from: passed in, never imported as globals, so that tests can own it."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass

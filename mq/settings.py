@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 
 
 class BrokerSettings(BaseModel):
-    """Settings of `mq serve`: each also a `BRAIDMQ_*` variable or a key of a TOML file. Sizes in bytes, times in seconds."""
+    """Settings of `mq serve`, each also a `BRAIDMQ_*` variable or a key of a TOML file. In bytes and seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -39,7 +39,7 @@ class Intake:
 
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
         """The whole body; raises `BodyTooLarge`, `FrontStoreFull`, `ClientGone`."""
-        if declared_bytes is not None:
+        if declared_bytes is not None and not self._hold_at_once(declared_bytes):
             await self._hold(declared_bytes)
         message = await receive()
         body: bytes = message.get("body", b"")
@@ -64,6 +64,13 @@ class Intake:
                 await self._hold(size_bytes)
             more = message.get("more_body", False)
         return b"".join(chunks)
+
+    def _hold_at_once(self, size_bytes: int) -> bool:
+        """Hold room for that many bytes in all, if they are allowed and there is room: as nearly always."""
+        if size_bytes > self._limit_bytes or not self._front_store.try_reserve(size_bytes - self.held_bytes):
+            return False
+        self.held_bytes = size_bytes
+        return True
 
     async def _hold(self, size_bytes: int) -> None:
         """Hold room for that many bytes in all."""

@@ -194,6 +194,18 @@ async def test_list_then_roll_up_then_read(
     assert snippets.read() == EXPECTED
 
 
+@pytest.mark.parametrize("reader", [DuckDbSnippets, PythonSnippets])
+async def test_list_then_what_was_superseded_goes_then_read(
+    files: Files, reader: type[DuckDbSnippets | PythonSnippets]
+) -> None:
+    """What does not count when a list is taken is not in it: it may go at any moment."""
+    await one_within_the_other(files)
+    snippets = reader(files.topic)
+    snippets.list_files()
+    await files.delete(FileName(0, 4 * FILE_ROWS), *owners(0, 8))
+    assert snippets.read() == EXPECTED
+
+
 @pytest.mark.parametrize("state", [both_stand, deleting_has_begun, only_the_larger_left, three_overlapping])
 async def test_spark(files: Files, state: State, spark: "SparkSession") -> None:
     await state(files)

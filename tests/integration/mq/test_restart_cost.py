@@ -1,4 +1,4 @@
-"""Recovery follows what is new: a restart asks the store as often behind a hundred files as behind a hundred thousand."""
+"""Recovery follows what is new: a restart asks the store as often behind 1,000 files as behind 100,000."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

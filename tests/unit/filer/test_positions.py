@@ -117,7 +117,9 @@ def test_reading_in_any_order_sees_each_message_once_after_its_predecessors(
         positions = advance(state, positions)
     assert covers(state, positions)
     assert set(positions) == {s.id for s in state.open_segments}
-    assert {s: count for s, count in seen.items() if count} == {s.id: end_of(state, s.id) for s in state.segments if end_of(state, s.id)}
+    assert {s: count for s, count in seen.items() if count} == {
+        s.id: end_of(state, s.id) for s in state.segments if end_of(state, s.id)
+    }
 
 
 def test_a_split_is_entered_when_its_parent_is_drained() -> None:

@@ -1,0 +1,71 @@
+import pytest
+from hypothesis import given
+
+from filer.errors import CorruptFile
+from filer.slots import SLOTS
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment, TopicState, Transition, broken_invariants
+from tests.support.lineages import lineages
+
+
+def segment(segment_id: int, start: int = 0, stop: int = SLOTS, **fields: object) -> Segment:
+    base = {"id": segment_id, "start_slot": start, "stop_slot": stop, "brokers": ("b",), "opened_us": 0}
+    return Segment.model_validate({**base, "reason": "create", **fields})
+
+
+def state(*segments: Segment, next_segment: int = 10, **fields: object) -> TopicState:
+    made = TopicState(
+        topic="t", created_us=0, version=1, next_segment=next_segment, config=TopicConfig(), segments=segments
+    )
+    return made.model_copy(update=fields)
+
+
+@given(lineages())
+def test_every_lineage_holds_the_invariants_and_survives_json(made: TopicState) -> None:
+    assert broken_invariants(made) == []
+    assert TopicState.from_json(made.to_json()) == made
+    assert [s.start_slot for s in made.open_segments] == sorted(s.start_slot for s in made.open_segments)
+
+
+def transition(seal: tuple[int, ...], *opened: Segment, reason: str = "split") -> Transition:
+    return Transition.model_validate({"seal": seal, "open": opened, "reason": reason, "started_us": 0})
+
+
+WHOLE = segment(0)
+BROKEN = [
+    (state(segment(0, 0, 100)), "open_ranges_tile"),
+    (state(WHOLE, segment(1)), "open_ranges_tile"),
+    (state(), "open_ranges_tile"),
+    (state(segment(1, 0, 9), segment(0, 9)), "ids_only_grow"),
+    (state(segment(0, 0, 9), segment(0, 9)), "ids_only_grow"),
+    (state(WHOLE, next_segment=0), "ids_only_grow"),
+    (state(WHOLE, transition=transition((0,), segment(10))), "ids_only_grow"),
+    (state(segment(0, end_offset=5)), "sealed_segments_end"),
+    (state(segment(0, state="sealed"), segment(1)), "sealed_segments_end"),
+    (state(segment(0, state="sealed", start_offset=5, end_offset=4), segment(1)), "sealed_segments_end"),
+    (state(WHOLE, transition=transition((3,), segment(4))), "transition_seals_open_segments"),
+    (state(WHOLE, transition=transition((0,), segment(4, 0, 99))), "transition_seals_open_segments"),
+    (state(WHOLE, transition=transition((), segment(4))), "transition_seals_open_segments"),
+]
+
+
+@pytest.mark.parametrize(("broken", "invariant"), BROKEN)
+def test_impossible_shapes_are_named(broken: TopicState, invariant: str) -> None:
+    assert invariant in broken_invariants(broken)
+
+
+def test_what_deleting_looks_like() -> None:
+    assert broken_invariants(state(WHOLE, transition=transition((0,), reason="delete"))) == []
+    assert broken_invariants(state(deleted=True)) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff", state(WHOLE).to_json().replace(b"1", b"2", 1)])
+def test_other_bytes_are_no_topic(data: bytes) -> None:
+    with pytest.raises(CorruptFile):
+        TopicState.from_json(data)
+
+
+def test_unknown_fields_are_of_another_format() -> None:
+    data = state(WHOLE).to_json().replace(b'"topic":', b'"shape": 1, "topic":')
+    with pytest.raises(CorruptFile, match="shape"):
+        TopicState.from_json(data)
