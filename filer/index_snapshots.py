@@ -95,7 +95,7 @@ async def _adopt(
     for live in live_names(rollups):
         if live.name.end is not None and live.name.end > index.end:
             raise SegmentMoved(f"{ref.key(live.name)} reaches beyond {index.end}: another broker keeps this segment")
-        facts = await check_rollup(store, ref, live.name, executor=executor)
+        facts = await check_rollup(store, clock, ref, live.name, executor=executor)
         try:
             index.supersede(facts, clock.now_us())
         except CorruptFile:

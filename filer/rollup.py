@@ -16,6 +16,7 @@ from filer.clock import Clock
 from filer.errors import CorruptFile
 from filer.keys import FileName
 from filer.live_files import FileFacts
+from filer.paced import run_paced
 from filer.segment_file import (
     ROW_GROUP_BYTES,
     Footer,
@@ -108,33 +109,32 @@ async def roll_up(
     """
     name = FileName(run[0].base, run[-1].end)
     encoder = _Encoder(ref, name)
-    in_executor = asyncio.get_running_loop().run_in_executor
     for part in _parts(run):
         rows = None if part[0].name.rolled else recent(part[0].base, part[-1].end)
         if rows is None:
-            await in_executor(executor, encoder.add_files, part, await _contents(store, ref, part))
+            await run_paced(clock, executor, encoder.add_files, part, await _contents(store, ref, part))
         else:
-            await in_executor(executor, encoder.add, rows)
-    data, footer = await in_executor(executor, encoder.finish, f"{broker}/{clock.ulid()}")
+            await run_paced(clock, executor, encoder.add, rows)
+    data, footer = await run_paced(clock, executor, encoder.finish, f"{broker}/{clock.ulid()}")
     # Stopping before this put leaves nothing; stopping behind it leaves a second copy of the run's messages under
     # a name that readers take instead of the run, and that the next look at the segment's names adopts.
     if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer.writer):
-        return await check_rollup(store, ref, name, executor=executor)
+        return await check_rollup(store, clock, ref, name, executor=executor)
     written = await store.get(ref.key(name))
     if pa.py_buffer(written.data) != data:
         # Nobody has let it stand for anything yet, and the run it was made of is untouched.
         await store.delete([ref.key(name)])
         raise CorruptFile(f"{ref.key(name)} reads back otherwise than it was written; it has been removed")
-    return await in_executor(executor, _checked, ref, name, written.data)
+    return await run_paced(clock, executor, _checked, ref, name, written.data)
 
 
-async def check_rollup(store: Store, ref: SegmentRef, name: FileName, *, executor: Executor) -> FileFacts:
+async def check_rollup(store: Store, clock: Clock, ref: SegmentRef, name: FileName, *, executor: Executor) -> FileFacts:
     """What the index keeps of a roll-up found on the store, once all of it has been read.
 
     Raises `CorruptFile` where it does not hold exactly the messages its name promises, `ObjectNotFound`.
     """
     fetched = await store.get(ref.key(name))
-    return await asyncio.get_running_loop().run_in_executor(executor, _checked, ref, name, fetched.data)
+    return await run_paced(clock, executor, _checked, ref, name, fetched.data)
 
 
 def _parts(run: Sequence[FileFacts]) -> Iterator[list[FileFacts]]:
@@ -187,6 +187,8 @@ class _Encoder:
 
     def add(self, table: pa.Table) -> None:
         """Take the next messages."""
+        # One chunk instead of one per file: telling the size of a chunk takes longer than copying a small one.
+        table = table.combine_chunks()
         self._waiting.append(table)
         self._waiting_bytes += table.nbytes
         self._reached += table.num_rows

@@ -38,9 +38,7 @@ def new_topic(topic: str, config: TopicConfig, segments: int, place: Place, *, n
     )
 
 
-def recreated(
-    tombstone: TopicState, config: TopicConfig, segments: int, place: Place, *, now_us: int
-) -> TopicState:
+def recreated(tombstone: TopicState, config: TopicConfig, segments: int, place: Place, *, now_us: int) -> TopicState:
     """A topic created again under the name of a deleted one: ids and version go on from where it left."""
     ids = range(tombstone.next_segment, tombstone.next_segment + segments)
     opened = _open(ids, equal_ranges(segments), place, now_us=now_us, reason="create")
@@ -68,12 +66,9 @@ def replacing(
     ids = range(state.next_segment, state.next_segment + len(sealing))
     opened = _open(ids, [s.range for s in sealing], place, now_us=now_us, reason=reason)
     opened = [
-        successor.model_copy(update={"predecessors": (s.id,)})
-        for successor, s in zip(opened, sealing, strict=True)
+        successor.model_copy(update={"predecessors": (s.id,)}) for successor, s in zip(opened, sealing, strict=True)
     ]
-    record = Transition(
-        seal=tuple(s.id for s in sealing), open=tuple(opened), reason=reason, started_us=now_us
-    )
+    record = Transition(seal=tuple(s.id for s in sealing), open=tuple(opened), reason=reason, started_us=now_us)
     return state.model_copy(update={"transition": record, "next_segment": ids.stop})
 
 
@@ -81,15 +76,11 @@ def deleting(state: TopicState, *, now_us: int) -> TopicState | None:
     """Begin the transition that seals everything and opens nothing; None where that cannot begin now."""
     if state.transition is not None or state.deleted:
         return None
-    record = Transition(
-        seal=tuple(s.id for s in state.open_segments), open=(), reason="delete", started_us=now_us
-    )
+    record = Transition(seal=tuple(s.id for s in state.open_segments), open=(), reason="delete", started_us=now_us)
     return state.model_copy(update={"transition": record})
 
 
-def finished(
-    state: TopicState, record: Transition, ends: Mapping[int, int], *, now_us: int
-) -> TopicState | None:
+def finished(state: TopicState, record: Transition, ends: Mapping[int, int], *, now_us: int) -> TopicState | None:
     """The state after a transition whose segments have been sealed at `ends`; None where it is over already."""
     if state.transition != record:
         return None
@@ -144,6 +135,4 @@ class TransitionRunner:
         for segment in [s for s in state.segments if s.id in record.seal]:
             ends[segment.id] = await self._sealer.seal(state.topic, segment, state)
         now_us = self._clock.now_us()
-        return await self._catalogue.change(
-            state.topic, lambda newest: finished(newest, record, ends, now_us=now_us)
-        )
+        return await self._catalogue.change(state.topic, lambda newest: finished(newest, record, ends, now_us=now_us))

@@ -58,6 +58,15 @@ class Tail:
             position += 1
         return (pa.concat_tables(chosen) if len(chosen) > 1 else chosen[0]).slice(0, max_rows)
 
+    def between(self, start: int, end: int) -> pa.Table | None:
+        """The messages `[start, end)`; None where the tail does not hold all of them."""
+        if not self.start <= start < end <= self.end:
+            return None
+        first = bisect.bisect_right(self._bases, start) - 1
+        last = bisect.bisect_left(self._bases, end)
+        tables = [self._tables[position] for position in range(first, last)]
+        return pa.concat_tables(tables).slice(start - self._bases[first], end - start)
+
 
 class FrontStore:
     """Accounts for the bytes of all tails and of everything accepted or being received."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -183,8 +182,7 @@ class Maintenance:
 
         def recent(start: int, end: int) -> pa.Table | None:
             tail = runtime.tail(segment_id)
-            rows = None if tail is None else tail.read(start, max_rows=end - start, max_bytes=sys.maxsize)
-            return rows if rows is not None and rows.num_rows == end - start else None
+            return None if tail is None else tail.between(start, end)
 
         return SegmentUpkeep(
             parts.store,

@@ -45,11 +45,11 @@ def decode_arrow(body: bytes, columns: Columns) -> Rows:
                         f"more than {MAX_BATCHES} record batches in one request: send fewer, larger ones"
                     )
             table = pa.Table.from_batches(batches, schema=reader.schema)
+        if not table.num_rows:
+            return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema))
+        return _to_rows(batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0], columns)
     except (pa.ArrowException, UnicodeDecodeError, OSError, EOFError) as error:
         raise Malformed(f"the body is not a valid Arrow IPC stream: {_first_line(error)}") from error
-    if not table.num_rows:
-        return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema))
-    return _to_rows(batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0], columns)
 
 
 def _refuse_compression(buffer: pa.Buffer) -> None:

@@ -21,10 +21,10 @@ def print_json(answer: Any) -> None:
     write_out(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; columns of numbers only are aligned to the right."""
     cells = [list(row) for row in rows]
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
         numeric = bool(cells) and all(isinstance(row[place], int | float) for row in cells)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
@@ -73,4 +73,4 @@ def _print(table: Table) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
     with console.capture() as capture:
         console.print(table)
-    write_out(capture.get().encode())
+    write_out("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode())

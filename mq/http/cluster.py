@@ -1,7 +1,7 @@
 """The cluster, probes and metrics."""
 
 from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 
 from mq.broker import Broker
 from mq.http.answers import json_response
@@ -45,7 +45,7 @@ def cluster_router(broker: Broker) -> APIRouter:
         """Requests are welcome."""
         return json_response({"ready": broker.ready}, status=200 if broker.ready else 503)
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
         broker.metrics.pending_bytes.set(broker.front_store.pending_bytes)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
@@ -31,6 +31,13 @@ from mq.topic_runtime import TopicRuntime
 
 FORMS = [JSON, NDJSON, ARROW_TYPE]
 PRESIGNED_SECONDS = 900
+_PAGE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Messages, in the form asked for.", "content": {kind: {} for kind in FORMS}}
+}
+_PAYLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The bytes.", "content": {"application/octet-stream": {}}},
+    307: {"description": "They are at another address, on the object store itself."},
+}
 _MESSAGE_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
@@ -38,7 +45,7 @@ def messages_router(broker: Broker) -> APIRouter:
     """Endpoints under `/v1/topics/{topic}` that give messages."""
     router = APIRouter(tags=["messages"])
 
-    @router.get("/v1/topics/{topic}/messages")
+    @router.get("/v1/topics/{topic}/messages", responses=_PAGE)
     async def browse(
         request: Request,
         topic: str,
@@ -65,7 +72,7 @@ def messages_router(broker: Broker) -> APIRouter:
         following = to_marker(topic, reached)
         return await messages_response(kind, runtime.state, runs, {"marker": following}, {"Braid-Marker": following})
 
-    @router.get("/v1/topics/{topic}/segments/{segment}/messages")
+    @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
     async def read_segment(
         request: Request,
         topic: str,
@@ -104,7 +111,7 @@ def messages_router(broker: Broker) -> APIRouter:
         run = await _one(broker, runtime, message_id)
         return json_response(next(MessageRenderer(topic, runtime.state.config).messages(run)))
 
-    @router.get("/v1/topics/{topic}/messages/{message_id}/payload")
+    @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
         runtime = await broker.topic(topic)

@@ -18,6 +18,8 @@ from tests.support.workload import Producer, Workload, judge, read_topic
 TOPICS = {"single": 1, "braided": 4}
 # Without roll-ups a bare glob must do.
 NO_ROLLUPS = ("--maintenance-interval", "3600")
+# Steps that each file passes; the others are of transitions.
+UNDER_LOAD = ("before put", "temp file written", "linked", "put returned")
 BUSY_UPKEEP = ("--maintenance-interval", "0.1", "--grace", "1")
 
 
@@ -84,8 +86,8 @@ async def test_under_upkeep(data: Path, rounds: int) -> None:
         for _ in range(rounds):
             load.urls[:] = [broker.url]
             async with load.running():
-                await load.acknowledged(200)
-                await asyncio.sleep(chance.uniform(0, 1))
+                await load.acknowledged(100)
+                await asyncio.sleep(chance.uniform(0, 0.5))
                 broker.kill()
             await asyncio.to_thread(broker.start)
         assert broker.terminate() == 0
@@ -97,9 +99,9 @@ async def test_under_upkeep(data: Path, rounds: int) -> None:
 @pytest.mark.parametrize("step", STEPS)
 async def test_at_each_step(data: Path, step: str) -> None:
     """The process ends itself there; the next one on the same directory has all that was acknowledged."""
-    env = {"DEADLY_STEP": step, "DEADLY_NTH": "9" if "seal" not in step and "put" in step else "1"}
+    env = {"DEADLY_STEP": step, "DEADLY_NTH": "9" if step in UNDER_LOAD else "1"}
     deadly = BrokerProcess(
-        data=data, args=["--maintenance-interval", "0.3"], env=env, module="tests.support.deadly_broker"
+        data=data, args=["--maintenance-interval", "0.1"], env=env, module="tests.support.deadly_broker"
     )
     with deadly:
         # So small that each round of upkeep rolls: one transition after the other, under load.

@@ -24,7 +24,7 @@ from tests.support.format_snippets import (
     rows_of,
 )
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 TOPIC, SEGMENTS = "demo", 2
 MESSAGES = 3000

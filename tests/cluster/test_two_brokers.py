@@ -50,16 +50,16 @@ async def test_a_second_broker_under_load(new_broker: Callable[[], BrokerProcess
         httpx.put(f"{first.url}/v1/topics/{TOPIC}", json=settings, timeout=30).raise_for_status()
         load = workload([first.url])
         async with load.running():
-            await load.acknowledged(50)
+            await load.acknowledged(20)
             await asyncio.to_thread(stack.enter_context, second)
             # Producers that are refused by one of them go on at the other.
             load.urls.append(second.url)
-            await load.acknowledged(100)
+            await load.acknowledged(30)
             check_refusals(load)
             for place, broker in enumerate((first, second)):
                 await asyncio.to_thread(broker.restart)
                 load.urls[place] = broker.url
-                await load.acknowledged(100)
+                await load.acknowledged(30)
         assert judge(load.history, await read_topic(second.url, TOPIC)) == []
         await becomes_sound(load, first.url)
 

@@ -8,10 +8,10 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
+from unittest import mock
 
-import mq.server
-from filer.clock import SystemClock
 from filer.forwarding_store import ForwardingStore
+from filer.open_store import open_store
 from filer.segment_file import read_footer
 from filer.store import Data, MakeData, Store
 from filer.topic_state import TopicState
@@ -74,29 +74,27 @@ class DeadlyStore(ForwardingStore):
         return new
 
 
-def wrap_system_calls(fuse: Fuse) -> None:
-    """Pass the steps within a put of a segment file into a directory."""
+def deadly_link(fuse: Fuse) -> Callable[[str, str], None]:
+    """`os.link`, passing the steps within a put of a segment file into a directory."""
     link = os.link
 
-    def deadly_link(temp: str, final: str) -> None:
+    def linking(temp: str, final: str) -> None:
         is_segment_file = "/segments/" in final
         fuse.at("temp file written" if is_segment_file else "other")
         link(temp, final)
         fuse.at("linked" if is_segment_file else "other")
 
-    os.link = deadly_link
+    return linking
 
 
 def run() -> None:
     fuse = Fuse(os.environ["DEADLY_STEP"], int(os.environ.get("DEADLY_NTH", "1")))
-    open_store: Callable[..., Store] = mq.server.open_store
-    wrap_system_calls(fuse)
 
-    def open_deadly(url: str, *, clock: SystemClock, **settings: Any) -> Store:
-        return DeadlyStore(open_store(url, clock=clock, **settings), fuse)
+    def open_deadly(url: str, **arguments: Any) -> Store:
+        return DeadlyStore(open_store(url, **arguments), fuse)
 
-    mq.server.open_store = open_deadly
-    main()
+    with mock.patch("os.link", deadly_link(fuse)), mock.patch("mq.server.open_store", open_deadly):
+        main()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Random topics for property tests: segments that rolled, split and merged over several generations."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ class Lineage:
 
     def split(self, segment: Segment, cuts: list[int], end_offset: int) -> None:
         bounds = [segment.start_slot, *cuts, segment.stop_slot]
-        parts = zip(bounds, bounds[1:], strict=False)
+        parts = pairwise(bounds)
         self.seal(segment.id, end_offset, tuple(self.add(a, b, (segment.id,)) for a, b in parts))
 
     def merge(self, segments: list[Segment], ends: list[int]) -> None:

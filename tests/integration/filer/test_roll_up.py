@@ -141,7 +141,7 @@ async def test_a_stranger_of_that_name_with_other_messages_is_refused(executor: 
     with pytest.raises(CorruptFile):
         await write(store, index.files, executor)
     with pytest.raises(CorruptFile, match="does not hold what its name"):
-        await check_rollup(store, SegmentRef("t", 4), await renamed(store, data), executor=executor)
+        await check_rollup(store, ManualClock(), SegmentRef("t", 4), await renamed(store, data), executor=executor)
 
 
 async def renamed(store: Store, data: bytes) -> FileName:

@@ -35,7 +35,7 @@ def test_markers_name_positions(positions: Positions) -> None:
 
 def test_markers_stay_short() -> None:
     assert len(to_marker("t", {0: 5})) <= 12
-    assert len(to_marker("t", {n: 1_000_000 for n in range(1000)})) < 6000
+    assert len(to_marker("t", dict.fromkeys(range(1000), 1_000_000))) < 6000
 
 
 @given(POSITIONS, st.data())

@@ -1,0 +1,25 @@
+"""Work in the background that leaves the processors to those who wait for an answer."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple
+
+from filer.clock import Clock
+
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+SHARE = 0.25
+"""How much of one processor upkeep takes at most."""
+
+
+async def run_paced(clock: Clock, executor: Executor, function: Callable[[*Args], R], *args: *Args) -> R:
+    """Call the function on the executor, then rest three times as long as that took.
+
+    Measured by the clock, waiting for a processor included: the busier the machine, the longer the rest.
+    """
+    began_seconds = clock.monotonic_seconds()
+    result = await asyncio.get_running_loop().run_in_executor(executor, function, *args)
+    await clock.sleep((clock.monotonic_seconds() - began_seconds) * (1 / SHARE - 1))
+    return result

@@ -1,0 +1,110 @@
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from filer.errors import InvalidInput
+from mq.bodies.arrow_body import decode_arrow
+from mq.bodies.rows import Columns
+from mq.errors import Malformed
+
+BINARY, STRING, JSON = Columns("binary", "binary"), Columns("string", "string"), Columns("string", "json")
+MUTATIONS = 4000
+
+
+def stream(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=3)
+    return bytes(sink.getvalue())
+
+
+def everything() -> pa.Table:
+    return pa.table(
+        {
+            "event_time": pa.array([1, None, 3, 4, 5], pa.timestamp("ms", "Europe/Berlin")),
+            "headers": pa.array([[("a", "1"), ("b", "")], None, [], [], []], pa.map_(pa.large_string(), pa.string())),
+            "value": pa.array(["v", None, "", "ü", "x"], pa.large_string()),
+            "key": pa.array([b"k", None, b"", b"l", b"m"], pa.binary()),
+        }
+    )
+
+
+@pytest.mark.parametrize("columns", [BINARY, STRING])
+def test_columns_in_any_order_and_width(columns: Columns) -> None:
+    rows = decode_arrow(stream(everything()), columns)
+    assert rows.batch.schema == columns.schema
+    assert rows.batch.num_rows == 5
+    text = columns is STRING
+    assert rows.batch["value"].to_pylist() == [
+        v if text or v is None else v.encode() for v in ["v", None, "", "ü", "x"]
+    ]
+    assert rows.batch["headers"].to_pylist() == [[("a", b"1"), ("b", b"")], None, [], [], []]
+    assert rows.batch["event_time"].cast(pa.int64()).to_pylist() == [1000, None, 3000, 4000, 5000]
+
+
+@pytest.mark.parametrize(("unit", "micros"), [("s", 7_000_000), ("ms", 7_000), ("us", 7), ("ns", 0)])
+@pytest.mark.parametrize("zone", [None, "UTC", "+05:30"])
+def test_units_of_time(unit: str, micros: int, zone: str | None) -> None:
+    table = pa.table({"value": [b"1"], "event_time": pa.array([7], pa.timestamp(unit, zone))})
+    assert decode_arrow(stream(table), BINARY).batch["event_time"].cast(pa.int64()).to_pylist() == [micros]
+
+
+def test_headers_that_cannot_be_null_are_stored_like_others() -> None:
+    kind = pa.map_(pa.string(), pa.field("value", pa.binary(), nullable=False))
+    table = pa.table({"value": [b"1"], "headers": pa.array([[("a", b"1")]], kind)})
+    assert decode_arrow(stream(table), BINARY).batch["headers"].to_pylist() == [[("a", b"1")]]
+
+
+def test_json_values_are_checked() -> None:
+    good = pa.table({"value": ["1", None, "[]"]})
+    assert decode_arrow(stream(good), JSON).batch["value"].to_pylist() == ["1", None, "[]"]
+    with pytest.raises(InvalidInput, match="row 1: the topic takes JSON values"):
+        decode_arrow(stream(pa.table({"value": ["1", "text"]})), JSON)
+
+
+def test_no_rows() -> None:
+    empty = pa.table({"value": pa.array([], pa.binary())})
+    assert decode_arrow(stream(empty), BINARY).batch.num_rows == 0
+
+
+def test_streams_that_stop_between_two_batches_are_cut_short() -> None:
+    """Arrow itself takes them for whole."""
+    body = stream(everything())
+    whole = pa.ipc.open_stream(body[:-8]).read_all()
+    assert whole.num_rows == 5
+    with pytest.raises(Malformed, match="end-of-stream mark"):
+        decode_arrow(body[:-8], BINARY)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compression_is_seen_before_anything_is_inflated(compression: str) -> None:
+    with pytest.raises(InvalidInput, match="without compression"):
+        decode_arrow(stream(everything(), compression=compression), BINARY)
+
+
+def test_damaged_streams_are_refused_and_never_crash() -> None:
+    """Bytes changed, swapped, cut out: rows or a refusal, and rows that can be read."""
+    pristine = stream(everything())
+    chance = random.Random(7)
+    for _ in range(MUTATIONS):
+        body = bytearray(pristine)
+        for _ in range(chance.choice([1, 1, 2, 4])):
+            place = chance.randrange(len(body) - 12)
+            match chance.randrange(4):
+                case 0:
+                    body[place] = chance.randrange(256)
+                case 1:
+                    body[place] ^= 1 << chance.randrange(8)
+                case 2:
+                    body[place : place + 4] = chance.choice([b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\1\0\0\0"])
+                case 3:
+                    del body[place : place + chance.choice([1, 4, 8])]
+        try:
+            rows = decode_arrow(bytes(body), BINARY)
+        except InvalidInput:
+            continue
+        rows.batch.validate(full=True)
+        for name in ("key", "value", "headers"):
+            rows.batch[name].to_pylist()

@@ -1,0 +1,134 @@
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filer.errors import InvalidInput
+from mq.bodies.json_body import decode_json, decode_ndjson, parse_time
+from mq.bodies.rows import EARLIEST_US, JSON_HEADER, LATEST_US, Columns
+from mq.errors import Malformed
+from mq.render import rfc3339
+
+BINARY = Columns("binary", "binary")
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+HEADERS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
+MESSAGES = st.lists(
+    st.fixed_dictionaries({"value": VALUES}, optional={"key": st.none() | st.text(), "headers": st.none() | HEADERS})
+)
+
+
+def expected_value(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+
+
+@given(MESSAGES)
+def test_documents_and_lines_say_the_same(messages: list[dict[str, Any]]) -> None:
+    rows = decode_json(orjson.dumps({"messages": messages}), BINARY)
+    lines = decode_ndjson(b"\n".join(orjson.dumps(message) for message in messages), BINARY)
+    assert rows.batch.equals(lines.batch)
+    assert rows.batch.schema == BINARY.schema
+    assert rows.batch["value"].to_pylist() == [expected_value(m["value"]) for m in messages]
+    assert rows.batch["key"].to_pylist() == [k.encode() if (k := m.get("key")) is not None else None for m in messages]
+    for message, headers in zip(messages, rows.batch["headers"].to_pylist(), strict=True):
+        named = [(name, value.encode()) for name, value in (message.get("headers") or {}).items()]
+        if message["value"] is not None and not isinstance(message["value"], str):
+            named.append(JSON_HEADER)
+        assert (headers or []) == named
+
+
+@given(st.binary(), st.binary())
+def test_base64_is_exact(key: bytes, value: bytes) -> None:
+    message = {"key_base64": base64.b64encode(key).decode(), "value_base64": base64.b64encode(value).decode()}
+    rows = decode_json(orjson.dumps({"messages": [message]}), BINARY)
+    assert (rows.batch["key"].to_pylist(), rows.batch["value"].to_pylist()) == ([key], [value])
+
+
+@given(st.binary())
+def test_any_bytes_are_rows_or_a_refusal(body: bytes) -> None:
+    for decode in (decode_json, decode_ndjson):
+        try:
+            decode(body, BINARY)
+        except InvalidInput as error:
+            assert "the body" in str(error) or "line " in str(error) or "messages" in str(error)
+
+
+def test_lines_are_counted_from_one_with_blank_ones() -> None:
+    with pytest.raises(Malformed, match="line 4 is not valid JSON"):
+        decode_ndjson(b'{"value":1}\n\n\r\n{"value":}\n', BINARY)
+    with pytest.raises(InvalidInput, match=r"messages\[1\]: unknown field 'valeu': did you mean 'value'\?"):
+        decode_json(b'{"messages":[{"value":1},{"valeu":1}]}', BINARY)
+
+
+def test_names_of_megabytes_are_refused_at_once() -> None:
+    name = "x" * 5_000_000
+    with pytest.raises(InvalidInput, match="unknown field 'xxx") as caught:
+        decode_ndjson(b'{"%b": 1}' % name.encode(), BINARY)
+    assert len(str(caught.value)) < 500
+
+
+def test_references_are_claims_yet_to_be_checked() -> None:
+    body = b'{"value":1}\n{"ref":{"upload":"u","size":4,"etag":null}}\n{"ref":{"upload":"v"}}'
+    rows = decode_ndjson(body, BINARY)
+    assert [(row, claim.upload, claim.size_bytes, claim.etag) for row, claim in rows.claims] == [
+        (1, "u", 4, None),
+        (2, "v", None, None),
+    ]
+    assert rows.batch["value"].to_pylist() == [b"1", None, None]
+
+
+@pytest.mark.parametrize(
+    ("columns", "bad"), [(Columns("string", "binary"), "key"), (Columns("binary", "string"), "value")]
+)
+def test_types_of_the_topic(columns: Columns, bad: str) -> None:
+    message = {"key_base64": "/w==", "value_base64": "/w=="}
+    with pytest.raises(InvalidInput, match=f"the topic's {bad}s are strings"):
+        decode_json(orjson.dumps({"messages": [message]}), columns)
+
+
+def test_json_topics_take_json_without_a_header() -> None:
+    columns = Columns("binary", "json")
+    rows = decode_json(b'{"messages":[{"value":{"a":1}},{"value":"[2]"},{"value":null}]}', columns)
+    assert rows.batch["value"].to_pylist() == ['{"a":1}', "[2]", None]
+    assert rows.batch["headers"].null_count == 3
+    with pytest.raises(InvalidInput, match=r"messages\[0\]: the topic takes JSON values"):
+        decode_json(b'{"messages":[{"value":"text"}]}', columns)
+
+
+# -- times -----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(EARLIEST_US, LATEST_US))
+def test_times_are_shown_as_they_were_given(time_us: int) -> None:
+    shown = rfc3339(time_us)
+    assert len(shown) == 27 and shown.endswith("Z")
+    assert parse_time(shown, "event_time") == time_us
+
+
+@given(st.datetimes(timezones=st.timezones()), st.integers(-23, 23))
+def test_offsets_are_understood(moment: datetime, hours: int) -> None:
+    micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    shifted = micros + hours * 3_600_000_000
+    if EARLIEST_US <= micros <= LATEST_US and EARLIEST_US <= shifted <= LATEST_US:
+        local = rfc3339(shifted).removesuffix("Z")
+        sign = "-" if hours < 0 else "+"
+        assert parse_time(f"{local}{sign}{abs(hours):02}:00", "event_time") == micros
+
+
+@given(st.text() | st.integers() | st.none())
+def test_other_things_are_no_times(text: Any) -> None:
+    with pytest.raises(InvalidInput, match="such as 2026-01-31T12:00:00Z"):
+        parse_time(text, "event_time")

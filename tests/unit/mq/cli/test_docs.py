@@ -1,0 +1,36 @@
+"""docs/cli.md names everything that there is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mq.cli.main import app
+from mq.load_settings import flag_of
+from mq.settings import BrokerSettings
+
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "cli.md").read_text("utf-8")
+
+
+def commands(group: Any, *path: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command with its long options."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *path, name)
+        else:
+            options = [word for each in command.params for word in each.opts if word.startswith("--")]
+            yield " ".join((*path, name)), options
+
+
+@pytest.mark.parametrize(("command", "options"), list(commands(typer.main.get_command(app))))
+def test_every_command_and_option_is_described(command: str, options: list[str]) -> None:
+    assert f"mq {command}" in DOCUMENT
+    assert [option for option in options if option != "--help" and option not in DOCUMENT] == []
+
+
+def test_the_table_of_settings_is_true() -> None:
+    for field, info in BrokerSettings.model_fields.items():
+        default = "" if info.default in (None, "") else f"`{info.default}`"
+        assert f"| `{flag_of(field)}` | {default} | {info.description} |" in DOCUMENT
