@@ -12,14 +12,17 @@ Args = TypeVarTuple("Args")
 
 SHARE = 0.25
 """How much of one processor upkeep takes at most."""
+LONGEST_REST_SECONDS = 1.0
 
 
 async def run_paced(clock: Clock, executor: Executor, function: Callable[[*Args], R], *args: *Args) -> R:
     """Call the function on the executor, then rest three times as long as that took.
 
-    Measured by the clock, waiting for a processor included: the busier the machine, the longer the rest.
+    Measured by the clock, waiting for a processor included: the busier the machine, the longer the rest. A machine
+    that slept meanwhile was not busy, hence a longest rest.
     """
     began_seconds = clock.monotonic_seconds()
     result = await asyncio.get_running_loop().run_in_executor(executor, function, *args)
-    await clock.sleep((clock.monotonic_seconds() - began_seconds) * (1 / SHARE - 1))
+    took_seconds = clock.monotonic_seconds() - began_seconds
+    await clock.sleep(min(took_seconds * (1 / SHARE - 1), LONGEST_REST_SECONDS))
     return result

@@ -1,0 +1,256 @@
+"""Transitions under a store that loses answers and leaders that are killed: topic.json is sound in every version."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from filer import keys
+from filer.catalogue import Catalogue
+from filer.errors import OutcomeUnknown
+from filer.failing_store import FailingStore
+from filer.faults import FaultKind, ScriptedFaults
+from filer.forwarding_store import ForwardingStore
+from filer.memory_store import MemoryStore
+from filer.segment_index import SegmentIndex
+from filer.segment_log import SegmentRef, recover_index, seal_at_end
+from filer.store import Data, MakeData, Store
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment, TopicState, broken_invariants
+from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
+from tests.support.instant_clock import InstantClock
+from tests.support.segment_files import append
+
+TOPIC = "events"
+MESSAGES = {0: 3, 1: 0}
+Begin = Callable[[TopicState], TopicState | None]
+
+
+class Killed(BaseException):
+    """The leader's process is gone; nothing of it runs on."""
+
+
+class Chronicle(ForwardingStore):
+    """Keeps every version of topic.json that ever stood."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.versions: list[TopicState] = []
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        await self.inner.create(key, data, metadata=metadata)
+        self._note(key, data() if callable(data) else data)
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        new = await self.inner.replace(key, data, etag=etag)
+        self._note(key, data)
+        return new
+
+    def _note(self, key: str, data: Data) -> None:
+        if key == keys.topic(TOPIC):
+            self.versions.append(TopicState.from_json(bytes(data)))
+
+    def check(self) -> None:
+        """What must hold of each version, and from one to the next."""
+        opened: set[int] = set()
+        for place, state in enumerate(self.versions):
+            assert broken_invariants(state) == []
+            assert state.version == place + 1
+            ids = {s.id for s in state.segments}
+            new = ids - opened
+            assert not opened or not new or min(new) > max(opened), "an id came back"
+            opened |= ids
+        for before, after in zip(self.versions, self.versions[1:], strict=False):
+            for segment in before.segments:
+                if segment.state == "sealed" and (now := after.segment(segment.id)) is not None:
+                    assert (now.state, now.end_offset) == ("sealed", segment.end_offset)
+
+
+class Leader:
+    """A leader whose process may die at any of its store's calls; it seals in the stead of owners that are gone."""
+
+    def __init__(
+        self,
+        world: "World",
+        *,
+        name: str = "leader",
+        faults: ScriptedFaults | None = None,
+        on_point: Callable[[str, str], None] = lambda point, key: None,
+    ) -> None:
+        self.clock = InstantClock()
+        self.store = FailingStore(world.store, faults or ScriptedFaults(), clock=self.clock, on_point=on_point)
+        self.catalogue = Catalogue(self.store, self.clock)
+        self.runner = TransitionRunner(self.catalogue, self, self.clock)
+        self._name = name
+
+    def place(self, place: int) -> tuple[str, ...]:
+        return (self._name,)
+
+    def rolling(self, state: TopicState) -> TopicState | None:
+        return replacing(state, [0, 1], self.place, "roll", now_us=1)
+
+    def deleting(self, state: TopicState) -> TopicState | None:
+        return deleting(state, now_us=1)
+
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+        """As `Sealer.seal`."""
+        index = await seal_at_end(
+            self.store, self.clock, SegmentRef(topic, segment.id), start_offset=0, writer=self._name, grace_seconds=60
+        )
+        return index.end
+
+
+class World:
+    """A topic of two segments, one of them with messages, whose owners are gone."""
+
+    def __init__(self) -> None:
+        self.store = Chronicle(MemoryStore())
+
+    async def begin(self) -> "World":
+        state = new_topic(TOPIC, TopicConfig(), len(MESSAGES), lambda place: ("gone",), now_us=0)
+        assert await Catalogue(self.store, InstantClock()).create(state)
+        for segment, count in MESSAGES.items():
+            index = SegmentIndex()
+            for _ in range(count):
+                await append(self.store, SegmentRef(TOPIC, segment), index, 1)
+        return self
+
+    async def state(self) -> TopicState:
+        record = await Catalogue(self.store, InstantClock()).read(TOPIC)
+        assert record is not None
+        return record.state
+
+    async def check_done(self, state: TopicState | None) -> None:
+        """The topic has new segments, or is deleted, and the old ones are sealed behind their last message."""
+        assert state == await self.state()
+        assert state.transition is None
+        if not state.deleted:
+            assert [s.id for s in state.open_segments] == [2, 3]
+        for segment, count in MESSAGES.items():
+            index = await recover_index(self.store, SegmentRef(TOPIC, segment))
+            assert (index.end, index.sealed) == (count, True)
+            sealed = state.segment(segment)
+            assert state.deleted or (sealed is not None and sealed.end_offset == count)
+        self.store.check()
+
+
+def killing_at(nth: int) -> Callable[[str, str], None]:
+    """Dies at the n-th point that its store passes."""
+    left = nth
+
+    def on_point(point: str, key: str) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Killed
+
+    return on_point
+
+
+def begin_of(leader: Leader, kind: str) -> Begin:
+    return leader.rolling if kind == "roll" else leader.deleting
+
+
+@pytest.mark.parametrize("kind", ["roll", "delete"])
+async def test_a_leader_killed_at_every_point(kind: str) -> None:
+    for nth in range(1, 200):
+        world = await World().begin()
+        first = Leader(world, on_point=killing_at(nth))
+        try:
+            await first.runner.run(TOPIC, begin_of(first, kind))
+        except Killed:
+            second = Leader(world, name="second")
+            await world.check_done(await second.runner.run(TOPIC, begin_of(second, kind)))
+        else:
+            assert nth > 20, "the transition passes more points than that"
+            await world.check_done(await world.state())
+            return
+    raise AssertionError("the transition never came to its end")
+
+
+@pytest.mark.parametrize("fault", [FaultKind.LOSE_ANSWER, FaultKind.FAIL_BEFORE, FaultKind.CONFLICT])
+@pytest.mark.parametrize("operation", ["get", "create", "replace"])
+async def test_a_fault_at_every_call(operation: str, fault: FaultKind) -> None:
+    """Reads that fail end the try, as the store's decorator that repeats them is not there; the next try is clean."""
+    met = True
+    nth = 0
+    while met:
+        world, faults = await World().begin(), ScriptedFaults()
+        faults.add(operation, *[None] * nth, fault)
+        leader = Leader(world, faults=faults)
+        try:
+            await leader.runner.run(TOPIC, leader.rolling)
+        except OutcomeUnknown:
+            assert operation == "get"
+        met, nth = not faults.left, nth + 1
+        await world.check_done(await leader.runner.run(TOPIC, leader.rolling))
+    assert nth > 2
+
+
+async def test_two_leaders_at_once() -> None:
+    world = await World().begin()
+    leaders = [Leader(world, name=f"leader-{n}") for n in range(3)]
+    states = await asyncio.gather(*(leader.runner.run(TOPIC, leader.rolling) for leader in leaders))
+    assert states == [await world.state()] * 3
+    await world.check_done(states[0])
+
+
+async def test_roll_against_delete() -> None:
+    """Whichever comes first, the other one goes on from there, and in the end the topic is gone."""
+    world = await World().begin()
+    rolls, deletes = Leader(world, name="rolls"), Leader(world, name="deletes")
+    await asyncio.gather(rolls.runner.run(TOPIC, rolls.rolling), deletes.runner.run(TOPIC, deletes.deleting))
+    state = await deletes.runner.run(TOPIC, deletes.deleting)
+    assert state is not None and state.deleted
+    world.store.check()
+
+
+async def test_a_name_used_again_goes_on_counting() -> None:
+    world = await World().begin()
+    leader = Leader(world)
+    await leader.runner.run(TOPIC, leader.deleting)
+    await leader.catalogue.change(
+        TOPIC, lambda s: recreated(s, TopicConfig(), 2, leader.place, now_us=2) if s.deleted else None
+    )
+    assert [s.id for s in (await world.state()).open_segments] == [2, 3]
+    world.store.check()
+
+
+# -- compare-and-swap of topic.json -----------------------------------------------------------------------
+
+
+def counted(state: TopicState) -> TopicState:
+    """A change that is not idempotent: doing it twice would show."""
+    return state.model_copy(update={"next_segment": state.next_segment + 1})
+
+
+async def test_concurrent_changes_all_count() -> None:
+    world = await World().begin()
+    await asyncio.gather(*(Leader(world).catalogue.change(TOPIC, counted) for _ in range(8)))
+    assert (await world.state()).next_segment == len(MESSAGES) + 8
+    world.store.check()
+
+
+@pytest.mark.parametrize("fault", [FaultKind.LOSE_ANSWER, FaultKind.FAIL_BEFORE])
+async def test_a_create_whose_answer_was_lost(fault: FaultKind) -> None:
+    """True only where it is certain; whoever is told False finds the topic there."""
+    world, faults = World(), ScriptedFaults()
+    faults.add("create", fault)
+    leader = Leader(world, faults=faults)
+    state = new_topic(TOPIC, TopicConfig(), 1, leader.place, now_us=0)
+    if fault is FaultKind.LOSE_ANSWER:
+        assert not await leader.catalogue.create(state)
+        assert await world.state() == state
+    else:
+        with pytest.raises(OutcomeUnknown):
+            await leader.catalogue.create(state)
+        assert await leader.catalogue.create(state)
+
+
+async def test_a_store_that_never_answers_is_said_so() -> None:
+    world, faults = await World().begin(), ScriptedFaults()
+    faults.add("replace", *[FaultKind.UNAVAILABLE] * 12)
+    leader = Leader(world, faults=faults)
+    with pytest.raises(OutcomeUnknown):
+        await leader.catalogue.change(TOPIC, counted)
+    assert len(world.store.versions) == 1
