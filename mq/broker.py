@@ -10,7 +10,7 @@ from typing import Any, Literal
 from filer.catalogue import Catalogue
 from filer.clock import Clock
 from filer.cluster_record import ClusterRecord, open_cluster
-from filer.errors import BraidError, InvalidConfig
+from filer.errors import BraidError, CorruptFile, InvalidConfig
 from filer.fence_check import check_fencing
 from filer.keys import check_name
 from filer.segment_log import seal_at_end
@@ -63,13 +63,13 @@ class Broker:
         self.draining = asyncio.Event()
         self.ready = False
         self.topics: dict[str, TopicRuntime] = {}
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-encode")
+        self._decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
         self._upkeep_pool = ThreadPoolExecutor(1, thread_name_prefix="braidmq-upkeep")
         self.catalogue = Catalogue(store, clock)
         reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.parts = Parts(
-            self.id, store, clock, self.catalogue, reader, self._pool, self._upkeep_pool, self.front_store,
+            self.id, store, clock, self.catalogue, reader, self._decode_pool, self._upkeep_pool, self.front_store,
             self.metrics, settings, _writing(settings),
         )  # fmt: skip
         self.transitions = TransitionRunner(self.catalogue, self, clock)
@@ -91,7 +91,12 @@ class Broker:
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         await self.coordinator.join(BrokerInfo(self.id, url, self.settings.zone, VERSION))
         for name in await self.catalogue.names():
-            await self._take_up(name)
+            try:
+                await self._take_up(name)
+            except CorruptFile as error:
+                # One damaged topic must not keep the others from being served: it stays as it is, publishes to it
+                # are refused, and what can be read of it is.
+                _log.error("topic %r cannot be taken up: %s", name, error)
         self._upkeep = asyncio.create_task(self.maintenance.run(), name="maintenance")
         self.ready = True
 
@@ -167,7 +172,7 @@ class Broker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(runtime.close() for runtime in self.topics.values()))
         await self.coordinator.leave()
-        self._pool.shutdown(wait=True)
+        self._decode_pool.shutdown(wait=True)
         self._read_pool.shutdown(wait=True)
         self._upkeep_pool.shutdown(wait=True)
         await self.store.close()

@@ -57,6 +57,10 @@ class BodyTooLarge(BraidError):
         self.upload = upload
 
 
+class BodyTimeout(BraidError):
+    """The request body did not arrive in time."""
+
+
 class UnsupportedMedia(BraidError):
     """The content type or encoding is not understood here."""
 

@@ -124,6 +124,8 @@ class FrontStore:
     def _evict(self) -> None:
         room_bytes = min(self.limit_bytes // RECENT_SHARE, self.limit_bytes - self.pending_bytes)
         while self._recent and self.recent_bytes > room_bytes:
+            if len(self._recent) == 1 and self.pending_bytes + self.recent_bytes <= self.limit_bytes:
+                return  # however large, the newest file is what readers of the tail wait for
             tail, size_bytes = self._recent.popleft()
             self.recent_bytes -= size_bytes
             tail.drop_oldest()

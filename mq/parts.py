@@ -22,7 +22,7 @@ class Parts:
     clock: Clock
     catalogue: Catalogue
     reader: SegmentReader
-    encoder: Executor
+    decoder: Executor
     upkeep: Executor
     front_store: FrontStore
     metrics: Metrics

@@ -36,6 +36,9 @@ class BrokerSettings(BaseModel):
     front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
     file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
     max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")
+    max_json_bytes: Annotated[int, Field(ge=1024, le=64 * MIB)] = Field(
+        8 * MIB, description="Largest JSON or NDJSON body: while it is read it takes some 30 times its size."
+    )
     max_upload_bytes: Annotated[int, Field(ge=1, le=5 * 1024**4)] = Field(
         5 * 1024**3, description="Largest payload submitted by reference."
     )

@@ -1,14 +1,19 @@
 """Taking in a request body within bounds: room in the front store first, then the bytes."""
 
+import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
-from mq.errors import BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
+from mq.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
 from mq.front_store import FrontStore
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+STALL_SECONDS = 30.0
+SLOWEST_BYTES_PER_SECOND = 64 * 1024
+# A body of a packet or so holds too little to be worth a timer.
+_QUICK_BYTES = 16 * 1024
 _INFLATE_STEP_BYTES = 1024 * 1024
 
 
@@ -41,6 +46,19 @@ class Intake:
         """The whole body; raises `BodyTooLarge`, `FrontStoreFull`, `ClientGone`."""
         if declared_bytes is not None and not self._hold_at_once(declared_bytes):
             await self._hold(declared_bytes)
+        if declared_bytes is not None and declared_bytes <= _QUICK_BYTES:
+            return await self._receive(receive)
+        # Room is held for what was declared: a sender that stalls must not keep it from the others for ever.
+        allowed_seconds = STALL_SECONDS + (declared_bytes or self._limit_bytes) / SLOWEST_BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout(allowed_seconds):
+                return await self._receive(receive)
+        except TimeoutError as error:
+            raise BodyTimeout(
+                f"the body did not arrive within {allowed_seconds:.0f} s; nothing of this request was stored"
+            ) from error
+
+    async def _receive(self, receive: Receive) -> bytes:
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):

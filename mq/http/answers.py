@@ -17,6 +17,8 @@ from mq.topic_reader import Run
 MIB = 1024 * 1024
 # Rendering more than this holds the event loop up for longer than handing it to a thread costs.
 INLINE_ROWS = 200
+JSON_PAGE_ROWS = 10_000
+JSON_PAGE_BYTES = 8 * MIB
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
@@ -35,6 +37,13 @@ def negotiate(request: Request, offered: list[str]) -> str:
         if kind in offered:
             return kind
     raise UnsupportedMedia(f"none of {accept!r:.120} can be given: ask for {', '.join(offered)}")
+
+
+def page_bounds(kind: str, limit: int, max_bytes: int) -> tuple[int, int]:
+    """Most messages and bytes of a page: as JSON a message takes an object or more in the broker's memory."""
+    if kind in (JSON, NDJSON):
+        return min(limit, JSON_PAGE_ROWS), min(max_bytes, JSON_PAGE_BYTES)
+    return limit, max_bytes
 
 
 def json_response(document: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:

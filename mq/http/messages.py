@@ -23,6 +23,7 @@ from mq.http.answers import (
     json_response,
     messages_response,
     negotiate,
+    page_bounds,
 )
 from mq.http.start import check_positions, start_positions
 from mq.render import ARROW_TYPE, MessageRenderer
@@ -57,13 +58,14 @@ def messages_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
         kind = negotiate(request, FORMS)
+        rows, page_bytes = page_bounds(kind, limit, max_bytes)
         runtime = await broker.topic(topic)
         reader = await broker.reader(topic)
         positions = await start_positions(topic, reader, marker, from_, default="earliest")
         deadline = broker.clock.monotonic_seconds() + wait
         while True:
             news = runtime.news()
-            runs, reached = await reader.read(positions, max_rows=limit, max_bytes=max_bytes)
+            runs, reached = await reader.read(positions, max_rows=rows, max_bytes=page_bytes)
             left = deadline - broker.clock.monotonic_seconds()
             if runs or left <= 0 or broker.draining.is_set():
                 break
@@ -84,13 +86,14 @@ def messages_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """Read one segment from an offset on."""
         kind = negotiate(request, FORMS)
+        rows, page_bytes = page_bounds(kind, limit, max_bytes)
         runtime = await broker.topic(topic)
         reader = await broker.reader(topic)
         deadline = broker.clock.monotonic_seconds() + wait
         while True:
             news = runtime.news()
             await _check_offset(runtime, segment, offset, reader)
-            run = await reader.read_segment(segment, offset, max_rows=limit, max_bytes=max_bytes)
+            run = await reader.read_segment(segment, offset, max_rows=rows, max_bytes=page_bytes)
             found = runtime.state.segment(segment)
             end_offset = found.end_offset if found else None
             left = deadline - broker.clock.monotonic_seconds()

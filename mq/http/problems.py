@@ -56,6 +56,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (filer_errors.InvalidInput, "invalid-request", "The request makes no sense", 422, False),
     (PositionExpired, "position-expired", "The position is older than what is kept", 410, False),
     (errors.BodyTooLarge, "body-too-large", "The body is too large", 413, False),
+    (errors.BodyTimeout, "request-timeout", "The body did not arrive in time", 408, True),
     (errors.UnsupportedMedia, "unsupported-media-type", "The media type is not understood", 415, False),
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more just now", 429, True),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),

@@ -32,6 +32,7 @@ _DECODERS: dict[bytes, Callable[[bytes, Columns], Rows]] = {
     b"application/x-ndjson": decode_ndjson,
     ARROW: decode_arrow,
 }
+_JSON_TYPES = frozenset({b"application/json", b"application/x-ndjson"})
 _RAW_PARAMETERS = ("acks", "key", "key_base64")
 _HEADER_PREFIX = b"braid-header-"
 
@@ -91,9 +92,10 @@ class Publisher:
         config = runtime.state.config
         _check_acks(request.parameters.get("acks"), config)
         wait = config.overflow == "block"
-        with Intake(
-            broker.front_store, broker.settings.max_body_bytes, f"/v1/topics/{topic}/uploads", wait=wait
-        ) as intake:
+        limit_bytes = broker.settings.max_body_bytes
+        if request.content_type in _JSON_TYPES:
+            limit_bytes = min(limit_bytes, broker.settings.max_json_bytes)
+        with Intake(broker.front_store, limit_bytes, f"/v1/topics/{topic}/uploads", wait=wait) as intake:
             body = await intake.read(receive, request.declared_bytes)
             if request.encoding:
                 body = await intake.inflate(body, request.encoding)
@@ -116,7 +118,7 @@ class Publisher:
         if len(body) <= INLINE_DECODE_BYTES[request.content_type]:
             rows = decode()
         else:
-            rows = await asyncio.get_running_loop().run_in_executor(self._broker.parts.encoder, decode)
+            rows = await asyncio.get_running_loop().run_in_executor(self._broker.parts.decoder, decode)
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return _answer([])

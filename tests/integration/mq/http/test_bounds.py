@@ -301,3 +301,31 @@ def _resident_bytes() -> int:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
+
+
+async def test_a_json_body_has_a_limit_of_its_own():
+    async with http_broker(MemoryStore(), max_json_bytes=64 * 1024) as broker:
+        await broker.client.put("/v1/topics/t", json={})
+        body = b'{"messages": [{"value": "%b"}]}' % (b"x" * 70_000)
+        answer = await broker.client.post(
+            "/v1/topics/t/messages", content=body, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 413
+        assert answer.json()["limit_bytes"] == 64 * 1024
+        answer = await broker.client.post("/v1/topics/t/messages", content=body, headers={"content-type": "text/plain"})
+        assert answer.status_code == 200
+
+
+async def test_a_body_that_stalls_gives_its_room_back(monkeypatch):
+    monkeypatch.setattr("mq.bodies.intake.STALL_SECONDS", 0.2)
+    monkeypatch.setattr("mq.bodies.intake.SLOWEST_BYTES_PER_SECOND", 1e9)
+    async with http_broker(MemoryStore(), front_store_bytes=MIB) as broker:
+        await broker.client.put("/v1/topics/t", json={})
+        host, port = broker.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\nhello")
+        await writer.drain()
+        assert b"408" in await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
+        answer = await broker.client.post("/v1/topics/t/messages", content=b"x" * 900_000)
+        assert answer.status_code == 200

@@ -48,7 +48,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         (["topic", "list", "--url", "ftp://x"], "'ftp://x' is no broker's address"),
         (["serve", "--port", "70000"], "--port: input should be less than or equal to 65535"),
         (["serve", "--config", "/nowhere/b.toml"], "/nowhere/b.toml: No such file"),
-        (["serve", "--store", "gs://b"], "s3://bucket/prefix"),
+        (["serve", "--port", "0", "--store", "gs://b"], "s3://bucket/prefix"),
     ],
 )
 def test_what_cannot_work_is_one_line_and_exit_code_1(
