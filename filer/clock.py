@@ -7,6 +7,8 @@ from typing import Protocol
 
 from ulid import ULID
 
+ENTROPY_STOCK_BYTES = 1024
+
 
 class Clock(Protocol):
     """What the code knows of time and chance."""
@@ -35,6 +37,9 @@ class Clock(Protocol):
 class SystemClock:
     """The real clock of this machine."""
 
+    def __init__(self) -> None:
+        self._drawn = b""
+
     def now_us(self) -> int:
         """Wall-clock time in microseconds since the Unix epoch, UTC."""
         return time.time_ns() // 1000
@@ -49,8 +54,12 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def entropy(self, size_bytes: int) -> bytes:
-        """Bytes from the operating system's generator."""
-        return os.urandom(size_bytes)
+        """Bytes from the operating system's generator, each given out once."""
+        # Drawn in stock: the system call gives the interpreter away, and a busy broker waits to get it back.
+        if len(self._drawn) < size_bytes:
+            self._drawn = os.urandom(max(ENTROPY_STOCK_BYTES, size_bytes))
+        entropy, self._drawn = self._drawn[:size_bytes], self._drawn[size_bytes:]
+        return entropy
 
     def ulid(self) -> str:
         """A new ULID: 26 characters, ordered by time."""

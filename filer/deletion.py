@@ -52,7 +52,10 @@ def _widest(due: Sequence[Superseded]) -> list[Superseded]:
 
 
 async def delete_segment(store: Store, topic: str, segment: int) -> int:
-    """Delete all that is left of a removed segment: its files, then its snapshot; how many files there were."""
+    """Delete all that is left of a removed segment: its files, then its snapshot; how many files there were.
+
+    No reader has been sent here for a grace period. Stopping in between leaves a part, which the next call deletes.
+    """
     doomed: list[str] = []
     count = 0
     async for info in store.list(keys.segment_folder(topic, segment)):

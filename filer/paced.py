@@ -10,13 +10,13 @@ from filer.clock import Clock
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
-SHARE = 0.25
+SHARE = 0.2
 """How much of one processor upkeep takes at most."""
 LONGEST_REST_SECONDS = 1.0
 
 
 async def run_paced(clock: Clock, executor: Executor, function: Callable[[*Args], R], *args: *Args) -> R:
-    """Call the function on the executor, then rest three times as long as that took.
+    """Call the function on the executor, then rest four times as long as that took.
 
     Measured by the clock, waiting for a processor included: the busier the machine, the longer the rest. A machine
     that slept meanwhile was not busy, hence a longest rest.

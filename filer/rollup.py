@@ -34,7 +34,8 @@ NEWEST_KEPT = 4
 MIN_FILES = 8
 MIN_FILES_AT_REST = 2
 MAX_FILES = 2000
-SMALL_SHARE = 8
+TINY_BYTES = 16 * 1024
+SMALL_SHARE = 16
 """A file is small below this part of `rollup_bytes`: so a whole run of `MIN_FILES` always fits into one roll-up."""
 GROWTH = 2
 PART_FILES = 64
@@ -51,7 +52,7 @@ def none_at_hand(start: int, end: int) -> pa.Table | None:
 
 
 def plan_rollup(
-    files: Sequence[FileFacts], *, rollup_bytes: int, newest_kept: int, min_files: int
+    files: Sequence[FileFacts], *, rollup_bytes: int, newest_kept: int, min_files: int, ripe_us: int
 ) -> Sequence[FileFacts]:
     """The next run of live files to be rolled up; empty where there is nothing to gain.
 
@@ -59,10 +60,12 @@ def plan_rollup(
     files (earlier roll-ups mostly) that are at most `GROWTH` times as large as what the run already holds. So each
     roll-up that stays is more than twice as large as all that is newer: as many stay as the size has doublings,
     and a message is written again about that often. The `newest_kept` last files are left alone: readers of the
-    tail are at them, the seal stays, and names there tell recovery that a log goes on.
+    tail are at them, the seal stays, and names there tell recovery that a log goes on. Tiny files are taken at
+    once, others when their last message is not newer than `ripe_us`: for a grace period a bare glob sees a roll-up
+    beside its files, and what came in batches gains too little to trouble those who query it while it is fresh.
     """
-    eligible = len(files) - newest_kept
-    first, last = _small_stretch(files, eligible, rollup_bytes, min_files)
+    eligible = max(len(files) - newest_kept, 0)
+    first, last = _small_stretch(files[:eligible], rollup_bytes, min_files, ripe_us)
     size_bytes = sum(facts.size_bytes for facts in files[first:last])
     while first and last > first and last - first < MAX_FILES:
         before = files[first - 1].size_bytes
@@ -73,12 +76,12 @@ def plan_rollup(
     return files[first:last]
 
 
-def _small_stretch(files: Sequence[FileFacts], eligible: int, rollup_bytes: int, min_files: int) -> tuple[int, int]:
+def _small_stretch(files: Sequence[FileFacts], rollup_bytes: int, min_files: int, ripe_us: int) -> tuple[int, int]:
     """Bounds of the oldest stretch of small files that is long enough, or of as much of it as one roll-up takes."""
     first, size_bytes = 0, 0
-    for place in range(eligible):
-        facts = files[place]
-        small = not facts.name.rolled and facts.size_bytes < rollup_bytes // SMALL_SHARE
+    for place, facts in enumerate(files):
+        ripe = facts.size_bytes < TINY_BYTES or facts.last_timestamp_us <= ripe_us
+        small = ripe and not facts.name.rolled and facts.size_bytes < rollup_bytes // SMALL_SHARE
         full = size_bytes + facts.size_bytes > rollup_bytes or place - first >= MAX_FILES
         if (not small or full) and place - first >= min_files:
             return first, place
@@ -86,7 +89,7 @@ def _small_stretch(files: Sequence[FileFacts], eligible: int, rollup_bytes: int,
             first, size_bytes = (place, 0) if small else (place + 1, 0)
         if small:
             size_bytes += facts.size_bytes
-    return (first, eligible) if eligible - first >= min_files else (0, 0)
+    return (first, len(files)) if len(files) - first >= min_files else (0, 0)
 
 
 async def roll_up(
@@ -121,7 +124,7 @@ async def roll_up(
     if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer.writer):
         return await check_rollup(store, clock, ref, name, executor=executor)
     written = await store.get(ref.key(name))
-    if pa.py_buffer(written.data) != data:
+    if not await run_paced(clock, executor, data.equals, pa.py_buffer(written.data)):
         # Nobody has let it stand for anything yet, and the run it was made of is untouched.
         await store.delete([ref.key(name)])
         raise CorruptFile(f"{ref.key(name)} reads back otherwise than it was written; it has been removed")

@@ -22,7 +22,8 @@ from filer.store import Store
 
 ROLLUPS_AT_ONCE = 32
 SNAPSHOT_FILES = 256
-AT_REST_SECONDS = 30.0
+CROWD_FILES = 256
+"""With more live files than this, small ones are rolled up however young they are."""
 GATHER_SHARE = 0.02
 
 
@@ -50,6 +51,7 @@ class SegmentUpkeep:
         *,
         broker: str,
         grace_seconds: float,
+        rollup_age_seconds: float,
         executor: Executor,
         look: Callable[[], Awaitable[bool]],
         born_here: bool,
@@ -58,6 +60,7 @@ class SegmentUpkeep:
         self.index = index
         self._store, self._clock, self._ref = store, clock, ref
         self._broker, self._grace_seconds, self._executor, self._look = broker, grace_seconds, executor, look
+        self._rollup_age_seconds = rollup_age_seconds
         self._recent = recent
         self._aware = born_here
         self._etag: str | None = None
@@ -105,9 +108,9 @@ class SegmentUpkeep:
         return kept
 
     def _at_rest(self) -> bool:
-        """Whether no more files come, or have not for a while: then even a short run is worth rolling up."""
+        """Whether no more files have come for a while: then even a short run is worth rolling up."""
         age_us = self._clock.now_us() - self.index.last_timestamp_us
-        return self.index.sealed or age_us > AT_REST_SECONDS * 1e6
+        return age_us >= self._rollup_age_seconds * 1e6
 
     def _due(self) -> list[Superseded]:
         """What is to be deleted now: all that is old enough, gathered for a while, as it takes a listing."""
@@ -123,6 +126,11 @@ class SegmentUpkeep:
         self._reshaped = self._reshaped or self.index.changes != before
         self._aware = True
 
+    def _ripe_us(self) -> int:
+        """Files up to this time are rolled up even if they are not tiny."""
+        age_us = 0 if len(self.index.files) > CROWD_FILES else int(self._rollup_age_seconds * 1e6)
+        return self._clock.now_us() - age_us
+
     def _plan(self, rollup_bytes: int) -> list[FileFacts]:
         return list(
             plan_rollup(
@@ -130,6 +138,7 @@ class SegmentUpkeep:
                 rollup_bytes=rollup_bytes,
                 newest_kept=1 if self.index.sealed else NEWEST_KEPT,
                 min_files=MIN_FILES_AT_REST if self._at_rest() else MIN_FILES,
+                ripe_us=self._ripe_us(),
             )
         )
 

@@ -27,7 +27,6 @@ from filer.store import Store
 
 TRICKLE_BYTES = 64 * 1024
 TRICKLE_FACTOR = 2.5
-GATHER_TURNS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,6 @@ class SegmentWriter:
         while self.state in (WriterState.OPEN, WriterState.SEALING):
             await self._wake.wait()
             await self._await_interval()
-            await self._gather()
             batch = self._take()
             seal = self.state is WriterState.SEALING and not self._pending
             if not self._pending and self.state is WriterState.OPEN:
@@ -192,14 +190,6 @@ class SegmentWriter:
             and (left := due - self._clock.monotonic_seconds()) > 0
         ):
             await self._clock.sleep(min(left, 0.02))
-
-    async def _gather(self) -> None:
-        """Let messages that arrive turn by turn of the event loop share a file; a lone one waits for one turn."""
-        for _ in range(GATHER_TURNS):
-            count = len(self._pending)
-            await self._clock.sleep(0)
-            if len(self._pending) == count or self.pending_bytes >= self._settings.flush_bytes:
-                return
 
     def _take(self) -> list[_Pending]:
         """The accepted requests that make up the next file: whole requests, about `flush_bytes`."""

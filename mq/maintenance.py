@@ -191,6 +191,7 @@ class Maintenance:
             index,
             broker=parts.broker,
             grace_seconds=parts.settings.grace,
+            rollup_age_seconds=parts.settings.rollup_age,
             executor=parts.upkeep,
             look=still_there,
             born_here=born_here,

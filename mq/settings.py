@@ -51,6 +51,9 @@ class BrokerSettings(BaseModel):
     grace: Annotated[float, Field(ge=1, le=30 * 86400)] = Field(
         3600.0, description="Seconds that superseded files stay for readers."
     )
+    rollup_age: Annotated[float, Field(ge=0, le=30 * 86400)] = Field(
+        600.0, description="Seconds that small files stay as they are, unless they are tiny or very many."
+    )
     maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
         5.0, description="Seconds between rounds of roll-up, retention and snapshots."
     )

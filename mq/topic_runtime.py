@@ -240,9 +240,13 @@ class TopicRuntime:
         return index
 
     def distrust_index(self, segment_id: int) -> None:
-        """Recover the index of a segment written elsewhere at its next use: a file it names is gone."""
-        writer = self.writers.get(segment_id)
-        if writer is None or writer.state is WriterState.STOPPED:
+        """Recover the index of a segment at its next use: a file it names is gone.
+
+        Not of one that is still written here; once it is sealed, another process may have rolled it up.
+        """
+        writer, segment = self.writers.get(segment_id), self.state.segment(segment_id)
+        done = writer is None or writer.state in (WriterState.STOPPED, WriterState.SEALED)
+        if done or (segment is not None and segment.state == "sealed"):
             self._indexes.pop(segment_id, None)
 
     def _stale(self, segment: Segment, index: SegmentIndex) -> bool:

@@ -39,7 +39,7 @@ SEGMENTS = 4
 SEGMENT_FILES = "segment=*/*.parquet"
 # Readers that know nothing of roll-ups can read a folder before there are any, and once grace is over.
 NO_UPKEEP = ("--maintenance-interval", "3600")
-ROLLED_UP_AT_ONCE = ("--maintenance-interval", "0.2", "--grace", "1")
+ROLLED_UP_AT_ONCE = ("--maintenance-interval", "0.2", "--rollup-age", "0", "--grace", "1")
 ROLL_UP_SECONDS = 60
 BUCKET = "flights"
 S3_ENVIRONMENT = {

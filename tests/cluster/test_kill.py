@@ -20,7 +20,7 @@ TOPICS = {"single": 1, "braided": 4}
 NO_ROLLUPS = ("--maintenance-interval", "3600")
 # Steps that each file passes; the others are of transitions.
 UNDER_LOAD = ("before put", "temp file written", "linked", "put returned")
-BUSY_UPKEEP = ("--maintenance-interval", "0.1", "--grace", "1")
+BUSY_UPKEEP = ("--maintenance-interval", "0.1", "--rollup-age", "0", "--grace", "1")
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 TOPIC, SEGMENTS = "demo", 2
 MESSAGES = 3000
 GRACE_SECONDS = 8
-UPKEEP = ("--maintenance-interval", "0.1", "--grace", str(GRACE_SECONDS))
+UPKEEP = ("--maintenance-interval", "0.1", "--rollup-age", "0", "--grace", str(GRACE_SECONDS))
 MOST_FILES = 20
 SETTLING_SECONDS = 60
 

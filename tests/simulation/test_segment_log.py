@@ -187,6 +187,7 @@ class Simulation:
             index,
             broker="keeper",
             grace_seconds=GRACE_SECONDS,
+            rollup_age_seconds=30,
             executor=InlineExecutor(),
             look=still_there,
             born_here=False,

@@ -62,6 +62,7 @@ def upkeep(
         index,
         broker=broker,
         grace_seconds=GRACE_SECONDS,
+        rollup_age_seconds=30,
         executor=executor,
         look=look,
         born_here=born_here,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Mapping
 
 import pyarrow as pa
@@ -9,12 +10,13 @@ import pytest
 
 from filer import keys
 from filer.clock import ManualClock, settle
-from filer.errors import OutcomeUnknown
+from filer.errors import ObjectNotFound, OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
 from filer.keys import FileName
 from filer.memory_store import MemoryStore
 from filer.schema import rows_schema
-from filer.segment_log import list_names, load_snapshot
+from filer.segment_file import decode
+from filer.segment_log import SegmentRef, list_names, load_snapshot
 from filer.segment_reader import SegmentReader
 from filer.segment_writer import Single
 from filer.store import Data, Fetched, ObjectInfo, Store
@@ -34,7 +36,7 @@ GRACE_SECONDS = 60.0
 
 def broker_of(store: Store, clock: ManualClock) -> Broker:
     """A broker whose rounds only the test begins."""
-    settings = BrokerSettings(grace=GRACE_SECONDS, maintenance_interval=3600, file_cache_bytes=1 << 20)
+    settings = BrokerSettings(grace=GRACE_SECONDS, rollup_age=30, maintenance_interval=3600, file_cache_bytes=1 << 20)
     return Broker(store, clock, InProcessCoordinator(), settings)
 
 
@@ -89,7 +91,7 @@ async def read_all(broker: Broker, topic: str = "t") -> list[int]:
     """Numbers of all messages that are kept, as a browsing client gets them, straight from the files."""
     runtime = await broker.topic(topic)
     found: list[int] = []
-    reader = SegmentReader(broker.store, broker.parts.encoder, cache_bytes=0)
+    reader = SegmentReader(broker.store, broker.parts.upkeep, cache_bytes=0)
     for segment in runtime.state.segments:
         index = await runtime.index(segment.id)
         offset = max(segment.start_offset, index.start_offset)
@@ -97,6 +99,20 @@ async def read_all(broker: Broker, topic: str = "t") -> list[int]:
             table = await reader.read(runtime.ref(segment.id), index, offset, max_rows=10**6, max_bytes=10**9)
             found += [int(value.split()[1]) for value in table["value"].to_pylist()]
             offset = table["_offset"][-1].as_py() + 1
+    return found
+
+
+async def numbers_by_names(store: Store, state: TopicState) -> list[int]:
+    """Numbers of all messages, as a reader finds them that lists names and knows nothing else."""
+    found: list[int] = []
+    for segment in state.segments:
+        ref = SegmentRef(state.topic, segment.id)
+        listed = await list_live(store, ref)
+        for place, live in enumerate(listed):
+            stop = listed[place + 1].start if place + 1 < len(listed) else sys.maxsize
+            table = decode((await store.get(ref.key(live.name))).data)
+            numbers = [int(value.split()[1]) for value in table["value"].to_pylist()]
+            found += numbers[live.start - live.name.base : stop - live.name.base]
     return found
 
 
@@ -409,7 +425,7 @@ async def test_a_change_by_another_process_is_noticed():
 
 async def test_rounds_go_on_by_themselves():
     store, clock = MemoryStore(), ManualClock()
-    settings = BrokerSettings(grace=GRACE_SECONDS, maintenance_interval=5)
+    settings = BrokerSettings(grace=GRACE_SECONDS, rollup_age=30, maintenance_interval=5)
     broker = Broker(store, clock, InProcessCoordinator(), settings)
     await broker.start("http://127.0.0.1:1")
     runtime, _ = await broker.put_topic("t", {})
@@ -437,11 +453,13 @@ async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_
             await broker.maintenance.round()
         async with running(memory, clock) as broker:
             assert await read_all(broker) == list(range(12))
+            assert await numbers_by_names(memory, await state_of(broker)) == list(range(12))
             await publish(await broker.topic("t"), 12, 3)
             for _ in range(5):
                 await broker.maintenance.round()
                 await clock.advance(GRACE_SECONDS + 1)
                 assert await read_all(broker) == list(range(15))
+                assert await numbers_by_names(memory, await state_of(broker)) == list(range(15))
             for segment in (await state_of(broker)).segments:
                 ref = runtime.ref(segment.id)
                 assert len(await list_names(memory, ref)) <= (2 if segment.state == "sealed" else 5)
@@ -449,3 +467,29 @@ async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_
             break
         at += 1
     assert at > 20
+
+
+async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as first:
+        mine, _ = await first.put_topic("t", {})
+        await publish(mine, 0, 20)
+        await first.replace_segments("t", [0], "roll")
+        await publish(mine, 20, 20)
+        await first.maintenance.round()
+        async with running(store, clock) as second:
+            theirs = await second.topic("t")
+            await publish(theirs, 40, 20)
+            for _ in range(4):
+                await second.maintenance.round()
+                await clock.advance(GRACE_SECONDS + 1)
+                assert await read_all(second) == list(range(60))
+            for _ in range(4):
+                with contextlib.suppress(ObjectNotFound):
+                    assert await read_all(first) == list(range(60))
+                await first.maintenance.round()
+                await second.maintenance.round()
+                await clock.advance(GRACE_SECONDS + 1)
+                assert await read_all(second) == list(range(60))
+                assert await numbers_by_names(store, await state_of(second)) == list(range(60))
+            assert await read_all(first) == list(range(60))

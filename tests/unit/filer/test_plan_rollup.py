@@ -11,6 +11,7 @@ from filer.live_files import FileFacts
 from filer.rollup import MAX_FILES, MIN_FILES, NEWEST_KEPT, plan_rollup
 from filer.segment_index import SegmentIndex
 
+FAR = 2**62
 MIB = 1024 * 1024
 
 
@@ -23,7 +24,7 @@ def rolled(base: int, end: int, size_bytes: int) -> FileFacts:
 
 
 def plan(files: list[FileFacts], *, newest_kept: int = 0, min_files: int = MIN_FILES) -> list[FileFacts]:
-    return list(plan_rollup(files, rollup_bytes=64 * MIB, newest_kept=newest_kept, min_files=min_files))
+    return list(plan_rollup(files, rollup_bytes=64 * MIB, newest_kept=newest_kept, min_files=min_files, ripe_us=FAR))
 
 
 def test_too_few_small_files_are_left_alone():
@@ -54,24 +55,26 @@ def test_earlier_roll_ups_join_one_after_another():
 
 
 def test_large_files_stay_as_they_are():
-    files = [owned(base, 8 * MIB) for base in range(20)]
+    files = [owned(base, 4 * MIB) for base in range(20)]
     assert plan(files) == []
     small = [owned(base) for base in range(20, 30)]
     assert plan([*files, *small]) == small
-    assert plan([*small[:5], owned(25, 9 * MIB), *[owned(base) for base in range(26, 31)]]) == []
+    assert plan([*small[:5], owned(25, 5 * MIB), *[owned(base) for base in range(26, 31)]]) == []
 
 
 def test_a_roll_up_is_bounded_in_files_and_bytes():
     many = [owned(base) for base in range(3 * MAX_FILES)]
     assert plan(many) == many[:MAX_FILES]
-    heavy = [owned(base, 7 * MIB) for base in range(30)]
+    heavy = [owned(base, 3 * MIB) for base in range(30)]
     assert sum(facts.size_bytes for facts in plan(heavy)) <= 64 * MIB
-    assert len(plan(heavy)) == 9
+    assert len(plan(heavy)) == 21
 
 
 def settle(index: SegmentIndex, *, newest_kept: int, min_files: int) -> Iterator[list[FileFacts]]:
     """Roll up until there is nothing more to do, as the real one would; yields each run."""
-    while run := plan_rollup(index.files, rollup_bytes=64 * MIB, newest_kept=newest_kept, min_files=min_files):
+    while run := plan_rollup(
+        index.files, rollup_bytes=64 * MIB, newest_kept=newest_kept, min_files=min_files, ripe_us=FAR
+    ):
         yield list(run)
         size_bytes = 2000 + sum(max(facts.size_bytes - 2000, 0) for facts in run)
         index.supersede(rolled(run[0].base, run[-1].end, size_bytes), 1)
@@ -104,6 +107,15 @@ def test_rolling_up_ends_and_keeps_the_chain(sizes: list[int], burst: int, seale
         list(settle(index, newest_kept=1, min_files=2))
     assert [facts.start for facts in index.files[1:]] == [facts.end for facts in index.files[:-1]]
     assert index.size_bytes == sum(facts.size_bytes for facts in index.files)
-    large = sum(size_bytes >= 8 * MIB for size_bytes in sizes)
-    few_mib = sum(sizes) / (8 * MIB)
+    large = sum(size_bytes >= 4 * MIB for size_bytes in sizes)
+    few_mib = sum(sizes) / (4 * MIB)
     assert len(index.files) <= 5 + MIN_FILES * (large + 1) + 3 * math.log2(2 + sum(sizes)) + 8 * few_mib
+
+
+def test_what_is_young_and_not_tiny_stays_as_it_is():
+    young = [FileFacts(FileName(n), n + 1, 400_000, 100 + n, 100 + n, start=n) for n in range(40)]
+    assert not plan_rollup(young, rollup_bytes=64 * MIB, newest_kept=4, min_files=8, ripe_us=99)
+    ripe = plan_rollup(young, rollup_bytes=64 * MIB, newest_kept=4, min_files=8, ripe_us=119)
+    assert [facts.base for facts in ripe] == list(range(20))
+    tiny = [FileFacts(FileName(n), n + 1, 4_000, 100 + n, 100 + n, start=n) for n in range(40)]
+    assert len(plan_rollup(tiny, rollup_bytes=64 * MIB, newest_kept=4, min_files=8, ripe_us=0)) == 36
