@@ -193,6 +193,7 @@ async def test_a_seal_with_messages_stays(executor: Executor):
     store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
     for sealed in (False, False, False, True):
         await append(store, REF, index, 3, sealed=sealed)
+    await clock.advance(31)
     await keep(upkeep(store, clock, index, executor))
     await clock.advance(GRACE_SECONDS)
     await keep(upkeep(store, clock, index, executor))
