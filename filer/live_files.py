@@ -21,22 +21,37 @@ class LiveName:
 def live_names(names: Iterable[FileName]) -> list[LiveName]:
     """The files that count, in offset order, from a segment's names alone.
 
-    Where two roll-ups overlap without one holding the other, the later one counts from where the earlier ends.
+    Where two roll-ups overlap without one holding the other, the one that reaches further counts from the offset at
+    which it is needed on.
     """
+    by_base = sorted(names, key=lambda name: name.base)
+    rollups = [name for name in by_base if name.end is not None]
+    owners = [name for name in by_base if name.end is None]
     live: list[LiveName] = []
-    reached = 0
-    for name in sorted(names, key=_furthest_first):
-        if name.end is None:
-            if name.base >= reached:
-                live.append(LiveName(name, name.base))
-        elif name.end > reached:
-            live.append(LiveName(name, max(name.base, reached)))
-            reached = name.end
-    return live
+    reached = begun = passed = 0
+    furthest: FileName | None = None
+    while True:
+        while begun < len(rollups) and rollups[begun].base <= reached:
+            furthest = max(furthest or rollups[begun], rollups[begun], key=_end)
+            begun += 1
+        if furthest is not None and _end(furthest) > reached:
+            live.append(LiveName(furthest, max(furthest.base, reached)))
+            reached = _end(furthest)
+            continue
+        while passed < len(owners) and owners[passed].base < reached:
+            passed += 1
+        if begun < len(rollups) and (passed == len(owners) or rollups[begun].base <= owners[passed].base):
+            reached = rollups[begun].base
+        elif passed < len(owners):
+            live.append(LiveName(owners[passed], owners[passed].base))
+            # Its end is not in its name; but no other file begins within it.
+            reached = owners[passed].base + 1
+        else:
+            return live
 
 
-def _furthest_first(name: FileName) -> tuple[int, int]:
-    return name.base, -1 - (name.end or 0) if name.end is not None else 0
+def _end(name: FileName) -> int:
+    return name.base if name.end is None else name.end
 
 
 @dataclass(frozen=True, slots=True)

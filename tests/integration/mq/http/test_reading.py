@@ -474,7 +474,7 @@ async def test_cluster_route_probes_and_metrics(broker: HttpBroker) -> None:
 async def test_base64_of_large_values(broker: HttpBroker) -> None:
     """Large enough to be decoded and rendered on threads."""
     await topic(broker)
-    data = [bytes([n]) * 40_000 for n in range(250)]
+    data = [bytes([n]) * 20_000 for n in range(250)]
     lines = [json.dumps({"value_base64": base64.b64encode(d).decode()}) for d in data]
     await broker.client.post(MESSAGES, content="\n".join(lines), headers={"content-type": NDJSON})
     found: list[bytes] = []
