@@ -24,6 +24,7 @@ from filer.segment_file import Footer, count_refs
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, fetch_footer, put_until_known, recover_index
 from filer.store import Store
+from filer.turns import Turns
 
 TRICKLE_BYTES = 64 * 1024
 TRICKLE_FACTOR = 2.5
@@ -85,8 +86,9 @@ class WriterState(Enum):
 class SegmentWriter:
     """Owner of one open segment. All methods belong to the event loop's thread.
 
-    `look` tells whether the topic and the segment are still there (a fresh read of topic.json). `on_stored` is
-    called for each file before its messages are acknowledged; `on_stopped` once when another writer took over.
+    `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there (a
+    fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
+    once when another writer took over.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class SegmentWriter:
         *,
         broker: str,
         settings: WriterSettings,
+        turns: Turns,
         look: Callable[[], Awaitable[bool]],
         on_stored: Callable[[StoredFile], None],
         on_stopped: Callable[[int], None],
@@ -107,7 +110,7 @@ class SegmentWriter:
         self.state = WriterState.OPEN
         self.pending_bytes = 0
         self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
-        self._look = look
+        self._look, self._turns = look, turns
         self._on_stored, self._on_stopped = on_stored, on_stopped
         self._pending: list[_Pending] = []
         self._next_offset = index.end
@@ -173,12 +176,14 @@ class SegmentWriter:
         while self.state in (WriterState.OPEN, WriterState.SEALING):
             await self._wake.wait()
             await self._await_interval()
-            batch = self._take()
-            seal = self.state is WriterState.SEALING and not self._pending
-            if not self._pending and self.state is WriterState.OPEN:
-                self._wake.clear()
-            if batch or seal:
-                await self._store_batch(batch, seal)
+            # The batch is taken when its turn has come: what arrives while other segments' files are written joins it.
+            async with self._turns.turn():
+                batch = self._take()
+                seal = self.state is WriterState.SEALING and not self._pending
+                if not self._pending and self.state is WriterState.OPEN:
+                    self._wake.clear()
+                if batch or seal:
+                    await self._store_batch(batch, seal)
 
     async def _await_interval(self) -> None:
         """On a store where puts cost money, let a stream of messages share files; a lone one goes at once."""

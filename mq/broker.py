@@ -19,6 +19,7 @@ from filer.segment_writer import WriterSettings, WriterState
 from filer.store import Store, StreamingStore
 from filer.topic_config import FIXED_FIELDS, TopicConfig, parse_config
 from filer.topic_state import Segment, TopicState
+from filer.turns import Turns
 from filer.uploads import Uploads
 from leader.coordinator import BrokerInfo, Coordinator
 from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
@@ -33,6 +34,7 @@ from mq.topic_runtime import TopicRuntime
 from mq.version import VERSION
 
 S3_FLUSH_INTERVAL_SECONDS = 0.1
+S3_PUTS_AT_ONCE = 64
 MEND_FIRST_SECONDS = 0.05
 MEND_LONGEST_SECONDS = 10.0
 ReplaceReason = Literal["roll", "failover"]
@@ -70,7 +72,7 @@ class Broker:
         reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.parts = Parts(
             self.id, store, clock, self.catalogue, reader, self._decode_pool, self._upkeep_pool, self.front_store,
-            self.metrics, settings, _writing(settings),
+            self.metrics, settings, _writing(settings), Turns(_puts_at_once(settings)),
         )  # fmt: skip
         self.transitions = TransitionRunner(self.catalogue, self, clock)
         self.maintenance = Maintenance(self.parts, self)
@@ -336,11 +338,19 @@ class Broker:
 
 def _writing(settings: BrokerSettings) -> WriterSettings:
     """How writers batch: puts cost nothing on a directory, and money on S3."""
-    on_s3 = settings.store_url.startswith("s3:")
     interval = settings.flush_interval
     if interval is None:
-        interval = S3_FLUSH_INTERVAL_SECONDS if on_s3 else 0.0
+        interval = S3_FLUSH_INTERVAL_SECONDS if _on_s3(settings) else 0.0
     return WriterSettings(settings.flush_bytes, interval, settings.grace)
+
+
+def _puts_at_once(settings: BrokerSettings) -> int:
+    """How many segments' files are under way at once, as a rule: puts to S3 wait, those to a directory compute."""
+    return S3_PUTS_AT_ONCE if _on_s3(settings) else 1
+
+
+def _on_s3(settings: BrokerSettings) -> bool:
+    return settings.store_url.startswith("s3:")
 
 
 def _segments_at_creation(segments: Any, config: TopicConfig) -> int:

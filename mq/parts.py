@@ -8,6 +8,7 @@ from filer.clock import Clock
 from filer.segment_reader import SegmentReader
 from filer.segment_writer import WriterSettings
 from filer.store import Store
+from filer.turns import Turns
 from mq.front_store import FrontStore
 from mq.metrics import Metrics
 from mq.settings import BrokerSettings
@@ -28,3 +29,4 @@ class Parts:
     metrics: Metrics
     settings: BrokerSettings
     writing: WriterSettings
+    turns: Turns

@@ -105,6 +105,7 @@ class TopicRuntime:
             index,
             broker=parts.broker,
             settings=parts.writing,
+            turns=parts.turns,
             look=still_there,
             on_stored=self._stored,
             on_stopped=self._lost,

@@ -10,6 +10,7 @@ from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index
 from filer.segment_writer import SegmentWriter, Single, WriterSettings
 from filer.store import Store
+from filer.turns import Turns
 
 GRACE_SECONDS = 60.0
 
@@ -36,6 +37,7 @@ def owner(
         index,
         broker=broker,
         settings=WriterSettings(flush_bytes=flush_bytes, grace_seconds=GRACE_SECONDS),
+        turns=Turns(1),
         look=look,
         on_stored=lambda stored: None,
         on_stopped=lambda segment: None,
