@@ -11,7 +11,7 @@ class Turns:
     """Lets `at_once` writers store at a time, and whoever has waited for `PATIENCE_SECONDS` as well.
 
     Files that are written one after another are larger, as messages join them while they wait, and their threads do
-    not fight for the interpreter: with 4 segments that was seen to give a quarter to a third more throughput. Where a store is
+    not fight for the interpreter: with 4 segments that gave a quarter to a third more throughput. Where a store is
     slow, waiting longer would gain nothing, so nobody does.
     """
 
