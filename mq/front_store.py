@@ -22,6 +22,7 @@ class Tail:
     def __init__(self, end: int) -> None:
         self._bases: deque[int] = deque()
         self._tables: deque[pa.Table] = deque()
+        self._sizes_bytes: deque[int] = deque()
         self.end = end
 
     @property
@@ -29,10 +30,11 @@ class Tail:
         """The first offset held; `end` where nothing is."""
         return self._bases[0] if self._bases else self.end
 
-    def append(self, table: pa.Table) -> None:
-        """Hold the next file's messages."""
+    def append(self, table: pa.Table, size_bytes: int) -> None:
+        """Hold the next file's messages, which take about `size_bytes`."""
         self._bases.append(self.end)
         self._tables.append(table)
+        self._sizes_bytes.append(size_bytes)
         self.end += table.num_rows
 
     def drop_oldest(self) -> None:
@@ -40,9 +42,13 @@ class Tail:
         if self._bases:
             self._bases.popleft()
             self._tables.popleft()
+            self._sizes_bytes.popleft()
 
     def read(self, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
-        """Messages from `offset` on, at least one; None where the tail does not hold that offset."""
+        """Messages from `offset` on, at least one; None where the tail does not hold that offset.
+
+        Files join until about `max_bytes`; the rows of part of a file are taken to be of its average size.
+        """
         if not self.start <= offset < self.end:
             return None
         chosen: list[pa.Table] = []
@@ -54,7 +60,7 @@ class Tail:
             skipped = 0
             chosen.append(table)
             rows += table.num_rows
-            size_bytes += table.nbytes
+            size_bytes += self._sizes_bytes[position] * table.num_rows // self._tables[position].num_rows
             position += 1
         return (pa.concat_tables(chosen) if len(chosen) > 1 else chosen[0]).slice(0, max_rows)
 
@@ -115,8 +121,8 @@ class FrontStore:
         """Hold a stored file's messages in their segment's tail, for as long as there is room."""
         if not table.num_rows:
             return
-        tail.append(table)
         held_bytes = size_bytes + TABLE_OVERHEAD_BYTES
+        tail.append(table, size_bytes)
         self._recent.append((tail, held_bytes))
         self.recent_bytes += held_bytes
         self._evict()

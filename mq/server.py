@@ -24,6 +24,7 @@ from leader.coordinator import InProcessCoordinator
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.listen import CannotListen, advertised_url, bind, local_url
+from mq.memory_pool import choose_memory_pool
 from mq.settings import BrokerSettings
 from mq.stop_signals import StopSignals
 from mq.store_collector import StoreCollector
@@ -58,6 +59,7 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None
     Raises `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    choose_memory_pool()
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, sock, on_ready))

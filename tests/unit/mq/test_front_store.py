@@ -21,11 +21,13 @@ def test_a_tail_reads_across_files() -> None:
     tail = Tail(10)
     assert (tail.start, tail.read(10, max_rows=5, max_bytes=MIB)) == (10, None)
     for first in (10, 13, 16):
-        tail.append(table(first, 3))
+        tail.append(table(first, 3), 24)
     assert (tail.start, tail.end) == (10, 19)
     assert numbers(tail.read(10, max_rows=100, max_bytes=MIB)) == list(range(10, 19))
     assert numbers(tail.read(14, max_rows=3, max_bytes=MIB)) == [14, 15, 16]
     assert numbers(tail.read(15, max_rows=100, max_bytes=1)) == [15]
+    assert numbers(tail.read(11, max_rows=100, max_bytes=16)) == [11, 12]
+    assert numbers(tail.read(11, max_rows=100, max_bytes=17)) == [11, 12, 13, 14, 15]
     assert tail.read(9, max_rows=1, max_bytes=MIB) is None
     assert tail.read(19, max_rows=1, max_bytes=MIB) is None
     tail.drop_oldest()
