@@ -23,11 +23,14 @@ from tests.support.format_snippets import (
     read_independently,
     rows_of,
 )
+from tests.support.quick_folder import quick_folder
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 TOPIC, SEGMENTS = "demo", 2
-MESSAGES = 3000
+MESSAGES = 20_000
+# Readers hold the publisher up: they share the interpreter with it. So they read once for each of these.
+BETWEEN_READS = 800
 GRACE_SECONDS = 8
 UPKEEP = ("--maintenance-interval", "0.1", "--rollup-age", "0", "--grace", str(GRACE_SECONDS))
 MOST_FILES = 20
@@ -81,14 +84,14 @@ def file_names(topic: Path) -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in (topic / "segments").glob("segment=*/*.parquet")}
 
 
-def test_each_message_once_at_every_moment(tmp_path: Path, spark: SparkSession) -> None:
-    topic = tmp_path / "data" / keys.topic_folder(TOPIC)
-    with BrokerProcess(data=tmp_path / "data", args=UPKEEP) as broker:
+def test_each_message_once_at_every_moment(spark: SparkSession) -> None:
+    with quick_folder() as data, BrokerProcess(data=data, args=UPKEEP) as broker:
+        topic = data / keys.topic_folder(TOPIC)
         httpx.put(f"{broker.url}/v1/topics/{TOPIC}", json={"segments": SEGMENTS}).raise_for_status()
         publisher = Publisher(broker.url)
         publisher.start()
         try:
-            read_while_publishing(topic, broker.url, publisher)
+            read_while_publishing(topic, broker.url, publisher, spark)
         finally:
             publisher.join()
         assert publisher.acknowledged == MESSAGES
@@ -101,8 +104,9 @@ def test_each_message_once_at_every_moment(tmp_path: Path, spark: SparkSession) 
         check_once(rows_of(found.to_arrow_table()), acknowledged=MESSAGES, sent=MESSAGES)
 
 
-def read_while_publishing(topic: Path, url: str, publisher: Publisher) -> None:
+def read_while_publishing(topic: Path, url: str, publisher: Publisher, spark: SparkSession) -> None:
     readers: list[Callable[[], list[Row]]] = [
+        lambda: listed_and_read(SparkSnippets(topic, spark)),
         lambda: listed_and_read(DuckDbSnippets(topic)),
         lambda: listed_and_read(PythonSnippets(topic)),
         lambda: read_independently(topic),
@@ -115,14 +119,15 @@ def read_while_publishing(topic: Path, url: str, publisher: Publisher) -> None:
             before = publisher.acknowledged
             rows = read()
             check_once(rows, acknowledged=before, sent=publisher.sent)
-        rolled_up_between += read_after_a_roll_up(topic, publisher)
+        rolled_up_between += read_after_a_roll_up(topic, publisher, spark)
+        await_more(publisher, publisher.acknowledged + BETWEEN_READS)
     assert rolled_up_between
 
 
-def read_after_a_roll_up(topic: Path, publisher: Publisher) -> bool:
+def read_after_a_roll_up(topic: Path, publisher: Publisher, spark: SparkSession) -> bool:
     """Take a list, wait for a roll-up and read what was listed; whether one came in time."""
     before, names = publisher.acknowledged, file_names(topic)
-    snippets = [DuckDbSnippets(topic), PythonSnippets(topic)]
+    snippets = [DuckDbSnippets(topic), PythonSnippets(topic), SparkSnippets(topic, spark)]
     for each in snippets:
         each.list_files()
     sent = publisher.sent
@@ -139,6 +144,11 @@ def read_after_a_roll_up(topic: Path, publisher: Publisher) -> bool:
 def await_first_files(topic: Path, publisher: Publisher) -> None:
     while len({name.partition("/")[0] for name in file_names(topic)}) < SEGMENTS:
         assert publisher.is_alive()
+        time.sleep(0.01)
+
+
+def await_more(publisher: Publisher, acknowledged: int) -> None:
+    while publisher.is_alive() and publisher.acknowledged < acknowledged:
         time.sleep(0.01)
 
 
