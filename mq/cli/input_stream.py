@@ -81,5 +81,5 @@ def _unpacked(path: Path, source: io.FileIO) -> io.RawIOBase | io.BufferedIOBase
         members = [each for each in archive.namelist() if not each.endswith("/")]
         if len(members) != 1:
             raise CommandFailed(f"{path} holds {len(members)} files: unpack it and name the one to publish")
-        return io.BufferedReader(archive.open(members[0]))  # type: ignore[type-var]
+        return io.BufferedReader(archive.open(members[0]))  # type: ignore[type-var]  # typeshed: IO[bytes]
     return source

@@ -1,10 +1,12 @@
 """The FastAPI app for everything but the hot paths, and the whole ASGI app of a broker."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
@@ -69,10 +71,17 @@ async def refuse_unknown_parameters(request: Request) -> None:
     route = request.scope.get("route")
     if not isinstance(route, APIRoute):
         return
-    known = [field.alias for field in route.dependant.query_params]
+    known = list(_parameters_of(route.dependant))
     for name in request.query_params:
         if name not in known:
             raise InvalidInput(unknown_name("parameter", name, known))
+
+
+def _parameters_of(dependant: Dependant) -> Iterator[str]:
+    """Names of the query parameters of an endpoint and of all that it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _parameters_of(inner)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

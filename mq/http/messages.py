@@ -3,9 +3,10 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from filer import keys
@@ -42,70 +43,60 @@ _PAYLOAD: dict[int | str, dict[str, Any]] = {
 _MESSAGE_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The form and the bounds of an answer, and how long it may wait for a first message."""
+
+    kind: str
+    rows: int
+    size_bytes: int
+    wait_seconds: float
+
+
+def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes = 8 * MIB, wait: Wait = 0) -> Page:
+    kind = negotiate(request, FORMS)
+    rows, size_bytes = page_bounds(kind, limit, max_bytes)
+    return Page(kind, rows, size_bytes, wait)
+
+
+_PageAsked = Annotated[Page, Depends(_page_asked)]
+
+
 def messages_router(broker: Broker) -> APIRouter:
     """Endpoints under `/v1/topics/{topic}` that give messages."""
     router = APIRouter(tags=["messages"])
 
     @router.get("/v1/topics/{topic}/messages", responses=_PAGE)
     async def browse(
-        request: Request,
         topic: str,
+        page: _PageAsked,
         marker: str | None = None,
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
-        limit: Limit = 100,
-        max_bytes: MaxBytes = 8 * MIB,
-        wait: Wait = 0,
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
-        kind = negotiate(request, FORMS)
-        rows, page_bytes = page_bounds(kind, limit, max_bytes)
         runtime = await broker.topic(topic)
         reader = await broker.reader(topic)
         positions = await start_positions(topic, reader, marker, from_, default="earliest")
-        deadline = broker.clock.monotonic_seconds() + wait
-        while True:
-            news = runtime.news()
-            runs, reached = await reader.read(positions, max_rows=rows, max_bytes=page_bytes)
-            left = deadline - broker.clock.monotonic_seconds()
-            if runs or left <= 0 or broker.draining.is_set():
-                break
-            await asyncio.wait([news], timeout=left)
-            await _still_there(broker, reader, topic, positions)
+        runs, reached = await _browse(broker, runtime, reader, positions, page)
         following = to_marker(topic, reached)
-        return await messages_response(kind, runtime.state, runs, {"marker": following}, {"Braid-Marker": following})
+        about, headers = {"marker": following}, {"Braid-Marker": following}
+        return await messages_response(page.kind, runtime.state, runs, about, headers)
 
     @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
     async def read_segment(
-        request: Request,
         topic: str,
         segment: int,
+        page: _PageAsked,
         offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
-        limit: Limit = 100,
-        max_bytes: MaxBytes = 8 * MIB,
-        wait: Wait = 0,
     ) -> Response:
         """Read one segment from an offset on."""
-        kind = negotiate(request, FORMS)
-        rows, page_bytes = page_bounds(kind, limit, max_bytes)
         runtime = await broker.topic(topic)
-        reader = await broker.reader(topic)
-        deadline = broker.clock.monotonic_seconds() + wait
-        while True:
-            news = runtime.news()
-            await _check_offset(runtime, segment, offset, reader)
-            run = await reader.read_segment(segment, offset, max_rows=rows, max_bytes=page_bytes)
-            found = runtime.state.segment(segment)
-            end_offset = found.end_offset if found else None
-            left = deadline - broker.clock.monotonic_seconds()
-            if run.table.num_rows or end_offset is not None or left <= 0 or broker.draining.is_set():
-                break
-            await asyncio.wait([news], timeout=left)
-            await broker.topic(topic)
+        run, end_offset = await _read_segment(broker, runtime, segment, offset, page)
         about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
         headers = {"Braid-Next-Offset": str(run.end)}
         if end_offset is not None:
             headers["Braid-End-Offset"] = str(end_offset)
-        return await messages_response(kind, runtime.state, [run], about, headers)
+        return await messages_response(page.kind, runtime.state, [run], about, headers)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}")
     async def read_message(topic: str, message_id: str) -> Response:
@@ -117,21 +108,59 @@ def messages_router(broker: Broker) -> APIRouter:
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
-        runtime = await broker.topic(topic)
-        run = await _one(broker, runtime, message_id)
-        ref = run.table["_ref"][0].as_py()
-        if ref is None:
-            value = run.table["value"][0].as_py()
-            data = value.encode() if isinstance(value, str) else value
-            return Response(data or b"", media_type="application/octet-stream")
-        key = keys.topic_folder(topic) + ref["uri"]
-        presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
-        if presigned is not None:
-            return RedirectResponse(presigned.url, 307)
-        headers = {"content-length": str(ref["size"]), "etag": f'"{ref["etag"]}"'}
-        return StreamingResponse(_payload(broker, key, ref["size"]), 200, headers, "application/octet-stream")
+        run = await _one(broker, await broker.topic(topic), message_id)
+        return await _payload_response(broker, topic, run)
 
     return router
+
+
+async def _browse(
+    broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page
+) -> tuple[list[Run], Positions]:
+    """A page from there on, as soon as it has anything or its time is over, and the positions behind it."""
+    deadline = broker.clock.monotonic_seconds() + page.wait_seconds
+    while True:
+        news = runtime.news()
+        runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
+        left = deadline - broker.clock.monotonic_seconds()
+        if runs or left <= 0 or broker.draining.is_set():
+            return runs, reached
+        await asyncio.wait([news], timeout=left)
+        await _still_there(broker, reader, runtime.topic, positions)
+
+
+async def _read_segment(
+    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, page: Page
+) -> tuple[Run, int | None]:
+    """As `_browse`, of one segment; with it where the segment ends, None while it is open."""
+    reader = await broker.reader(runtime.topic)
+    deadline = broker.clock.monotonic_seconds() + page.wait_seconds
+    while True:
+        news = runtime.news()
+        await _check_offset(runtime, segment, offset, reader)
+        run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
+        found = runtime.state.segment(segment)
+        end_offset = found.end_offset if found else None
+        left = deadline - broker.clock.monotonic_seconds()
+        if run.table.num_rows or end_offset is not None or left <= 0 or broker.draining.is_set():
+            return run, end_offset
+        await asyncio.wait([news], timeout=left)
+        await broker.topic(runtime.topic)
+
+
+async def _payload_response(broker: Broker, topic: str, run: Run) -> Response:
+    """The payload of the one message in `run`: from here, or where the object store itself gives it."""
+    ref = run.table["_ref"][0].as_py()
+    if ref is None:
+        value = run.table["value"][0].as_py()
+        data = value.encode() if isinstance(value, str) else value
+        return Response(data or b"", media_type="application/octet-stream")
+    key = keys.topic_folder(topic) + ref["uri"]
+    presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
+    if presigned is not None:
+        return RedirectResponse(presigned.url, 307)
+    headers = {"content-length": str(ref["size"]), "etag": f'"{ref["etag"]}"'}
+    return StreamingResponse(_payload(broker, key, ref["size"]), 200, headers, "application/octet-stream")
 
 
 async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
