@@ -1,9 +1,10 @@
-"""Who is there: the protocol between a broker and whatever tells it of the others (DESIGN.md §8).
+"""Who is there and who leads: the protocol between a broker and whatever tells it of the others (DESIGN.md §8).
 
-What a coordinator holds may be lost; everything durable is on the store.
+What a coordinator holds may be lost; everything durable is on the store. What it says is a hint about liveness:
+the store, and followers that refuse, decide what holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,25 +17,61 @@ class BrokerInfo:
     url: str
     zone: str
     version: str
+    draining: bool = False
 
 
 class Coordinator(Protocol):
-    """Membership and leadership as a broker sees them."""
+    """Membership, leadership and news of topics as a broker sees them. All calls belong to the event loop's thread.
+
+    Everything but `join` and `leave` answers at once from what is known.
+    """
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        """How long the others go on counting a silent broker as alive."""
+        ...
 
     async def join(self, broker: BrokerInfo) -> None:
-        """Announce this broker."""
+        """Announce this broker, and keep it announced; called again to change what is announced.
+
+        Raises `CoordinationFailed` where the others cannot be reached at the first call.
+        """
         ...
 
     async def leave(self) -> None:
-        """Withdraw this broker."""
+        """Withdraw this broker, and let go of connections and threads."""
         ...
 
     def brokers(self) -> Sequence[BrokerInfo]:
-        """The live brokers, as far as is known."""
+        """The live brokers by id, as far as is known."""
         ...
 
     def leader(self) -> str | None:
         """Id of the broker elected to decide transitions, as far as is known."""
+        ...
+
+    def leads(self) -> bool:
+        """Whether this broker leads: false from its own deadline on, before others may count it as gone."""
+        ...
+
+    def in_touch(self) -> bool:
+        """Whether this broker is certain that the others still count it as alive."""
+        ...
+
+    def on_news(self, call: Callable[[], None]) -> None:
+        """Have `call` called whenever brokers, the leader or `in_touch` may have changed."""
+        ...
+
+    def on_topic(self, call: Callable[[str], None]) -> None:
+        """Have `call` called with the name of a followed topic that was announced: read its record again."""
+        ...
+
+    def follow(self, topic: str) -> None:
+        """Be told of news of that topic; repeating it changes nothing."""
+        ...
+
+    def announce(self, topic: str) -> None:
+        """Tell all who follow the topic that its record has changed; a hint that may be lost."""
         ...
 
 
@@ -43,6 +80,11 @@ class InProcessCoordinator:
 
     def __init__(self) -> None:
         self._brokers: list[BrokerInfo] = []
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        """There are no others."""
+        return 0.0
 
     async def join(self, broker: BrokerInfo) -> None:
         """Announce this broker."""
@@ -59,3 +101,23 @@ class InProcessCoordinator:
     def leader(self) -> str | None:
         """This broker, once it has joined."""
         return self._brokers[0].id if self._brokers else None
+
+    def leads(self) -> bool:
+        """Once it has joined."""
+        return bool(self._brokers)
+
+    def in_touch(self) -> bool:
+        """Always: nobody else could take its place."""
+        return True
+
+    def on_news(self, call: Callable[[], None]) -> None:
+        """Nothing ever changes."""
+
+    def on_topic(self, call: Callable[[str], None]) -> None:
+        """All news are its own."""
+
+    def follow(self, topic: str) -> None:
+        """All news are its own."""
+
+    def announce(self, topic: str) -> None:
+        """Nobody else is there to hear it."""
