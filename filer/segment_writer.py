@@ -6,7 +6,7 @@ speed and a lone message waits for nobody.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -350,22 +350,27 @@ class _NextFile:
         return memoryview(self._data)
 
 
-def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:
-    """Columns of `log_schema` from whole batches and single messages, in order, without copying the batches."""
+def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
+    """Columns of `rows_schema` from whole batches and single messages, in order, without copying the batches."""
     schema = rows_schema(ref.key_type, ref.value_type)
     chunks: list[pa.RecordBatch] = []
     singles: list[Single] = []
-    for pending in batch:
-        if isinstance(pending.payload, Single):
-            singles.append(pending.payload)
+    for payload in payloads:
+        if isinstance(payload, Single):
+            singles.append(payload)
             continue
         if singles:
             chunks.append(_columns_of(singles, schema))
             singles = []
-        chunks.append(pending.payload)
+        chunks.append(payload)
     if singles:
         chunks.append(_columns_of(singles, schema))
-    rows = pa.Table.from_batches(chunks, schema=schema)
+    return pa.Table.from_batches(chunks, schema=schema)
+
+
+def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:
+    """Columns of `log_schema` from the payloads, in order."""
+    rows = rows_of_payloads(ref, (pending.payload for pending in batch))
     counts = [pending.count for pending in batch]
     stamps = np.repeat(np.array([pending.timestamp_us for pending in batch], dtype=np.int64), counts)
     offsets = np.arange(base, base + rows.num_rows, dtype=np.int64)

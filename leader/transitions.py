@@ -4,6 +4,7 @@ Every step may be repeated by anyone at any time: the record is changed by compa
 conditional put, and each step first looks whether it has been done.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -131,8 +132,8 @@ class TransitionRunner:
         record = state.transition
         if record is None:
             return state
-        ends: dict[int, int] = {}
-        for segment in [s for s in state.segments if s.id in record.seal]:
-            ends[segment.id] = await self._sealer.seal(state.topic, segment, state)
+        sealing = [s for s in state.segments if s.id in record.seal]
+        sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
+        ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
         now_us = self._clock.now_us()
         return await self._catalogue.change(state.topic, lambda newest: finished(newest, record, ends, now_us=now_us))

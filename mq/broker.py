@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from filer.catalogue import Catalogue
 from filer.clock import Clock
@@ -13,7 +15,6 @@ from filer.cluster_record import ClusterRecord, open_cluster
 from filer.errors import BraidError, CorruptFile, InvalidConfig
 from filer.fence_check import check_fencing
 from filer.keys import check_name
-from filer.segment_log import seal_at_end
 from filer.segment_reader import SegmentReader
 from filer.segment_writer import WriterSettings, WriterState
 from filer.store import Store, StreamingStore
@@ -22,22 +23,28 @@ from filer.topic_state import Segment, TopicState
 from filer.turns import Turns
 from filer.uploads import Uploads
 from leader.coordinator import BrokerInfo, Coordinator
-from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
-from mq.errors import Conflict, Draining, NotFound
+from leader.leading import Leading
+from leader.placement import owned
+from leader.transitions import new_topic, recreated
+from mq.errors import Conflict, NotFound
 from mq.front_store import FrontStore
+from mq.http_peers import HttpPeers
 from mq.maintenance import Maintenance
 from mq.metrics import Metrics
 from mq.parts import Parts
+from mq.peers import Peers, PeerTransport
 from mq.settings import BrokerSettings
 from mq.topic_reader import TopicReader
 from mq.topic_runtime import TopicRuntime
+from mq.transition_arm import TransitionArm
 from mq.version import VERSION
 
 S3_FLUSH_INTERVAL_SECONDS = 0.1
 S3_PUTS_AT_ONCE = 64
 MEND_FIRST_SECONDS = 0.05
 MEND_LONGEST_SECONDS = 10.0
-ReplaceReason = Literal["roll", "failover"]
+HAND_OVER_SHARE = 0.5
+HAND_OVER_STEP_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +63,11 @@ class Broker:
         settings: BrokerSettings,
         *,
         payloads: StreamingStore | None = None,
+        peers: PeerTransport | None = None,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads = payloads
+        self.peers = Peers(peers or HttpPeers())
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.metrics = Metrics()
         self.front_store = FrontStore(settings.front_store_bytes)
@@ -72,13 +81,15 @@ class Broker:
         reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.parts = Parts(
             self.id, store, clock, self.catalogue, reader, self._decode_pool, self._upkeep_pool, self.front_store,
-            self.metrics, settings, _writing(settings), Turns(_puts_at_once(settings)),
+            self.metrics, settings, _writing(settings), Turns(_puts_at_once(settings)), coordinator, self.peers,
         )  # fmt: skip
-        self.transitions = TransitionRunner(self.catalogue, self, clock)
+        self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
+        self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
         self.maintenance = Maintenance(self.parts, self)
-        self._changing: dict[str, asyncio.Lock] = {}
+        self._info: BrokerInfo | None = None
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._mending: dict[str, asyncio.Task[None]] = {}
-        self._upkeep: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
         self.cluster: ClusterRecord | None = None
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -91,36 +102,40 @@ class Broker:
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
-        await self.coordinator.join(BrokerInfo(self.id, url, self.settings.zone, VERSION))
+        self.peers.open(self.cluster.secret)
+        self._info = BrokerInfo(self.id, url, self.settings.zone, VERSION)
+        await self.coordinator.join(self._info)
+        if self.parts.clustered:
+            self.coordinator.on_news(self.leading.look)
+            self.coordinator.on_topic(self._hear_of)
+            self._loops.append(asyncio.create_task(self.leading.run(), name="leading"))
+        else:
+            await self._take_up_all()
+        self._loops.append(asyncio.create_task(self.maintenance.run(), name="maintenance"))
+        self.ready = True
+
+    async def _take_up_all(self) -> None:
+        """A broker that is alone does at its start what a leader does all the time."""
         for name in await self.catalogue.names():
             try:
-                await self._take_up(name)
+                await self.arm.mend(name, lambda segment: segment.owner != self.id, "failover")
             except CorruptFile as error:
                 # One damaged topic must not keep the others from being served: it stays as it is, publishes to it
                 # are refused, and what can be read of it is.
                 _log.error("topic %r cannot be taken up: %s", name, error)
-        self._upkeep = asyncio.create_task(self.maintenance.run(), name="maintenance")
-        self.ready = True
 
-    async def _take_up(self, name: str) -> None:
-        """Finish a transition that was left under way, then fail over segments whose owner is gone."""
-        alive = {broker.id for broker in self.coordinator.brokers()}
-        async with self._lock(name):
-            await self._finish_and_replace(name, lambda segment: segment.owner not in alive)
+    def _hear_of(self, name: str) -> None:
+        """Somebody has changed that topic's record."""
+        self.leading.look(name)
+        if name in self.topics and name not in self._refreshing and not self.draining.is_set():
+            task = self._refreshing[name] = asyncio.create_task(self._try_refresh(name))
+            task.add_done_callback(lambda _: self._refreshing.pop(name, None))
 
-    async def _finish_and_replace(self, name: str, is_orphan: Callable[[Segment], bool]) -> None:
-        """Bring whatever transition is under way to its end, then give each orphaned open segment a successor.
-
-        Safe to stop anywhere and to repeat, by anyone: both are transitions, whose every step is.
-        """
-        record = await self.catalogue.read(name)
-        if record is None:
-            return
-        self._see(record.state)
-        state = await self.transitions.resume(record.state) or record.state
-        self._see(state)
-        if orphans := [s.id for s in state.open_segments if is_orphan(s)]:
-            await self._run(name, self._replacing(orphans, "failover"))
+    async def _try_refresh(self, name: str) -> None:
+        try:
+            await self.refresh(name)
+        except BraidError as error:
+            _log.warning("topic %r could not be read again: %s: %s", name, type(error).__name__, error)
 
     def _mend_later(self, name: str) -> None:
         """Have a topic looked after that a writer's end or a failed transition has left without an owner."""
@@ -143,8 +158,7 @@ class Broker:
             while not self.draining.is_set():
                 await self.clock.sleep(pause)
                 try:
-                    async with self._lock(name):
-                        await self._finish_and_replace(name, is_orphan)
+                    await self.arm.mend(name, is_orphan, "failover")
                     if not any(is_orphan(segment) for segment in self.topics[name].state.open_segments):
                         return
                 except BraidError as error:
@@ -159,21 +173,46 @@ class Broker:
         Sealing is left to the next start (or the next broker), which does it anyhow; here every accepted message is
         stored and answered. Safe to be cut short: unanswered messages were never promised.
         """
+        if self.parts.clustered:
+            await self._hand_over_all()
         self.draining.set()
         self.ready = False
         # A read may make another topic known meanwhile; there is nothing to store in that.
         for runtime in list(self.topics.values()):
             await runtime.flush()
 
+    async def hand_over(self) -> int:
+        """Have the leader give this broker's segments to others, and nothing new to it; how many it still owns."""
+        if self._info is not None and not self._info.draining and self.parts.clustered:
+            self._info = replace(self._info, draining=True)
+            await self.coordinator.join(self._info)
+        return self.segments_owned
+
+    @property
+    def segments_owned(self) -> int:
+        """Open segments that this broker writes."""
+        open_states = (WriterState.OPEN, WriterState.SEALING)
+        return sum(w.state in open_states for runtime in self.topics.values() for w in runtime.writers.values())
+
+    async def _hand_over_all(self) -> None:
+        """Wait until others own everything, for part of the time there is to drain; what remains is failed over."""
+        deadline = self.clock.monotonic_seconds() + self.settings.drain_timeout * HAND_OVER_SHARE
+        while await self.hand_over() and self.clock.monotonic_seconds() < deadline:
+            others = [b for b in self.coordinator.brokers() if b.id != self.id and not b.draining]
+            if not others or not self.coordinator.in_touch():
+                return
+            await self.clock.sleep(HAND_OVER_STEP_SECONDS)
+
     async def close(self) -> None:
         """Stop everything and let go of threads and connections."""
         self.draining.set()
-        tasks = [*self._mending.values(), *([self._upkeep] if self._upkeep is not None else [])]
+        tasks = [*self._mending.values(), *self._refreshing.values(), *self._loops]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(runtime.close() for runtime in self.topics.values()))
+        await asyncio.gather(*(runtime.close() for runtime in self.topics.values()), self.arm.close())
         await self.coordinator.leave()
+        await self.peers.close()
         self._decode_pool.shutdown(wait=True)
         self._read_pool.shutdown(wait=True)
         self._upkeep_pool.shutdown(wait=True)
@@ -187,22 +226,23 @@ class Broker:
         if runtime is None:
             record = await self.catalogue.read(check_name(name))
             if record is not None:
-                self._see(record.state)
+                self.see(record.state)
                 runtime = self.topics.get(name)
         if runtime is None or runtime.state.deleted:
             raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
         return runtime
 
-    async def reader(self, name: str) -> TopicReader:
+    async def reader(self, name: str, *, streaming: bool = False) -> TopicReader:
         """Reads of that topic; raises as `topic`."""
         runtime = await self.topic(name)
-        return TopicReader(runtime, self.parts.reader)
+        return TopicReader(runtime, self.parts.reader, streaming=streaming)
 
-    def _see(self, state: TopicState) -> None:
+    def see(self, state: TopicState) -> None:
         """Take a newer state of a topic into account."""
         runtime = self.topics.get(state.topic)
         if runtime is None:
             self.topics[state.topic] = TopicRuntime(self.parts, state, on_lost=self._mend_later)
+            self.coordinator.follow(state.topic)
         else:
             runtime.apply(state)
 
@@ -210,7 +250,7 @@ class Broker:
         """Read topic.json again: another process may have changed it."""
         record = await self.catalogue.read(name)
         if record is not None:
-            self._see(record.state)
+            self.see(record.state)
 
     async def put_topic(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, bool]:
         """Create a topic or change its configuration; whether it was created.
@@ -220,7 +260,7 @@ class Broker:
         check_name(name)
         settings = dict(body)
         segments = settings.pop("segments", None)
-        async with self._lock(name):
+        async with self.arm.lock(name):
             record = await self.catalogue.read(name)
             if record is not None and not record.state.deleted:
                 if segments is not None and segments != len(record.state.open_segments):
@@ -237,17 +277,18 @@ class Broker:
 
     async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> TopicRuntime:
         now_us = self.clock.now_us()
-        fresh = new_topic(name, config, count, self._place, now_us=now_us)
+        place = self.arm.place(name, config, count)
+        fresh = new_topic(name, config, count, place, now_us=now_us)
         if tombstone is None:
             if not await self.catalogue.create(fresh):
                 await self.refresh(name)
                 return await self.topic(name)
-            self._see(fresh)
+            self.see(fresh)
         else:
             state = await self.catalogue.change(
-                name, lambda s: recreated(s, config, count, self._place, now_us=now_us) if s.deleted else None
+                name, lambda s: recreated(s, config, count, place, now_us=now_us) if s.deleted else None
             )
-            self._see(state or fresh)
+            self.see(state or fresh)
         return await self.topic(name)
 
     async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
@@ -266,7 +307,7 @@ class Broker:
             return None if config == newest.config else newest.model_copy(update={"config": config})
 
         changed = await self.catalogue.change(state.topic, change)
-        self._see(changed or state)
+        self.see(changed or state)
         return await self.topic(state.topic)
 
     def _check_servable(self, config: TopicConfig) -> None:
@@ -279,61 +320,19 @@ class Broker:
     async def delete_topic(self, name: str) -> None:
         """Seal everything, leave a tombstone; the files go after the grace period. Raises `NotFound`."""
         await self.topic(name)
-        async with self._lock(name):
-            state = await self._run(name, lambda s: deleting(s, now_us=self.clock.now_us()))
-            while state is not None and not state.deleted:
-                state = await self._run(name, lambda s: deleting(s, now_us=self.clock.now_us()))
+        await self.arm.delete(name)
 
-    async def replace_segments(self, name: str, segments: list[int], reason: ReplaceReason) -> None:
+    async def roll(self, name: str, segments: Sequence[int]) -> None:
         """Seal these segments and open one successor each, here."""
-        async with self._lock(name):
-            await self._run(name, self._replacing(segments, reason))
+        await self.arm.give_successors(name, segments, "roll")
 
-    def _replacing(self, segments: list[int], reason: ReplaceReason) -> Callable[[TopicState], TopicState | None]:
-        return lambda state: replacing(state, segments, self._place, reason, now_us=self.clock.now_us())
-
-    async def _run(self, name: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
-        if self.draining.is_set():
-            raise Draining("this broker is shutting down: ask another, or wait until it is back")
-        try:
-            state = await self.transitions.run(name, begin)
-        except BraidError:
-            # It may have begun, and its segments take no more: it must not wait for the next start.
-            self._mend_later(name)
-            raise
-        if state is not None:
-            self._see(state)
-        return state
-
-    def _lock(self, name: str) -> asyncio.Lock:
-        return self._changing.setdefault(name, asyncio.Lock())
-
-    def _place(self, place: int) -> tuple[str, ...]:
-        """Who gets the n-th of the segments to be opened: round the live brokers, this one first."""
-        ids = sorted((broker.id for broker in self.coordinator.brokers()), key=lambda i: (i != self.id, i))
-        return (ids[place % len(ids)],)
-
-    # -- the leader's arm (leader.transitions.Sealer) ------------------------------------------------------
-
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
-        """Have a segment sealed by its writer here, or at the end of its log where its owner is gone."""
-        runtime = self.topics[topic]
-        writer = runtime.writers.get(segment.id)
-        if writer is not None:
-            # Whatever stopped the writer, its segment is sealed at the end of its log.
-            with contextlib.suppress(Exception):
-                return await writer.seal()
-        ref = runtime.ref(segment.id)
-        index = await seal_at_end(
-            self.store,
-            self.clock,
-            ref,
-            start_offset=segment.start_offset,
-            writer=self.id,
-            grace_seconds=self.settings.grace,
-        )
-        runtime.adopt_index(segment.id, index)
-        return index.end
+    async def load(self) -> Counter[str]:
+        """How many open segments each broker owns, in all topics there are."""
+        for name in await self.catalogue.names():
+            if name not in self.topics:
+                with contextlib.suppress(NotFound):
+                    await self.topic(name)
+        return owned(runtime.state for runtime in self.topics.values())
 
 
 def _writing(settings: BrokerSettings) -> WriterSettings:

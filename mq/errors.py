@@ -11,7 +11,9 @@ BraidError
 ├── InvalidReference       an upload that cannot be referred to
 ├── Conflict               the request contradicts what stands
 ├── PositionTooOld         a position older than what is kept
-└── Forbidden              the authorizer says no
+├── Forbidden              the authorizer says no
+├── PeerUnreachable        another broker certainly did not get the request
+└── PeerFailed             another broker refused it
 """
 
 from collections.abc import Sequence
@@ -91,3 +93,11 @@ class PositionTooOld(PositionExpired):
 
 class Forbidden(BraidError):
     """Not allowed."""
+
+
+class PeerUnreachable(BraidError):
+    """Another broker cannot be reached: the request certainly did not arrive."""
+
+
+class PeerFailed(BraidError):
+    """Another broker refused the request."""

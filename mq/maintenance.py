@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -47,7 +47,7 @@ class Kept(Protocol):
         """Read topic.json again."""
         ...
 
-    async def replace_segments(self, name: str, segments: list[int], reason: Literal["roll"]) -> None:
+    async def roll(self, name: str, segments: Sequence[int]) -> None:
         """Seal these segments and open one successor each."""
         ...
 
@@ -141,7 +141,7 @@ class Maintenance:
         """Begin a new segment in place of each of ours that has grown too large or too old."""
         full = [s.id for s in runtime.state.open_segments if self._is_full(runtime, s)]
         if full and runtime.state.transition is None and not self._broker.draining.is_set():
-            await self._broker.replace_segments(runtime.topic, full, "roll")
+            await self._broker.roll(runtime.topic, full)
 
     def _is_full(self, runtime: TopicRuntime, segment: Segment) -> bool:
         writer = runtime.writers.get(segment.id)

@@ -9,8 +9,10 @@ from filer.segment_reader import SegmentReader
 from filer.segment_writer import WriterSettings
 from filer.store import Store
 from filer.turns import Turns
+from leader.coordinator import Coordinator
 from mq.front_store import FrontStore
 from mq.metrics import Metrics
+from mq.peers import Peers
 from mq.settings import BrokerSettings
 
 
@@ -30,3 +32,14 @@ class Parts:
     settings: BrokerSettings
     writing: WriterSettings
     turns: Turns
+    coordinator: Coordinator
+    peers: Peers
+
+    @property
+    def clustered(self) -> bool:
+        """Whether there may be other brokers."""
+        return self.coordinator.session_timeout_seconds > 0
+
+    def url_of(self, broker: str) -> str | None:
+        """The address of a live broker; None where it is not known to live."""
+        return next((info.url for info in self.coordinator.brokers() if info.id == broker), None)

@@ -1,19 +1,34 @@
 """Cutting a publish by key range: which rows go to which open segment."""
 
+import asyncio
 import bisect
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from filer.segment_writer import SegmentWriter
+from filer.segment_writer import Payload, WriterState
 from filer.slots import slots_of
 
 
-class Route:
-    """The open segments of a topic in key order, with the writers this broker has for them (None: another's)."""
+class Appender(Protocol):
+    """Takes messages for one open segment: its writer here, or the way to its owner."""
 
-    def __init__(self, segments: Sequence[tuple[int, int, SegmentWriter | None]]) -> None:
+    @property
+    def state(self) -> WriterState:
+        """Only `OPEN` takes messages."""
+        ...
+
+    def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
+        """Accept messages; the future gives the first one's offset. Raises `SegmentSealed`, `SegmentMoved`."""
+        ...
+
+
+class Route:
+    """The open segments of a topic in key order, with what takes messages for each."""
+
+    def __init__(self, segments: Sequence[tuple[int, int, Appender]]) -> None:
         self.ids = [segment_id for segment_id, _, _ in segments]
         self.writers = [writer for _, _, writer in segments]
         self._first_slots = [start for _, start, _ in segments]

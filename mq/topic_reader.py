@@ -26,17 +26,26 @@ class Run:
 
 
 class TopicReader:
-    """Reads of one topic at a broker."""
+    """Reads of one topic at a broker.
 
-    def __init__(self, runtime: TopicRuntime, reader: SegmentReader) -> None:
-        self._runtime, self._reader = runtime, reader
+    A `streaming` reader follows the segments it waits for, and then takes what comes from there; any other asks the
+    owner of an open segment, so that whatever has been acknowledged by then is found.
+    """
+
+    def __init__(self, runtime: TopicRuntime, reader: SegmentReader, *, streaming: bool = False) -> None:
+        self._runtime, self._reader, self._streaming = runtime, reader, streaming
 
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """Messages of one segment from `offset` on; none where it has no more (yet)."""
         tail = self._runtime.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
+        if table is None and self._streaming and tail is not None and offset == tail.end:
+            return Run(segment_id, offset, self._runtime.ref(segment_id).schema.empty_table())
         if table is None:
             table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        if not table.num_rows:
+            page = await self._runtime.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            table = page.table if page is not None else table
         # Where retention has moved on, the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
         return Run(segment_id, first + table.num_rows, table)
@@ -90,8 +99,8 @@ class TopicReader:
     async def latest(self) -> Positions:
         """Positions behind the newest message of each open segment."""
         ids = [s.id for s in self._runtime.state.open_segments]
-        indexes = await asyncio.gather(*(self._runtime.index(i) for i in ids))
-        return {i: index.end for i, index in zip(ids, indexes, strict=True)}
+        ends = await asyncio.gather(*(self._runtime.end_of(i) for i in ids))
+        return dict(zip(ids, ends, strict=True))
 
     async def at_time(self, timestamp_us: int) -> Positions:
         """Positions of the first message of each key range accepted at that time or later."""
@@ -127,11 +136,16 @@ class TopicReader:
 
     async def check(self, positions: Mapping[int, int]) -> None:
         """Raises `InvalidMarker` or `PositionExpired` where one cannot read on from there."""
-        check_positions(self._runtime.state, positions)
+        try:
+            check_positions(self._runtime.state, positions)
+        except InvalidMarker:
+            # Another broker gave it out, and knows of segments that we have not heard of.
+            await self._runtime.refresh()
+            check_positions(self._runtime.state, positions)
         for segment_id, offset in positions.items():
             segment = self._runtime.state.segment(segment_id)
             if segment is not None and segment.state == "open":
-                self._check_open(segment_id, offset, (await self._runtime.index(segment_id)).end)
+                self._check_open(segment_id, offset, await self._runtime.end_of(segment_id, at_least=offset))
 
     def _check_open(self, segment_id: int, offset: int, end: int) -> None:
         if offset > end:

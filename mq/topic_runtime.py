@@ -1,25 +1,31 @@
 """One topic as a broker runs it: writers for the segments it owns, indexes and tails to read from, waiters."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
 
-from filer.errors import SegmentMoved
+from filer.errors import BraidError, SegmentMoved
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index
 from filer.segment_writer import SegmentWriter, Single, StoredFile, WriterState
 from filer.slots import SLOTS, slot_of
 from filer.topic_state import Segment, TopicState
 from mq.errors import PublishIncomplete
+from mq.foreign_segments import ForeignSegments
 from mq.front_store import Tail
 from mq.parts import Parts
-from mq.routing import Route
+from mq.peers import TailPage
+from mq.routing import Appender, Route
 
-RESENDS = 8
+RESENDS = 10
+# Between two looks for an owner; together some five seconds.
+LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 0.5
+_NEWEST = 2**62
 
 
 @dataclass(slots=True)
@@ -45,6 +51,7 @@ class TopicRuntime:
         self._indexes: dict[int, SegmentIndex] = {}
         self._index_seen_seconds: dict[int, float] = {}
         self._tails: dict[int, Tail] = {}
+        self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
         self._state_news: asyncio.Future[None] | None = None
@@ -73,9 +80,18 @@ class TopicRuntime:
         kept = {segment.id for segment in state.segments}
         for segment_id in [i for i in self._indexes if i not in kept]:
             self._forget(segment_id)
+        for segment in state.segments:
+            if segment.state == "sealed":
+                self._foreign.forget(segment.id)
         self._open_writers()
         _wake(self._state_news)
         _wake(self._news)
+
+    async def refresh(self) -> None:
+        """Read topic.json again: another process may have changed it."""
+        record = await self._parts.catalogue.read(self.topic)
+        if record is not None:
+            self.apply(record.state)
 
     def _open_writers(self) -> None:
         """A writer for each open segment of ours, from offset 0 on.
@@ -86,7 +102,15 @@ class TopicRuntime:
         for segment in self.state.open_segments:
             if segment.owner == self._parts.broker and segment.id not in self.writers:
                 self._open_writer(segment)
-        self._route = Route([(s.id, s.start_slot, self.writers.get(s.id)) for s in self.state.open_segments])
+        self._reroute()
+
+    def _reroute(self) -> None:
+        """Look anew where messages go: to our writers, and on the way to other owners."""
+        self._route = Route([(s.id, s.start_slot, self._appender(s)) for s in self.state.open_segments])
+
+    def _appender(self, segment: Segment) -> Appender:
+        writer = self.writers.get(segment.id)
+        return writer or self._foreign.forward(self.ref(segment.id), segment, self.state.version)
 
     def _open_writer(self, segment: Segment) -> None:
         parts = self._parts
@@ -115,6 +139,7 @@ class TopicRuntime:
         self._indexes.pop(segment_id, None)
         self._index_seen_seconds.pop(segment_id, None)
         self._tails.pop(segment_id, None)
+        self._foreign.forget(segment_id)
         self.writers.pop(segment_id, None)
 
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
@@ -140,7 +165,7 @@ class TopicRuntime:
 
     async def close(self) -> None:
         """Stop all writers; what they had not stored fails."""
-        await asyncio.gather(*(writer.close() for writer in self.writers.values()))
+        await asyncio.gather(self._foreign.close(), *(writer.close() for writer in self.writers.values()))
         _wake(self._news)
         _wake(self._state_news)
 
@@ -153,12 +178,12 @@ class TopicRuntime:
         Raises `SegmentMoved` where this broker cannot store it; then it is not in the log.
         """
         slot = self._next_slot() if single.key is None else slot_of(single.key)
-        for _ in range(RESENDS):
+        for attempt in range(RESENDS):
             route = self._route
             place = route.place_of_slot(slot)
             writer = route.writers[place] if place >= 0 else None
             if writer is None or writer.state is not WriterState.OPEN:
-                await self._await_owner([writer])
+                await self._await_owner([writer], attempt)
                 continue
             try:
                 return Position(route.ids[place], await writer.append(single, size_bytes), 1)
@@ -175,11 +200,11 @@ class TopicRuntime:
         null_slot = self._next_slot()
         done: list[Position] = []
         waiting = [_Share(-1, None, rows, size_bytes)]
-        for _ in range(RESENDS):
+        for attempt in range(RESENDS):
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
             if len(open_writers) < len(shares):
-                await self._await_owner([share.writer for share in shares], done)
+                await self._await_owner([share.writer for share in shares], attempt, done)
                 continue
             # Nothing is awaited between the look at the writers and here: all take their share, or none did.
             futures = [w.append(s.rows, s.size_bytes) for w, s in zip(open_writers, shares, strict=True)]
@@ -204,15 +229,29 @@ class TopicRuntime:
             for place, part in route.cut(rows, null_slot=null_slot)
         ]
 
-    async def _await_owner(self, writers: Sequence[SegmentWriter | None], done: Sequence[Position] = ()) -> None:
-        """Wait for a transition that is under way; raises where none can help."""
+    async def _await_owner(
+        self, writers: Sequence[Appender | None], attempt: int, done: Sequence[Position] = ()
+    ) -> None:
+        """Wait a while for a transition that is under way, or in a cluster for an owner; raises where none can help."""
         sealing = any(w is not None and w.state in (WriterState.SEALING, WriterState.SEALED) for w in writers)
-        if not self.state.deleted and (sealing or self.state.transition is not None):
-            await self.changed_shape()
+        moving = sealing or self.state.transition is not None or self._parts.clustered
+        if not self.state.deleted and moving:
+            await self._look_for_owner(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS))
             return
         owners = {s.owner for s in self.state.open_segments if s.owner != self._parts.broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: the segment for these messages is {taken}"))
+
+    async def _look_for_owner(self, pause_seconds: float) -> None:
+        """Give the leader, or a new owner, the time; news of the topic may be on their way or lost."""
+        version = self.state.version
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_seconds):
+                await self.changed_shape()
+        if self.state.version == version:
+            with contextlib.suppress(BraidError):
+                await self.refresh()
+        self._reroute()
 
     def _next_slot(self) -> int:
         """A slot for messages without a key: each request takes the next of widely spread ones."""
@@ -222,19 +261,53 @@ class TopicRuntime:
     # -- reading -------------------------------------------------------------------------------------------
 
     def tail(self, segment_id: int) -> Tail | None:
-        """The newest messages of a segment this broker owns or owned."""
-        return self._tails.get(segment_id)
+        """The newest messages of a segment this broker owns or owned, or follows at its owner."""
+        return self._tails.get(segment_id) or self._foreign.tail(segment_id)
 
-    async def index(self, segment_id: int) -> SegmentIndex:
+    def follow(self, positions: Mapping[int, int]) -> None:
+        """Have what comes next at these positions make `news`, whoever owns the segments."""
+        for segment_id, offset in positions.items():
+            segment = self._foreign_open(segment_id)
+            if segment is not None:
+                self._foreign.follow(self.ref(segment_id), segment, offset)
+
+    async def ask_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> TailPage | None:
+        """What another broker has of its open segment; None where it is ours, sealed, or the owner is silent."""
+        segment = self._foreign_open(segment_id)
+        if segment is None:
+            return None
+        ref = self.ref(segment_id)
+        return await self._foreign.ask(ref, segment, offset, max_rows=max_rows, max_bytes=max_bytes)
+
+    def _foreign_open(self, segment_id: int) -> Segment | None:
+        segment = self.state.segment(segment_id)
+        if segment is None or segment.state != "open" or segment_id in self.writers or not self._parts.clustered:
+            return None
+        return segment
+
+    async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
+        """The offset after the newest message that can be read; nobody is asked once that is `at_least`."""
+        tail = self.tail(segment_id)
+        end = max((await self.index(segment_id)).end, tail.end if tail is not None else 0)
+        if at_least is not None and end >= at_least:
+            return end
+        page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
+        if page is not None:
+            return max(end, page.end)
+        # A silent owner may have given out what the store does not show yet.
+        silent = at_least is not None and self._foreign_open(segment_id) is not None
+        return max(end, at_least or 0) if silent else end
+
+    async def index(self, segment_id: int, *, fresh: bool = False) -> SegmentIndex:
         """The segment's index, recovered from the store the first time.
 
-        Of a segment that another broker writes it may lag behind by `FOREIGN_INDEX_SECONDS`.
+        Of a segment that another broker writes it may lag behind by `FOREIGN_INDEX_SECONDS`, unless it is to be fresh.
         """
         index = self._indexes.get(segment_id)
         segment = self.state.segment(segment_id)
         if segment is None:
             return index or SegmentIndex()
-        if index is None or self._stale(segment, index):
+        if index is None or self._stale(segment, index, FOREIGN_INDEX_SECONDS if not fresh else 0.0):
             index = await recover_index(self._parts.store, self.ref(segment_id), start_offset=segment.start_offset)
             self._indexes[segment_id] = index
             self._index_seen_seconds[segment_id] = self._parts.clock.monotonic_seconds()
@@ -250,14 +323,14 @@ class TopicRuntime:
         if done or (segment is not None and segment.state == "sealed"):
             self._indexes.pop(segment_id, None)
 
-    def _stale(self, segment: Segment, index: SegmentIndex) -> bool:
+    def _stale(self, segment: Segment, index: SegmentIndex, longest_seconds: float) -> bool:
         writer = self.writers.get(segment.id)
         if writer is not None and writer.state is not WriterState.STOPPED:
             return False
         if index.sealed or (segment.end_offset is not None and index.end >= segment.end_offset):
             return False
         seen = self._index_seen_seconds.get(segment.id, -1e9)
-        return self._parts.clock.monotonic_seconds() - seen > FOREIGN_INDEX_SECONDS
+        return self._parts.clock.monotonic_seconds() - seen > longest_seconds
 
     def news(self) -> asyncio.Future[None]:
         """Done when the next message is stored or the shape changes: take it before you look, then wait for it."""
@@ -277,7 +350,7 @@ class _Share:
     """What one segment is to take of a request."""
 
     segment: int
-    writer: SegmentWriter | None
+    writer: Appender | None
     rows: pa.RecordBatch
     size_bytes: int
 

@@ -3,7 +3,9 @@
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
+from leader.coordinator import BrokerInfo
 from mq.broker import Broker
+from mq.errors import NotFound
 from mq.http.answers import json_response
 from mq.version import VERSION
 
@@ -15,11 +17,8 @@ def cluster_router(broker: Broker) -> APIRouter:
     @router.get("/v1/cluster")
     async def cluster() -> Response:
         """Brokers, the leader, and transitions under way."""
-        state = "draining" if broker.draining.is_set() else "running"
-        brokers = [
-            {"broker": b.id, "url": b.url, "zone": b.zone, "version": b.version, "state": state}
-            for b in broker.coordinator.brokers()
-        ]
+        load = await broker.load()
+        brokers = [_broker(broker, info, load[info.id]) for info in broker.coordinator.brokers()]
         transitions = [
             {"topic": r.topic, "reason": t.reason, "seal": list(t.seal), "open": [s.id for s in t.open]}
             for r in broker.topics.values()
@@ -34,6 +33,17 @@ def cluster_router(broker: Broker) -> APIRouter:
                 "transitions": transitions,
             }
         )
+
+    @router.post("/v1/cluster/brokers/{name}/drain", status_code=202)
+    async def drain(name: str) -> Response:
+        """Have a broker, by id or name, hand over its segments; it goes on running and owns nothing."""
+        info = next((b for b in broker.coordinator.brokers() if name in (b.id, b.id.partition(".")[0])), None)
+        if info is None:
+            known = ", ".join(b.id for b in broker.coordinator.brokers())
+            raise NotFound("broker", f"there is no live broker {name!r}; there are {known}")
+        mine = info.id == broker.id
+        segments = await broker.hand_over() if mine else await broker.peers.drain(info.url)
+        return json_response({"broker": info.id, "segments": segments}, status=202)
 
     @router.get("/healthz")
     async def healthz() -> Response:
@@ -53,3 +63,15 @@ def cluster_router(broker: Broker) -> APIRouter:
         return Response(broker.metrics.render(), media_type="text/plain; version=0.0.4")
 
     return router
+
+
+def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int]:
+    draining = info.draining or (info.id == broker.id and broker.draining.is_set())
+    return {
+        "broker": info.id,
+        "url": info.url,
+        "zone": info.zone,
+        "version": info.version,
+        "state": "draining" if draining else "running",
+        "segments": segments,
+    }

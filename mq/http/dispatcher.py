@@ -13,9 +13,11 @@ from mq.authorizer import Authorizer, action_of
 from mq.bodies.intake import ClientGone, Receive
 from mq.broker import Broker
 from mq.errors import Forbidden
+from mq.http.internal import Internal
 from mq.http.payload_upload import PayloadUpload
 from mq.http.problems import problem_of
 from mq.http.publish import Publisher, Scope, Send
+from mq.peers import PREFIX
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
@@ -28,12 +30,13 @@ def hot_methods(path: str) -> list[str]:
 
 
 class Dispatcher:
-    """Authorizes every request, serves publishes and payload uploads itself, and hands on the rest."""
+    """Serves other brokers, publishes and payload uploads itself, and hands on the rest; users are authorized first."""
 
     def __init__(self, broker: Broker, authorizer: Authorizer, app: ASGIApp) -> None:
         self._authorizer, self._app = authorizer, app
         self._publish = Publisher(broker)
         self._upload = PayloadUpload(broker)
+        self._internal = Internal(broker)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection."""
@@ -41,7 +44,9 @@ class Dispatcher:
             await self._app(scope, receive, send)
             return
         method, path = scope["method"], scope["path"]
-        if not self._allowed(scope, method, path):
+        if path.startswith(PREFIX):
+            await self._internal(scope, receive, send)
+        elif not self._allowed(scope, method, path):
             refusal = Forbidden(f"this broker does not allow {action_of(method, path)} requests from this address")
             await _refuse(send, refusal)
         elif method == "POST" and (match := _PUBLISH.match(path)):

@@ -44,7 +44,7 @@ def files_router(broker: Broker) -> APIRouter:
                 continue
             if segment.id == first_segment:
                 begin = max(begin, first_offset)
-            for facts in (await runtime.index(segment.id)).covering(begin):
+            for facts in (await runtime.index(segment.id, fresh=True)).covering(begin):
                 if facts.count == 0:
                     continue
                 if len(listed) == limit:

@@ -125,6 +125,7 @@ async def _browse(
         left = deadline - broker.clock.monotonic_seconds()
         if runs or left <= 0 or broker.draining.is_set():
             return runs, reached
+        runtime.follow(reached)
         await asyncio.wait([news], timeout=left)
         await _still_there(broker, reader, runtime.topic, positions)
 
@@ -144,6 +145,7 @@ async def _read_segment(
         left = deadline - broker.clock.monotonic_seconds()
         if run.table.num_rows or end_offset is not None or left <= 0 or broker.draining.is_set():
             return run, end_offset
+        runtime.follow({segment: run.end})
         await asyncio.wait([news], timeout=left)
         await broker.topic(runtime.topic)
 
@@ -188,7 +190,7 @@ async def _check_offset(runtime: TopicRuntime, segment: int, offset: int, reader
             f"offset {offset} of segment {segment} is older than what is kept (from {found.start_offset} on)",
             to_marker(runtime.topic, reader.earliest()),
         )
-    end = found.end_offset if found.end_offset is not None else (await runtime.index(segment)).end
+    end = found.end_offset if found.end_offset is not None else await runtime.end_of(segment, at_least=offset)
     if offset > end:
         raise InvalidInput(f"offset {offset} is beyond the end of segment {segment}, {end} now")
 

@@ -73,7 +73,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
         """Stream messages as they arrive; `from` defaults to latest. Sending commits nothing: keep the marker."""
         kind = negotiate(request, [SSE, NDJSON])
         runtime = await broker.topic(topic)
-        reader = await broker.reader(topic)
+        reader = await broker.reader(topic, streaming=True)
         # A browser that reconnects repeats its first URL and says in the header how far it has got.
         resumed = last_event_id or marker
         positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
@@ -111,6 +111,7 @@ async def _stream(
             positions = reached
             if runs:
                 continue
+            runtime.follow(positions)
             await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
             if not news.done():
                 yield form.keepalive(to_marker(topic, positions))

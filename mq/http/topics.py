@@ -1,5 +1,6 @@
 """Topics: create, configure, list, describe, delete, and the route to their owners."""
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -10,6 +11,7 @@ from filer.topic_state import Segment, TopicState
 from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
+from mq.topic_runtime import TopicRuntime
 
 
 def topics_router(broker: Broker) -> APIRouter:
@@ -77,16 +79,18 @@ async def _settings(request: Request) -> dict[str, Any]:
 async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
     """A topic as answers show it (DESIGN.md §11)."""
     runtime = await broker.topic(state.topic)
-    segments = []
-    for segment in state.segments:
-        end = segment.end_offset if segment.end_offset is not None else (await runtime.index(segment.id)).end
-        segments.append(_segment(segment, end))
+    ends = await asyncio.gather(*(_end(runtime, segment) for segment in state.segments))
+    segments = [_segment(segment, end) for segment, end in zip(state.segments, ends, strict=True)]
     return {
         "topic": state.topic,
         "config": state.config.model_dump(mode="json"),
         "version": state.version,
         "segments": segments,
     }
+
+
+async def _end(runtime: TopicRuntime, segment: Segment) -> int:
+    return segment.end_offset if segment.end_offset is not None else await runtime.end_of(segment.id)
 
 
 def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:

@@ -474,7 +474,7 @@ async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
     async with running(store, clock) as first:
         mine, _ = await first.put_topic("t", {})
         await publish(mine, 0, 20)
-        await first.replace_segments("t", [0], "roll")
+        await first.roll("t", [0])
         await publish(mine, 20, 20)
         await first.maintenance.round()
         async with running(store, clock) as second:

@@ -112,7 +112,7 @@ async def test_after_a_transition_broke_off(setting: Setting, nth: int) -> None:
         return key.endswith("/topic.json") and passed > nth
 
     setting.store.refuses = refuses
-    rolling = asyncio.create_task(setting.broker.replace_segments(TOPIC, [0], "roll"))
+    rolling = asyncio.create_task(setting.broker.roll(TOPIC, [0]))
     await setting.while_time_passes(asyncio.wait([rolling]))
     assert isinstance(rolling.exception(), OutcomeUnknown)
     setting.store.refuses = lambda key: False

@@ -231,7 +231,7 @@ async def test_segment_by_offset(broker: HttpBroker) -> None:
     answer = await broker.client.get(path, params={"offset": 10}, headers={"accept": ARROW})
     assert answer.headers["braid-next-offset"] == "10"
     assert "braid-end-offset" not in answer.headers
-    await broker.broker.replace_segments("t", [0], "roll")
+    await broker.broker.roll("t", [0])
     answer = await broker.client.get(path, params={"offset": 8, "wait": 30}, headers={"accept": NDJSON})
     assert (answer.headers["braid-next-offset"], answer.headers["braid-end-offset"]) == ("10", "10")
     page = (await broker.client.get(path, params={"offset": 10, "wait": 30})).json()
@@ -243,7 +243,7 @@ async def test_files_are_the_log(tmp_path: Path) -> None:
         await topic(broker, segments=3)
         for n in range(5):
             await publish(broker, *range(n * 10, n * 10 + 10))
-        await broker.broker.replace_segments("t", [0, 1], "roll")
+        await broker.broker.roll("t", [0, 1])
         await publish(broker, *range(50, 60))
         listed: list[dict[str, Any]] = []
         after = None
@@ -280,7 +280,7 @@ async def test_from_a_time() -> None:
             times.append(datetime.fromtimestamp(clock.now_us() / 1e6, UTC).isoformat())
             await publish(broker, 2 * n, 2 * n + 1)
             if n == 2:
-                await broker.broker.replace_segments("t", [0, 1], "roll")
+                await broker.broker.roll("t", [0, 1])
             await clock.advance(10)
         for n, time in enumerate(times):
             assert values(await browse(broker, **{"from": time})) == list(range(2 * n, 12))
@@ -307,7 +307,7 @@ async def test_order_survives_a_clock_that_runs_back() -> None:
         await topic(broker, segments=2)
         for n in range(4):
             await publish(broker, n, key="k")
-        await broker.broker.replace_segments("t", [0, 1], "roll")
+        await broker.broker.roll("t", [0, 1])
         clock.set_back(3)
         for n in range(4, 8):
             await publish(broker, n, key="k")
@@ -376,7 +376,7 @@ async def test_waiting_goes_on_through_a_transition(memory_broker: HttpBroker) -
     await publish(memory_broker, "before")
     marker = (await browse(memory_broker))["marker"]
     waiting = asyncio.create_task(browse(memory_broker, marker=marker, wait=60))
-    await memory_broker.broker.replace_segments("t", [0, 1], "roll")
+    await memory_broker.broker.roll("t", [0, 1])
     await publish(memory_broker, "after")
     page = await asyncio.wait_for(waiting, SECONDS)
     assert values(page) == ["after"]

@@ -98,7 +98,7 @@ async def test_messages_arrive_as_they_are_published(topic: HttpBroker, kind: st
 @pytest.mark.parametrize("kind", [SSE, NDJSON])
 async def test_streams_resume_from_every_marker(topic: HttpBroker, kind: str) -> None:
     await publish(topic, *range(5))
-    await topic.broker.replace_segments("t", [0, 1], "roll")
+    await topic.broker.roll("t", [0, 1])
     await publish(topic, *range(5, 10))
     async with subscribed(topic, kind, **{"from": "earliest"}) as stream:
         markers = [(await stream.values(1)) for _ in range(10)]

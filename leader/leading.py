@@ -1,0 +1,197 @@
+"""What the leader does all day: finish transitions, fail over what has lost a broker, drain, and spread the load.
+
+Whatever it does is a transition, recorded by compare-and-swap and fenced by the store, so a leader that does not know
+yet that it has been deposed, or two at once, can do the same work twice but nothing wrong.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
+
+from filer.catalogue import Catalogue
+from filer.clock import Clock
+from filer.errors import BraidError
+from filer.topic_state import TopicState
+from leader.coordinator import BrokerInfo, Coordinator
+from leader.placement import moves, orphans
+
+# All topics are looked at when brokers come and go, and as often as this in case that news was lost.
+SWEEP_SECONDS = 30.0
+RETRY_SECONDS = 0.5
+# The load is spread only when membership has been quiet for as long: a rolling restart moves things anyhow.
+SETTLE_SECONDS = 2.0
+# What has left is believed to be gone this part of a session later: its own deadline lies well before that.
+MARGIN_SHARE = 0.1
+READS_AT_ONCE = 16
+
+LeaderReason = Literal["failover", "drain", "move"]
+
+_log = logging.getLogger(__name__)
+
+
+class Arm(Protocol):
+    """By which a leader acts: the broker that it is."""
+
+    async def finish_transition(self, topic: str) -> TopicState | None:
+        """Bring a transition that is under way to its end; the topic's state then, None where there is no topic."""
+        ...
+
+    async def give_successors(
+        self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]
+    ) -> TopicState | None:
+        """Replace open segments by successors on live brokers, where `owners` says so on those."""
+        ...
+
+
+class Leading:
+    """Acts while this broker leads. All methods belong to the event loop's thread."""
+
+    def __init__(self, coordinator: Coordinator, catalogue: Catalogue, clock: Clock, arm: Arm) -> None:
+        self._coordinator, self._catalogue, self._clock, self._arm = coordinator, catalogue, clock, arm
+        self._states: dict[str, TopicState] = {}
+        self._unsettled: set[str] = set()
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._missed_seconds: dict[str, float] = {}
+        self._members: tuple[BrokerInfo, ...] = ()
+        self._changed_seconds = self._swept_seconds = -1e9
+        self._wake = asyncio.Event()
+
+    def look(self, topic: str | None = None) -> None:
+        """Look soon: at that topic, or at who is there."""
+        if topic is not None and self._coordinator.leads():
+            self._unsettled.add(topic)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Do rounds until cancelled."""
+        try:
+            while True:
+                await self._pause()
+                if self._coordinator.leads():
+                    await self._try_round()
+                else:
+                    self._stand_down()
+        finally:
+            self._stand_down()
+
+    async def _pause(self) -> None:
+        """Until something may have changed, or until it is time to look anyhow."""
+        seconds = RETRY_SECONDS if self._busy else SWEEP_SECONDS / 10
+        waiting = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        self._wake.clear()
+
+    @property
+    def _busy(self) -> bool:
+        waiting_to_spread = self._clock.monotonic_seconds() - self._changed_seconds < SETTLE_SECONDS + 1
+        return bool(self._unsettled or self._working or self._missed_seconds or waiting_to_spread)
+
+    def _stand_down(self) -> None:
+        """Forget everything: whoever leads next reads it from the store. Cutting work off is safe at any line."""
+        for task in self._working.values():
+            task.cancel()
+        self._states.clear()
+        self._unsettled.clear()
+        self._missed_seconds.clear()
+        self._members = ()
+        self._swept_seconds = -1e9
+
+    async def _try_round(self) -> None:
+        try:
+            await self._round()
+        except BraidError as error:
+            _log.warning("the leader's round failed: %s: %s", type(error).__name__, error)
+
+    async def _round(self) -> None:
+        now_seconds = self._clock.monotonic_seconds()
+        members = tuple(self._coordinator.brokers())
+        if members != self._members:
+            self._members, self._changed_seconds, self._swept_seconds = members, now_seconds, -1e9
+        if now_seconds - self._swept_seconds > SWEEP_SECONDS:
+            await self._read(await self._catalogue.names())
+            self._swept_seconds = now_seconds
+        else:
+            await self._read(self._unsettled)
+        gone = self._gone(now_seconds)
+        for topic, state in self._states.items():
+            self._settle(topic, state, gone)
+        if not self._unsettled and not self._working and now_seconds - self._changed_seconds >= SETTLE_SECONDS:
+            self._spread()
+
+    async def _read(self, topics: Iterable[str]) -> None:
+        """Take the newest state of these topics; one that cannot be read keeps the others from nothing."""
+        gate = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def one(topic: str) -> None:
+            async with gate:
+                try:
+                    record = await self._catalogue.read(topic)
+                except BraidError as error:
+                    _log.warning("topic %r cannot be looked after: %s: %s", topic, type(error).__name__, error)
+                    return
+            if record is not None:
+                self._take(record.state)
+
+        await asyncio.gather(*(one(topic) for topic in list(topics)))
+
+    def _take(self, state: TopicState) -> None:
+        known = self._states.get(state.topic)
+        if known is None or known.version < state.version:
+            self._states[state.topic] = state
+
+    def _gone(self, now_seconds: float) -> frozenset[str]:
+        """Brokers that segments name, that are not announced, and have not been for the margin."""
+        live = {broker.id for broker in self._members}
+        named = {b for state in self._states.values() for s in state.open_segments for b in s.brokers}
+        for broker in [b for b in self._missed_seconds if b in live or b not in named]:
+            del self._missed_seconds[broker]
+        for broker in named - live:
+            self._missed_seconds.setdefault(broker, now_seconds)
+        margin_seconds = self._coordinator.session_timeout_seconds * MARGIN_SHARE
+        return frozenset(b for b, since in self._missed_seconds.items() if now_seconds - since >= margin_seconds)
+
+    def _settle(self, topic: str, state: TopicState, gone: frozenset[str]) -> None:
+        """Begin what the topic needs, unless that is being done already."""
+        if topic in self._working:
+            return
+        draining = {broker.id for broker in self._members if broker.draining}
+        stays = len(draining) == len(self._members)
+        lost, leaving = orphans(state, gone), [] if stays else orphans(state, draining)
+        if state.transition is None and not lost and not leaving:
+            self._unsettled.discard(topic)
+            return
+        self._unsettled.add(topic)
+        self._start(topic, lost or leaving, "failover" if lost else "drain", {})
+
+    def _spread(self) -> None:
+        for topic, owners in moves(list(self._states.values()), self._members).items():
+            self._unsettled.add(topic)
+            self._start(topic, sorted(owners), "move", owners)
+
+    def _start(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
+        task = asyncio.create_task(self._work(topic, segments, reason, owners), name=f"settle {topic}")
+        self._working[topic] = task
+        task.add_done_callback(lambda _: self._done(topic))
+
+    async def _work(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
+        """First whatever is under way, then what this look at it found; the next look sees what that came to."""
+        try:
+            state = await self._arm.finish_transition(topic)
+            if segments and state is not None:
+                state = await self._arm.give_successors(topic, segments, reason, owners)
+        except Exception as error:
+            # Whatever it is, the other topics are settled meanwhile, and this one is tried again.
+            _log.warning("topic %r is not settled yet: %s: %s", topic, type(error).__name__, error)
+            await self._clock.sleep(RETRY_SECONDS)
+            return
+        if state is not None and self._coordinator.leads():
+            self._take(state)
+
+    def _done(self, topic: str) -> None:
+        self._working.pop(topic, None)
+        self._wake.set()

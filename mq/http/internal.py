@@ -1,0 +1,165 @@
+"""What brokers ask of each other, under `/internal/v1`: only for those who know the cluster's secret."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl
+
+import orjson
+import pyarrow as pa
+
+from filer.errors import BraidError, InvalidInput, SegmentMoved
+from filer.schema import rows_schema
+from filer.segment_writer import SegmentWriter, WriterState
+from mq.bodies.intake import ClientGone, Intake, Receive
+from mq.broker import Broker
+from mq.errors import Forbidden, NotFound
+from mq.http.problems import problem_of
+from mq.http.publish import Scope, Send
+from mq.part_batch import unpack_parts
+from mq.peers import ARROW, PREFIX, SECRET_HEADER
+from mq.topic_runtime import TopicRuntime
+
+_PLACE = re.compile(rf"{PREFIX}/topics/([^/]+)/(?:segments/([0-9]{{1,18}})/)?([a-z]+)\Z")
+_SECRET = SECRET_HEADER.lower().encode()
+_LONGEST_WAIT_SECONDS = 60.0
+_JSON = b"application/json"
+Headers = list[tuple[bytes, bytes]]
+Answer = tuple[bytes, Headers]
+
+
+class Internal:
+    """Serves the other brokers of the cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._calls: dict[tuple[str, str], Callable[[Receive, str, int, dict[str, int | float]], Awaitable[Answer]]] = {
+            ("POST", "append"): self._append,
+            ("POST", "seal"): self._seal,
+            ("GET", "tail"): self._tail,
+            ("POST", "refresh"): self._refresh,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        try:
+            body, headers = await self._serve(scope, receive)
+            status = 200
+        except ClientGone:
+            return
+        except Exception as error:
+            problem = problem_of(error)
+            status, body, headers = problem.status, problem.body(), problem.headers()
+        headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _serve(self, scope: Scope, receive: Receive) -> Answer:
+        secret = next((value for name, value in scope["headers"] if name == _SECRET), b"")
+        if not self._broker.peers.knows(secret.decode("latin-1")):
+            raise Forbidden("this is for the brokers of the cluster only")
+        method, path = scope["method"], scope["path"]
+        if (method, path) == ("POST", f"{PREFIX}/drain"):
+            return _json({"segments": await self._broker.hand_over()})
+        place = _PLACE.match(path)
+        call = self._calls.get((method, place[3])) if place else None
+        if place is None or call is None:
+            raise NotFound("path", f"there is no {method} {path}")
+        return await call(receive, place[1], int(place[2] or 0), _numbers(scope["query_string"]))
+
+    async def _append(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+        """Store parts of requests in a segment of ours; all of them are taken before anything is awaited."""
+        broker = self._broker
+        with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
+            body = await intake.read(receive, None)
+            runtime, writer = await self._writer(topic, segment, int(query["version"]))
+            config = runtime.state.config
+            parts = list(unpack_parts(body, rows_schema(config.key_type, config.value_type)))
+            try:
+                stored = [writer.append(rows, part.size_bytes) for part, rows in parts]
+            except BraidError as error:
+                raise SegmentMoved() from error
+            outcomes = await asyncio.gather(*stored, return_exceptions=True)
+        return _json({"outcomes": [_outcome(outcome) for outcome in outcomes]})
+
+    async def _writer(self, topic: str, segment: int, version: int) -> tuple[TopicRuntime, SegmentWriter]:
+        """Our open writer of that segment; raises `SegmentMoved`. The asker may have heard of it before us."""
+        runtime = await self._broker.topic(topic)
+        if runtime.state.version < version:
+            await runtime.refresh()
+        writer = runtime.writers.get(segment)
+        if writer is None or writer.state is not WriterState.OPEN:
+            raise SegmentMoved(f"segment {segment} of topic {topic!r} is not open here")
+        return runtime, writer
+
+    async def _seal(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+        """Seal a segment of ours, everything accepted before in it; repeated it gives the same answer."""
+        runtime = await self._broker.topic(topic)
+        if runtime.state.version < query["version"]:
+            await runtime.refresh()
+        writer = runtime.writers.get(segment)
+        if writer is None:
+            raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
+        return _json({"end_offset": await writer.seal()})
+
+    async def _tail(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+        """Messages of a segment of ours from an offset on, as soon as there are any."""
+        broker = self._broker
+        runtime = await broker.topic(topic)
+        reader = await broker.reader(topic)
+        deadline = broker.clock.monotonic_seconds() + min(float(query["wait"]), _LONGEST_WAIT_SECONDS)
+        while True:
+            writer = runtime.writers.get(segment)
+            if writer is None or writer.state is WriterState.STOPPED:
+                raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
+            news = runtime.news()
+            offset = min(int(query["offset"]), await runtime.end_of(segment))
+            run = await reader.read_segment(
+                segment, offset, max_rows=int(query["max_rows"]), max_bytes=int(query["max_bytes"])
+            )
+            sealed = writer.state is WriterState.SEALED and run.end == writer.index.end
+            left = deadline - broker.clock.monotonic_seconds()
+            if run.table.num_rows or sealed or left <= 0 or broker.draining.is_set():
+                break
+            await asyncio.wait([news], timeout=left)
+        return _arrow(run.table), [
+            (b"content-type", ARROW.encode()),
+            (b"braid-end-offset", b"%d" % run.end),
+            (b"braid-sealed", b"true" if sealed else b"false"),
+        ]
+
+    async def _refresh(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+        """The topic's record has changed."""
+        runtime = await self._broker.topic(topic)
+        if runtime.state.version < query["version"]:
+            await runtime.refresh()
+        return _json({"version": runtime.state.version})
+
+
+def _numbers(query: bytes) -> dict[str, int | float]:
+    try:
+        return {
+            name: float(value) if name == "wait" else int(value) for name, value in parse_qsl(query.decode("ascii"))
+        }
+    except ValueError as error:
+        raise InvalidInput(f"the query is not valid: {error}") from error
+
+
+def _outcome(outcome: int | BaseException) -> dict[str, int | str]:
+    if isinstance(outcome, int):
+        return {"offset": outcome}
+    if not isinstance(outcome, Exception):
+        raise outcome
+    problem = problem_of(outcome)
+    return {"error": problem.slug, "detail": problem.detail}
+
+
+def _json(document: object) -> Answer:
+    return orjson.dumps(document), [(b"content-type", _JSON)]
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,0 +1,49 @@
+"""Parts of requests on their way to a segment's owner: one Arrow stream of all rows, and what cuts it into parts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+
+from mq.errors import Malformed
+
+_PARTS = b"braidmq.parts"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one request that go into one segment: so many, of about so many bytes."""
+
+    count: int
+    size_bytes: int
+
+
+def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
+    """The bytes to send: the rows of all parts one after the other."""
+    metadata = {_PARTS: orjson.dumps([[part.count, part.size_bytes] for part in parts])}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
+        writer.write_table(rows.replace_schema_metadata(metadata))
+    return memoryview(sink.getvalue())
+
+
+def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.RecordBatch]]:
+    """Each part with its rows, in columns of `schema`.
+
+    Raises `Malformed`. The sender is a broker of the same cluster: the bytes are not validated in full.
+    """
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            parts = [Part(*numbers) for numbers in orjson.loads((reader.schema.metadata or {})[_PARTS])]
+            table = reader.read_all()
+        rows = pa.Table.from_arrays(table.columns, schema=schema).combine_chunks()
+    except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, OSError) as error:
+        raise Malformed(f"not the parts of requests: {error}") from error
+    if sum(part.count for part in parts) != rows.num_rows or any(part.count < 1 for part in parts):
+        raise Malformed("the parts of requests do not add up to the rows")
+    batch = rows.to_batches()[0]
+    start = 0
+    for part in parts:
+        yield part, batch.slice(start, part.count)
+        start += part.count

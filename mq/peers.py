@@ -1,0 +1,157 @@
+"""Calls from one broker to another: parts of publishes for segments it owns, its newest messages, seals, hints.
+
+They carry a secret derived from the cluster's record on the store: who can read that can do anything anyhow.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+import pyarrow as pa
+
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from mq.errors import FrontStoreFull, PeerFailed
+from mq.part_batch import Part, pack_parts
+
+PREFIX = "/internal/v1"
+SECRET_HEADER = "Braid-Cluster-Secret"
+ARROW = "application/vnd.apache.arrow.stream"
+SHORT_SECONDS = 5.0
+# A put may be retried for long; whoever asked has given up by then.
+APPEND_SECONDS = 120.0
+# What a peer says of a part that it certainly has not stored.
+_ERRORS: Mapping[str, type[BraidError]] = {"segment-moved": SegmentMoved, "front-store-full": FrontStoreFull}
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAnswer:
+    """What came back: status, headers in lower case, body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class PeerTransport(Protocol):
+    """One HTTP request to another broker."""
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
+    ) -> PeerAnswer:
+        """Raises `PeerUnreachable` where the request certainly did not arrive, `OutcomeUnknown` where it may have."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TailPage:
+    """Messages of a segment from an offset on, in the columns of `log_schema`, as its owner has them.
+
+    `sealed`: there will be no more behind them.
+    """
+
+    table: pa.Table
+    end: int
+    sealed: bool
+
+
+class Peers:
+    """The other brokers of the cluster, by their URLs. `secret` is set once the cluster's record has been read."""
+
+    def __init__(self, transport: PeerTransport) -> None:
+        self._transport = transport
+        self._secret = ""
+
+    def open(self, cluster_secret: bytes) -> None:
+        """Begin to be one of the cluster's brokers."""
+        self._secret = hmac.new(cluster_secret, b"braidmq peers", hashlib.sha256).hexdigest()
+
+    def knows(self, secret: str) -> bool:
+        """Whether that is the secret of this cluster's brokers."""
+        return bool(self._secret) and hmac.compare_digest(secret.encode(), self._secret.encode())
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._transport.close()
+
+    async def append(
+        self, url: str, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
+    ) -> list[int | BraidError]:
+        """Have the segment's owner store parts of requests: for each its first offset, or why it is not stored.
+
+        `version` is that of the topic's record by which the rows were cut. Raises `PeerUnreachable`, `OutcomeUnknown`.
+        """
+        answer = await self._call(
+            "POST",
+            url,
+            f"/topics/{topic}/segments/{segment}/append?version={version}",
+            pack_parts(rows, parts),
+            timeout_seconds=APPEND_SECONDS,
+        )
+        return [_outcome(entry) for entry in _document(answer)["outcomes"]]
+
+    async def seal(self, url: str, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
+        """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""
+        path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
+        answer = await self._call("POST", url, path, timeout_seconds=timeout_seconds)
+        return int(_document(answer)["end_offset"])
+
+    async def tail(
+        self, url: str, topic: str, segment: int, offset: int, *, max_rows: int, max_bytes: int, wait_seconds: float
+    ) -> TailPage:
+        """What the owner has of a segment from `offset` on; waits for a first message. Raises as `append`."""
+        path = (
+            f"/topics/{topic}/segments/{segment}/tail?offset={offset}&max_rows={max_rows}&max_bytes={max_bytes}"
+            f"&wait={wait_seconds}"
+        )
+        answer = await self._call("GET", url, path, timeout_seconds=wait_seconds + SHORT_SECONDS)
+        if answer.status != 200:
+            raise SegmentMoved()
+        with pa.ipc.open_stream(answer.body) as reader:
+            table = reader.read_all()
+        return TailPage(table, int(answer.headers["braid-end-offset"]), answer.headers["braid-sealed"] == "true")
+
+    async def refresh(self, url: str, topic: str, version: int) -> None:
+        """Tell a broker that the topic's record has changed. Raises as `append`."""
+        await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
+
+    async def drain(self, url: str) -> int:
+        """Ask a broker to hand over its segments; how many it still owns. Raises as `append`."""
+        answer = await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS)
+        return int(_document(answer)["segments"])
+
+    async def _call(
+        self, method: str, url: str, path: str, body: bytes | memoryview = b"", *, timeout_seconds: float
+    ) -> PeerAnswer:
+        headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
+        return await self._transport.send(
+            method, url.rstrip("/") + PREFIX + path, headers, body, timeout_seconds=timeout_seconds
+        )
+
+
+def _document(answer: PeerAnswer) -> Any:
+    """The JSON of a good answer; raises what a bad one says."""
+    try:
+        document = orjson.loads(answer.body)
+    except orjson.JSONDecodeError as error:
+        raise OutcomeUnknown(f"a broker answered {answer.status} without JSON") from error
+    if answer.status == 200:
+        return document
+    raise _error(str(document.get("type", "")).rpartition(":")[2], str(document.get("detail", "")), answer.status)
+
+
+def _outcome(entry: Mapping[str, Any]) -> int | BraidError:
+    return int(entry["offset"]) if "offset" in entry else _error(str(entry["error"]), str(entry["detail"]), 503)
+
+
+def _error(slug: str, detail: str, status: int) -> BraidError:
+    kind = _ERRORS.get(slug)
+    if kind is not None:
+        return kind(detail)
+    return PeerFailed(detail) if 400 <= status < 500 else OutcomeUnknown(detail)

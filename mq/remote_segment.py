@@ -1,0 +1,128 @@
+"""An open segment that another broker owns, as this one forwards to it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.segment_log import SegmentRef
+from filer.segment_writer import Payload, Single, WriterState, rows_of_payloads
+from mq.errors import PeerUnreachable
+from mq.part_batch import Part
+from mq.peers import Peers
+
+# Two: while the owner stores one batch the next is on its way to it.
+CALLS_AT_ONCE = 2
+BATCH_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An accepted part of a request, and who waits for its offset."""
+
+    payload: Payload
+    part: Part
+    stored: asyncio.Future[int]
+
+
+class RemoteSegment:
+    """Sends what is published here to the segment's owner; what arrives during a call goes with a later one.
+
+    Nothing is sent twice: where it is not known what became of a call, its parts fail with `OutcomeUnknown`. After any
+    failure it takes no more and calls `on_moved` once: whoever comes next gets a newer route, or this one anew.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        ref: SegmentRef,
+        *,
+        url: str | None,
+        version: int,
+        on_moved: Callable[[], None],
+    ) -> None:
+        self.ref = ref
+        self.state = WriterState.OPEN if url is not None else WriterState.STOPPED
+        self._peers, self._url, self._version, self._on_moved = peers, url or "", version, on_moved
+        self._waiting: list[_Waiting] = []
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
+        """Send messages to the owner; the future gives the first one's offset once they are stored.
+
+        Raises `SegmentMoved` after a failure: look for a newer route.
+        """
+        if self.state is not WriterState.OPEN:
+            raise SegmentMoved()
+        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        count = 1 if isinstance(payload, Single) else payload.num_rows
+        self._waiting.append(_Waiting(payload, Part(count, size_bytes), stored))
+        self._call_if_free()
+        return stored
+
+    async def close(self) -> None:
+        """Give up; what a call is under way for may be stored or not."""
+        for task in self._calls:
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
+
+    def _call_if_free(self) -> None:
+        if self._waiting and len(self._calls) < CALLS_AT_ONCE:
+            task = asyncio.create_task(self._call(self._take()), name=f"forward {self.ref.topic}/{self.ref.segment}")
+            self._calls.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._calls.discard(task)
+        self._call_if_free()
+
+    def _take(self) -> list[_Waiting]:
+        """Whole parts, about `BATCH_BYTES`."""
+        size_bytes = taken = 0
+        for waiting in self._waiting:
+            if taken and size_bytes + waiting.part.size_bytes > BATCH_BYTES:
+                break
+            size_bytes += waiting.part.size_bytes
+            taken += 1
+        batch, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return batch
+
+    async def _call(self, batch: Sequence[_Waiting]) -> None:
+        rows = rows_of_payloads(self.ref, [waiting.payload for waiting in batch])
+        try:
+            outcomes = await self._peers.append(
+                self._url, self.ref.topic, self.ref.segment, self._version, rows, [waiting.part for waiting in batch]
+            )
+        except PeerUnreachable as error:
+            self._stop(SegmentMoved(str(error)), batch)
+            return
+        except asyncio.CancelledError:
+            _fail(batch, OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner"))
+            raise
+        except Exception as error:
+            _fail(batch, error)
+            self._stop(SegmentMoved(), ())
+            return
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, int) and not waiting.stored.done():
+                waiting.stored.set_result(outcome)
+            elif isinstance(outcome, BraidError):
+                _fail([waiting], outcome)
+        if any(isinstance(outcome, SegmentMoved) for outcome in outcomes):
+            self._stop(SegmentMoved(), ())
+
+    def _stop(self, error: BraidError, batch: Sequence[_Waiting]) -> None:
+        """None of these was sent, or all were certainly refused: they may go to another segment."""
+        _fail([*batch, *self._waiting], error)
+        self._waiting = []
+        if self.state is WriterState.OPEN:
+            self.state = WriterState.STOPPED
+            self._on_moved()
+
+
+def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
+    for waiting in batch:
+        if not waiting.stored.done():
+            waiting.stored.set_exception(error)
+            waiting.stored.exception()

@@ -1,0 +1,177 @@
+"""How this broker changes the shape of topics: for itself, for users, and while it leads for the whole cluster."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.segment_log import seal_at_end
+from filer.topic_config import TopicConfig
+from filer.topic_state import Reason, Segment, TopicState
+from leader.placement import choose, owned, replacements
+from leader.transitions import Place, TransitionRunner, deleting, replacing
+from mq.errors import Draining, PeerFailed, PeerUnreachable
+from mq.parts import Parts
+from mq.topic_runtime import TopicRuntime
+
+# An owner that is announced and does not answer may be paused: the store decides against it.
+OWNER_SEAL_SECONDS = 5.0
+
+
+class Topics(Protocol):
+    """The running topics of a broker."""
+
+    @property
+    def topics(self) -> Mapping[str, TopicRuntime]:
+        """By name, deleted ones included."""
+        ...
+
+    @property
+    def draining(self) -> asyncio.Event:
+        """Set once nothing new is to be begun."""
+        ...
+
+    def see(self, state: TopicState) -> None:
+        """Take a newer state of a topic into account."""
+        ...
+
+
+class TransitionArm:
+    """Runs transitions, one at a time per topic here; elsewhere the compare-and-swap keeps others from it.
+
+    It is the `Sealer` of its own runner and the `Arm` of a leader. `on_unfinished` is called with the topic's name when
+    a transition may have begun and did not come to its end.
+    """
+
+    def __init__(self, parts: Parts, topics: Topics, *, on_unfinished: Callable[[str], None]) -> None:
+        self._parts, self._topics, self._on_unfinished = parts, topics, on_unfinished
+        self._runner = TransitionRunner(parts.catalogue, self, parts.clock)
+        self._changing: dict[str, asyncio.Lock] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def lock(self, topic: str) -> asyncio.Lock:
+        """Whoever changes a topic's record here holds it."""
+        return self._changing.setdefault(topic, asyncio.Lock())
+
+    async def close(self) -> None:
+        """Stop telling others."""
+        for task in self._telling:
+            task.cancel()
+        await asyncio.gather(*self._telling, return_exceptions=True)
+
+    def place(self, topic: str, config: TopicConfig, count: int) -> Place:
+        """Who gets each of `count` new segments of a topic."""
+        loads = owned(runtime.state for runtime in self._topics.topics.values())
+        brokers = self._parts.coordinator.brokers()
+        placed = choose(brokers, loads, count=count, replicas=config.replicas, salt=topic)
+        return placed.__getitem__
+
+    async def delete(self, topic: str) -> None:
+        """Seal everything and leave a tombstone."""
+        async with self.lock(topic):
+            state = await self._run(topic, lambda s: deleting(s, now_us=self._parts.clock.now_us()))
+            while state is not None and not state.deleted:
+                state = await self._run(topic, lambda s: deleting(s, now_us=self._parts.clock.now_us()))
+
+    async def finish_transition(self, topic: str) -> TopicState | None:
+        """As `Arm.finish_transition`."""
+        async with self.lock(topic):
+            return await self._run(topic, lambda state: None)
+
+    async def give_successors(
+        self, topic: str, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None = None
+    ) -> TopicState | None:
+        """As `Arm.give_successors`; a live owner that does not drain keeps what `owners` does not name."""
+        async with self.lock(topic):
+            return await self._run(topic, lambda state: self._replaced(state, segments, reason, owners))
+
+    async def mend(self, topic: str, is_orphan: Callable[[Segment], bool], reason: Reason) -> None:
+        """Bring whatever transition is under way to its end, then give each orphaned open segment a successor.
+
+        Safe to stop anywhere and to repeat, by anyone: both are transitions, whose every step is.
+        """
+        async with self.lock(topic):
+            state = await self._run(topic, lambda state: None)
+            if state is not None and (lost := [s.id for s in state.open_segments if is_orphan(s)]):
+                await self._run(topic, lambda state: self._replaced(state, lost, reason, None))
+
+    def _replaced(
+        self, state: TopicState, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None
+    ) -> TopicState | None:
+        sealing = [s for s in state.open_segments if s.id in segments]
+        loads = owned(runtime.state for runtime in self._topics.topics.values())
+        placed = replacements(state, sealing, self._parts.coordinator.brokers(), loads, owners=owners)
+        if len(placed) < len(sealing):
+            return None
+        return replacing(state, segments, lambda n: placed[sealing[n].id], reason, now_us=self._parts.clock.now_us())
+
+    async def _run(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
+        if self._topics.draining.is_set():
+            raise Draining("this broker is shutting down: ask another, or wait until it is back")
+        before = self._topics.topics.get(topic)
+        version = before.state.version if before is not None else None
+        try:
+            state = await self._runner.run(topic, begin)
+        except BraidError:
+            # It may have begun, and its segments take no more: it must not wait for the next start.
+            self._on_unfinished(topic)
+            raise
+        if state is not None:
+            self._topics.see(state)
+            if state.version != version:
+                self.tell(state)
+        return state
+
+    # -- the others ----------------------------------------------------------------------------------------
+
+    def tell(self, state: TopicState) -> None:
+        """Let the other brokers know of a newer record: those that own something new can begin at once."""
+        if self._parts.clustered:
+            self._parts.coordinator.announce(state.topic)
+            for broker in self._parts.coordinator.brokers():
+                if broker.id != self._parts.broker:
+                    task = asyncio.create_task(self._tell_one(broker.url, state))
+                    self._telling.add(task)
+                    task.add_done_callback(self._telling.discard)
+
+    async def _tell_one(self, url: str, state: TopicState) -> None:
+        # A hint: whoever does not get it reads the record when it is asked for the segment.
+        with contextlib.suppress(BraidError):
+            await self._parts.peers.refresh(url, state.topic, state.version)
+
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+        """Have a segment sealed by its owner, or at the end of its log where that is gone or silent.
+
+        The store lets only one of them seal: an owner that still writes either comes before our seal, which then goes
+        behind its file, or loses the name of its next file to it and acknowledges nothing more.
+        """
+        self._topics.see(state)
+        runtime = self._topics.topics[topic]
+        writer = runtime.writers.get(segment.id)
+        if writer is not None:
+            # Whatever stopped the writer, its segment is sealed at the end of its log.
+            with contextlib.suppress(Exception):
+                return await writer.seal()
+        elif (end := await self._sealed_by_owner(topic, segment, state)) is not None:
+            return end
+        index = await seal_at_end(
+            self._parts.store,
+            self._parts.clock,
+            runtime.ref(segment.id),
+            start_offset=segment.start_offset,
+            writer=self._parts.broker,
+            grace_seconds=self._parts.settings.grace,
+        )
+        runtime.adopt_index(segment.id, index)
+        return index.end
+
+    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
+        url = self._parts.url_of(segment.owner) if self._parts.clustered else None
+        if url is None:
+            return None
+        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
+            return await self._parts.peers.seal(
+                url, topic, segment.id, state.version, timeout_seconds=OWNER_SEAL_SECONDS
+            )
+        return None
