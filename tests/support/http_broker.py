@@ -17,7 +17,7 @@ import uvicorn
 
 from filer.clock import Clock, SystemClock
 from filer.store import Store, StreamingStore
-from leader.coordinator import InProcessCoordinator
+from leader.coordinator import Coordinator, InProcessCoordinator
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.settings import BrokerSettings
@@ -50,7 +50,13 @@ class HttpBroker:
 
 @contextlib.asynccontextmanager
 async def http_broker(
-    store: Store, /, *, clock: Clock | None = None, payloads: StreamingStore | None = None, **settings: Any
+    store: Store,
+    /,
+    *,
+    clock: Clock | None = None,
+    payloads: StreamingStore | None = None,
+    coordinator: Coordinator | None = None,
+    **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
 
@@ -58,7 +64,11 @@ async def http_broker(
     """
     payloads = payloads or (store if isinstance(store, StreamingStore) else None)
     broker = Broker(
-        store, clock or SystemClock(), InProcessCoordinator(), BrokerSettings(**settings), payloads=payloads
+        store,
+        clock or SystemClock(),
+        coordinator or InProcessCoordinator(),
+        BrokerSettings(**settings),
+        payloads=payloads,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

@@ -1,0 +1,234 @@
+"""Several brokers of one cluster in this process, over real HTTP: any of them takes anything."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from filer.clock import SystemClock
+from filer.memory_store import MemoryStore
+from filer.slots import slot_of
+from tests.support.http_broker import HttpBroker, http_broker
+from tests.support.shared_coordinator import Membership, SharedCoordinator
+
+PATIENCE_SECONDS = 20.0
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+class Brokers:
+    """The cluster: brokers by name, each of which may be taken out at any time."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.membership = Membership()
+        self.up: dict[str, HttpBroker] = {}
+        self._exits: dict[str, contextlib.AsyncExitStack] = {}
+
+    async def start(self, *names: str, **settings: Any) -> None:
+        for name in names:
+            stack = self._exits[name] = contextlib.AsyncExitStack()
+            made = http_broker(
+                self.store, clock=self.clock, coordinator=SharedCoordinator(self.membership), broker=name, **settings
+            )
+            self.up[name] = await stack.enter_async_context(made)
+
+    async def stop(self, name: str) -> None:
+        """Drain it and end it."""
+        await self._exits.pop(name).aclose()
+        del self.up[name]
+
+    async def stop_all(self) -> None:
+        for name in list(self.up):
+            await self.stop(name)
+
+    async def get(self, name: str, path: str, **params: Any) -> Any:
+        return (await self.up[name].client.get(path, params=params)).raise_for_status().json()
+
+    async def create(self, name: str, topic: str, **config: Any) -> None:
+        (await self.up[name].client.put(f"/v1/topics/{topic}", json=config)).raise_for_status()
+
+    async def publish(self, name: str, topic: str, *messages: tuple[str, str]) -> list[dict[str, int]]:
+        lines = b"\n".join(orjson.dumps({"key": key, "value": value}) for key, value in messages)
+        answer = await self.up[name].client.post(f"/v1/topics/{topic}/messages", content=lines, headers=NDJSON)
+        positions: list[dict[str, int]] = answer.raise_for_status().json()["positions"]
+        return positions
+
+    async def values(self, name: str, topic: str) -> list[str]:
+        page = await self.get(name, f"/v1/topics/{topic}/messages", limit=10_000)
+        return [message["value"] for message in page["messages"]]
+
+    async def owners(self, name: str, topic: str) -> Counter[str]:
+        """How many open segments each broker (by name) owns, as `name` sees it."""
+        route = await self.get(name, f"/v1/topics/{topic}/route")
+        return Counter(segment["owner"]["broker"].partition(".")[0] for segment in route["segments"])
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[Brokers]:
+    cluster = Brokers()
+    try:
+        await cluster.start("a", "b", "c")
+        yield cluster
+    finally:
+        await cluster.stop_all()
+
+
+async def until(condition: Any) -> None:
+    """Wait until the coroutine function says so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
+
+
+async def test_any_broker_takes_and_gives_everything(brokers: Brokers) -> None:
+    await brokers.create("a", "t", segments=6)
+    assert await brokers.owners("c", "t") == {"a": 2, "b": 2, "c": 2}
+    for name, some in (("a", MESSAGES[:40]), ("b", MESSAGES[40:80]), ("c", MESSAGES[80:])):
+        positions = await brokers.publish(name, "t", *some)
+        assert sum(position["count"] for position in positions) == len(some)
+        for reader in "abc":
+            assert len(await brokers.values(reader, "t")) == int(some[-1][1]) + 1
+    for reader in "abc":
+        assert sorted(map(int, await brokers.values(reader, "t"))) == list(range(100))
+
+
+async def test_singles_go_to_their_owner(brokers: Brokers) -> None:
+    await brokers.create("b", "t", segments=3)
+    route = (await brokers.get("a", "/v1/topics/t/route"))["segments"]
+    answers = await asyncio.gather(
+        *(
+            brokers.up["abc"[n % 3]].client.post("/v1/topics/t/messages", params={"key": f"k{n}"}, content=b"%d" % n)
+            for n in range(60)
+        )
+    )
+    for n, answer in enumerate(answers):
+        [position] = answer.raise_for_status().json()["positions"]
+        [segment] = [s for s in route if s["segment"] == position["segment"]]
+        assert segment["range"][0] <= slot_of(b"k%d" % n) < segment["range"][1]
+    assert sorted(map(int, await brokers.values("c", "t"))) == list(range(60))
+
+
+async def test_a_killed_broker_is_failed_over(brokers: Brokers) -> None:
+    await brokers.create("a", "t", segments=6)
+    await brokers.publish("a", "t", *MESSAGES)
+    lost = brokers.up["c"].broker
+    brokers.membership.expel(lost.id)
+
+    async def failed_over() -> bool:
+        return "c" not in await brokers.owners("a", "t")
+
+    await until(failed_over)
+    await brokers.publish("b", "t", *((f"key-{n}", f"{n}") for n in range(100, 200)))
+    assert sorted(map(int, await brokers.values("a", "t"))) == list(range(200))
+    # The zombie has lost its segments: what it is given goes to the new owners.
+    await brokers.publish("c", "t", *((f"key-{n}", f"{n}") for n in range(200, 300)))
+    assert sorted(map(int, await brokers.values("b", "t"))) == list(range(300))
+
+
+async def test_a_broker_that_stops_hands_over_first(brokers: Brokers) -> None:
+    await brokers.create("a", "t", segments=6)
+    await brokers.publish("a", "t", *MESSAGES)
+    publishing = asyncio.create_task(_publish_for_long(brokers))
+    await brokers.stop("b")
+    assert await brokers.owners("a", "t") == {"a": 3, "c": 3}
+    sent = await publishing
+    assert sorted(map(int, await brokers.values("c", "t"))) == list(range(sent))
+
+
+async def _publish_for_long(brokers: Brokers) -> int:
+    number = 100
+    while "b" in brokers.up or number < 200:
+        await brokers.publish("c", "t", (f"key-{number}", f"{number}"))
+        number += 1
+    return number
+
+
+async def test_new_brokers_get_their_share(brokers: Brokers) -> None:
+    await brokers.create("a", "t", segments=9)
+    await brokers.publish("a", "t", *MESSAGES)
+    await brokers.start("d")
+
+    async def spread() -> bool:
+        return await brokers.owners("b", "t") == {"a": 3, "b": 2, "c": 2, "d": 2}
+
+    await until(spread)
+    assert sorted(map(int, await brokers.values("d", "t"))) == list(range(100))
+
+
+async def test_a_drained_broker_runs_on_and_owns_nothing(brokers: Brokers) -> None:
+    await brokers.create("a", "t", segments=6)
+
+    async def drained() -> bool:
+        answer = await brokers.up["c"].client.post("/v1/cluster/brokers/b/drain")
+        assert answer.status_code == 202
+        return bool(answer.json()["segments"] == 0)
+
+    await until(drained)
+    status = {b["broker"].partition(".")[0]: b for b in (await brokers.get("b", "/v1/cluster"))["brokers"]}
+    assert {name: (b["state"], b["segments"]) for name, b in status.items()} == {
+        "a": ("running", 3),
+        "b": ("draining", 0),
+        "c": ("running", 3),
+    }
+    await brokers.publish("b", "t", *MESSAGES)
+    assert sorted(map(int, await brokers.values("b", "t"))) == list(range(100))
+    missing = await brokers.up["a"].client.post("/v1/cluster/brokers/nobody/drain")
+    assert missing.status_code == 404
+    assert "there is no live broker 'nobody'" in missing.json()["detail"]
+
+
+async def test_two_leaders_at_once_break_nothing(brokers: Brokers) -> None:
+    for n in range(4):
+        await brokers.create("a", f"t{n}", segments=6)
+    brokers.membership.leaders = {b.broker.id for b in brokers.up.values()}
+    lost = brokers.up["c"].broker
+    brokers.membership.expel(lost.id)
+
+    async def failed_over() -> bool:
+        return not any(["c" in await brokers.owners("a", f"t{n}") for n in range(4)])
+
+    await until(failed_over)
+    for n in range(4):
+        await brokers.publish("b", f"t{n}", *MESSAGES)
+        assert sorted(map(int, await brokers.values("a", f"t{n}"))) == list(range(100))
+
+
+async def test_the_secret_is_asked_for(brokers: Brokers) -> None:
+    await brokers.create("a", "t")
+    client = brokers.up["a"].client
+    for headers in ({}, {"braid-cluster-secret": "guess"}):
+        answer = await client.post("/internal/v1/topics/t/segments/0/seal?version=1", headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:braidmq:forbidden")
+    assert (await brokers.publish("b", "t", ("k", "v")))[0]["offset"] == 0
+
+
+async def test_a_subscriber_anywhere_hears_of_it_at_once(brokers: Brokers) -> None:
+    await brokers.create("a", "t", segments=3)
+    heard: dict[str, list[str]] = {name: [] for name in "abc"}
+
+    async def listen(name: str) -> None:
+        async with brokers.up[name].client.stream(
+            "GET", "/v1/topics/t/subscribe", params={"from": "earliest"}, headers={"accept": "application/x-ndjson"}
+        ) as stream:
+            async for line in stream.aiter_lines():
+                document = orjson.loads(line)
+                if "message" in document:
+                    heard[name].append(document["message"]["value"])
+                if len(heard[name]) == len(MESSAGES):
+                    return
+
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+        for name in heard:
+            group.create_task(listen(name))
+        for message in MESSAGES:
+            await brokers.publish("b", "t", message)
+    for values in heard.values():
+        assert sorted(map(int, values)) == list(range(100))

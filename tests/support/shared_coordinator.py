@@ -1,0 +1,82 @@
+"""Coordinators of several brokers in one process: what ZooKeeper would tell them, at once and without ZooKeeper."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from leader.coordinator import BrokerInfo
+
+SESSION_SECONDS = 1.0
+
+
+class Membership:
+    """Who is there. The one that has been there longest leads, unless a test says who does."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, BrokerInfo] = {}
+        self.coordinators: list[SharedCoordinator] = []
+        self.leaders: set[str] | None = None
+
+    def tell(self) -> None:
+        """Everybody hears that something has changed, on the next turn of the loop."""
+        for coordinator in self.coordinators:
+            for call in coordinator.news_calls:
+                asyncio.get_running_loop().call_soon(call)
+
+    def expel(self, broker: str) -> None:
+        """A broker's session ends; it does not know yet."""
+        self.members.pop(broker, None)
+        self.tell()
+
+
+class SharedCoordinator:
+    """A `Coordinator` over a shared `Membership`."""
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        membership.coordinators.append(self)
+        self._id: str | None = None
+        self._followed: set[str] = set()
+        self.news_calls: list[Callable[[], None]] = []
+        self._topic_calls: list[Callable[[str], None]] = []
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        return SESSION_SECONDS
+
+    async def join(self, broker: BrokerInfo) -> None:
+        self._id = broker.id
+        self._membership.members[broker.id] = broker
+        self._membership.tell()
+
+    async def leave(self) -> None:
+        if self._id is not None:
+            self._membership.expel(self._id)
+
+    def brokers(self) -> Sequence[BrokerInfo]:
+        return tuple(sorted(self._membership.members.values(), key=lambda b: b.id))
+
+    def leader(self) -> str | None:
+        return next(iter(self._membership.members), None)
+
+    def leads(self) -> bool:
+        if self._membership.leaders is not None:
+            return self._id in self._membership.leaders
+        return self._id is not None and self.leader() == self._id
+
+    def in_touch(self) -> bool:
+        return self._id in self._membership.members
+
+    def on_news(self, call: Callable[[], None]) -> None:
+        self.news_calls.append(call)
+
+    def on_topic(self, call: Callable[[str], None]) -> None:
+        self._topic_calls.append(call)
+
+    def follow(self, topic: str) -> None:
+        self._followed.add(topic)
+
+    def announce(self, topic: str) -> None:
+        for coordinator in self._membership.coordinators:
+            if topic in coordinator._followed and coordinator._id in self._membership.members:
+                for call in coordinator._topic_calls:
+                    asyncio.get_running_loop().call_soon(call, topic)
