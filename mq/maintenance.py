@@ -19,6 +19,7 @@ from filer.segment_writer import SegmentWriter, WriterState
 from filer.topic_state import Segment, TopicState
 from filer.upload_sweep import RefMemory, expired_uploads, sweep_uploads
 from filer.uploads import EXPIRES_SECONDS
+from leader.placement import keeper
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
@@ -108,11 +109,13 @@ class Maintenance:
             await self._try(topic, "roll", partial(self._roll, runtime))
             for segment in self._kept_segments(runtime):
                 await self._try(topic, f"index of segment {segment.id}", partial(self._look, runtime, segment))
-            await self._try(topic, "retention", partial(self._retain, runtime))
+            if self._keeps(runtime):
+                await self._try(topic, "retention", partial(self._retain, runtime))
             for segment in self._kept_segments(runtime):
                 await self._try(topic, f"segment {segment.id}", partial(self._keep_segment, runtime, segment))
-        await self._try(topic, "removal", partial(self._remove, runtime))
-        await self._try(topic, "uploads", partial(self._sweep, runtime))
+        if self._keeps(runtime):
+            await self._try(topic, "removal", partial(self._remove, runtime))
+            await self._try(topic, "uploads", partial(self._sweep, runtime))
 
     async def _try(self, topic: str, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do it unless it failed lately: each failure in a row doubles the pause, up to ten minutes."""
@@ -154,10 +157,19 @@ class Maintenance:
     # -- its segments --------------------------------------------------------------------------------------
 
     def _kept_segments(self, runtime: TopicRuntime) -> Iterator[Segment]:
-        """Sealed segments and our own open ones: those of other brokers are theirs to keep."""
+        """Our own open segments, and the sealed ones where the topic is ours to keep."""
+        keeps = self._keeps(runtime)
         for segment in runtime.state.segments:
-            if segment.state == "sealed" or _is_ours(runtime.writers.get(segment.id)):
+            if keeps if segment.state == "sealed" else _is_ours(runtime.writers.get(segment.id)):
                 yield segment
+
+    def _keeps(self, runtime: TopicRuntime) -> bool:
+        """Whether it is this broker that looks after what no broker owns of a topic.
+
+        Two that both think so do the same work twice and no harm: each step is a conditional put or a deletion of what
+        nothing refers to.
+        """
+        return keeper(self._parts.coordinator.brokers(), runtime.topic) == self._parts.broker
 
     async def _look(self, runtime: TopicRuntime, segment: Segment) -> None:
         """Have the upkeep of a segment at hand; of those of former lives, a few more each round."""
@@ -247,7 +259,7 @@ class Maintenance:
             upkeep = self._upkeeps.get((runtime.topic, segment.id))
             if upkeep is not None:
                 indexes[segment.id] = upkeep.index
-            elif segment.state == "open" and runtime.state.config.retention.bytes is not None:
+            elif segment.state == "open":
                 indexes[segment.id] = await runtime.index(segment.id)
         return indexes
 
