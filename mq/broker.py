@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 from filer.catalogue import Catalogue
@@ -331,6 +332,7 @@ class Broker:
             start_offset=segment.start_offset,
             writer=self.id,
             grace_seconds=self.settings.grace,
+            inherit=partial(runtime.inherited, segment),
         )
         runtime.adopt_index(segment.id, index)
         return index.end
