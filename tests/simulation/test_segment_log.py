@@ -20,13 +20,14 @@ from filer.errors import BraidError, SegmentMoved, SegmentSealed
 from filer.failing_store import FailingStore
 from filer.faults import Fault, FaultKind, SeededFaults
 from filer.memory_store import MemoryStore
+from filer.requests import Position
 from filer.segment_file import decode
 from filer.segment_log import SegmentRef, recover_index, seal_at_end
 from filer.segment_upkeep import SegmentUpkeep
 from filer.segment_writer import SegmentWriter
 from tests.support.inline_executor import InlineExecutor
 from tests.support.segment_files import list_live
-from tests.support.segment_owners import GRACE_SECONDS, owner, single, still_there, stored_values
+from tests.support.segment_owners import GRACE_SECONDS, offset_of, owner, single, still_there, stored_values
 
 SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "60"))
 STEPS = 150
@@ -69,7 +70,7 @@ class Published:
 
     value: bytes
     segment: int
-    told: asyncio.Future[int]
+    told: asyncio.Future[list[Position]]
 
 
 @dataclass
@@ -208,7 +209,7 @@ class Simulation:
             await self._crash(process)
         for published in self.published:
             error = published.told.exception()
-            self.note(f"{published.value!r}: {type(error).__name__ if error else published.told.result()}")
+            self.note(f"{published.value!r}: {type(error).__name__ if error else offset_of(published.told.result())}")
         for segment in range(self.segment + 1):
             self.note(f"segment {segment}: {await self._check(SegmentRef('events', segment))}")
 
@@ -219,7 +220,7 @@ class Simulation:
             if isinstance(published.told.exception(), SegmentMoved):
                 assert published.value not in values, f"{published.value!r} was refused and is there"
             elif published.told.exception() is None:
-                offset = published.told.result()
+                offset = offset_of(published.told.result())
                 assert values[offset : offset + 1] == [published.value], f"{published.value!r} is not at {offset}"
         assert await self._by_names(ref) == values
         return values
