@@ -230,7 +230,8 @@ class ProducerWindows:
             document = orjson.loads(_inflated(data))
             if document["version"] != _VERSION:
                 raise CorruptFile(f"producer windows of version {document['version']}, not {_VERSION}")
-            windows = cls(*document["range"])
+            start, stop = document["range"]
+            windows = cls(start, stop)
             for name, seen_us, ranges in document["producers"]:
                 producer = _Producer(seen_us, [_range_of(*each) for each in ranges])
                 windows._producers[name] = producer

@@ -250,6 +250,7 @@ async def seal_at_end(
         name = FileName(index.end)
         if not index.inherited:
             index.inherit(await inherit())
+        index.windows.expire(index.last_timestamp_us)
         windows = b"" if index.windows.empty else index.windows.to_bytes()
         footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True, windows=windows)
         data = memoryview(ref.encode(ref.schema.empty_table(), footer))

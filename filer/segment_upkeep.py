@@ -169,7 +169,7 @@ class SegmentUpkeep:
         """What the files of a run say of producers and still counts; the seal, where there is one, says it as well."""
         if self.index.sealed:
             return []
-        return self.index.windows.stored_between(self._ref.segment, run[0].start, run[-1].end)
+        return self.index.windows.stored_between(self._ref.segment, run[0].base, run[-1].end)
 
     async def _snapshot(self) -> None:
         """Put a snapshot where one is due: before anything it must know of can be deleted, and when it saves work."""

@@ -266,7 +266,7 @@ class SegmentWriter:
         try:
             if seal:
                 await self.inheritance.wait()
-                file.seal_with(self.index.windows)
+                file.seal_with(self.index.windows, self._last_timestamp_us)
             ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
             if not ours:
                 await self._lose(batch, seal)
@@ -383,11 +383,12 @@ class _NextFile:
         self.footer: Footer
         self._ref, self._batch, self._base = ref, batch, base
         self._windows: ProducerWindows | None = None
+        self._last_us = 0
         self._data: pa.Buffer | None = None
 
-    def seal_with(self, windows: ProducerWindows) -> None:
-        """Make it the seal; `windows` are as of all files before it."""
-        self._windows = windows
+    def seal_with(self, windows: ProducerWindows, last_us: int) -> None:
+        """Make it the seal; `windows` are as of all files before it, `last_us` is the segment's last timestamp."""
+        self._windows, self._last_us = windows, last_us
 
     @property
     def size_bytes(self) -> int:
@@ -423,10 +424,10 @@ class _NextFile:
         """What the seal says of producers: all that is known with the messages it holds itself."""
         if self._windows is None or (self._windows.empty and not requests):
             return b""
-        windows, last_us = self._windows.copy(), self._batch[-1].timestamp_us if self._batch else 0
+        windows = self._windows.copy()
         for request, position in requests:
-            windows.note(request, position, last_us)
-        windows.expire(last_us)
+            windows.note(request, position, self._last_us)
+        windows.expire(self._last_us)
         return windows.to_bytes()
 
 
