@@ -1,4 +1,4 @@
-"""Requests with an id are known again after every recovery: from footers, roll-ups, snapshots and predecessors' seals."""
+"""Requests with an id are known again after every recovery: by footers, roll-ups, snapshots, predecessors' seals."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -45,14 +45,10 @@ def clock() -> ManualClock:
     return ManualClock(start_us=START_US + 60_000_000)
 
 
-async def append_requests(
-    store: Store, index: SegmentIndex, *requests: RequestId, segment: int = REF.segment
-) -> None:
+async def append_requests(store: Store, index: SegmentIndex, *requests: RequestId, segment: int = REF.segment) -> None:
     """The owner's next file: two messages of each request."""
     ref, base = SegmentRef(REF.topic, segment), index.end
-    stored = tuple(
-        StoredRequest(request, Position(segment, base + 2 * n, 2)) for n, request in enumerate(requests)
-    )
+    stored = tuple(StoredRequest(request, Position(segment, base + 2 * n, 2)) for n, request in enumerate(requests))
     table = rows(ref, base, 2 * len(requests))
     last_us = START_US + (base + table.num_rows - 1) * 1000
     footer = Footer(segment, base, table.num_rows, f"owner/{base}", START_US + base * 1000, last_us, requests=stored)
@@ -101,9 +97,7 @@ async def test_footers_alone_say_it() -> None:
 
 
 @pytest.mark.parametrize("snapshot", [True, False], ids=["snapshot", "no snapshot"])
-async def test_roll_ups_take_over_what_their_files_said(
-    clock: ManualClock, executor: Executor, snapshot: bool
-) -> None:
+async def test_roll_ups_take_over_what_their_files_said(clock: ManualClock, executor: Executor, snapshot: bool) -> None:
     """The files that said it are gone, and with or without the snapshot nothing is forgotten."""
     store = MemoryStore()
     index = await filled(store, 60)
@@ -303,9 +297,7 @@ async def test_a_file_beyond_the_seal_is_not_taken_for_it(lineage: Lineage) -> N
 async def test_predecessors_that_have_left_the_topic_leave_nothing(lineage: Lineage) -> None:
     ends = [await lineage.seal(0, RequestId("p", 1)), await lineage.seal(1, RequestId("p", 1))]
     await lineage.opened(ends)
-    await lineage.catalogue.change(
-        REF.topic, lambda state: state.model_copy(update={"segments": state.segments[1:]})
-    )
+    await lineage.catalogue.change(REF.topic, lambda state: state.model_copy(update={"segments": state.segments[1:]}))
     await delete_segment(lineage.store, REF.topic, 0)
     assert [part.position for part in (await lineage.inherited()).look_up(RequestId("p", 1))] == [
         None,

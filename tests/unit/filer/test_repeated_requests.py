@@ -233,9 +233,7 @@ async def test_below_the_window_is_refused(world: World, monkeypatch: pytest.Mon
     assert await stored_values(world.memory, REF) == [b"1", b"2", b"3", b"4"]
 
 
-async def test_a_pending_request_is_no_repeat_that_came_too_late(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pending_request_is_no_repeat_that_came_too_late(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_windows, "WINDOW_SEQUENCES", 3)
     writer = await world.writer()
     world.faults.add("create", FaultKind.HANG)
@@ -297,7 +295,7 @@ async def test_messages_without_a_key_are_known_by_the_slot_of_their_request(wor
 
 
 async def test_too_old_in_the_slots_of_one_parent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is stored of a request part of which may be stored already; keys of the other parent are not concerned."""
+    """Nothing is stored of a request that may be stored in part; keys of the other parent are not concerned."""
     monkeypatch.setattr(producer_windows, "WINDOW_SEQUENCES", 3)
     far = known(*((RequestId("p", n), Position(1, n, 1)) for n in range(10, 13)), stop=HALF)
 
