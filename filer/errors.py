@@ -10,6 +10,7 @@ BraidError
 │   └── StoreCannotFence         conditional creates do not hold here: refuse to run
 ├── SegmentMoved                 this process no longer owns the segment: refresh the route
 ├── SegmentSealed                the segment takes no more: go to its successors
+├── SequenceExpired              too old a request to tell whether it was stored
 ├── CorruptFile                  bytes that are not what their name promises
 └── InvalidInput                 what a user said makes no sense; the message says what would
     ├── InvalidName
@@ -59,6 +60,10 @@ class SegmentMoved(BraidError):
 
 class SegmentSealed(BraidError):
     """The segment is sealed."""
+
+
+class SequenceExpired(BraidError):
+    """The producer has gone so far that it cannot be told any more whether this request was stored."""
 
 
 class CorruptFile(BraidError):

@@ -17,6 +17,7 @@ from filer.errors import CorruptFile
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.paced import run_paced
+from filer.requests import StoredRequest
 from filer.segment_file import (
     ROW_GROUP_BYTES,
     Footer,
@@ -101,13 +102,16 @@ async def roll_up(
     broker: str,
     executor: Executor,
     recent: Recent = none_at_hand,
+    requests: Sequence[StoredRequest] = (),
 ) -> FileFacts:
     """Write the run's messages as one file and read it back; what the index is to keep of it.
 
     Messages that the owner still has from writing them are taken from `recent`: decoding a thousand files a second
     would cost the publishers more than all the rest. Holds about twice `rollup_bytes` at most (the new file, and
     what is read back of it). Where a file of that very name stands already (a try of an earlier life, or of another
-    broker) that one is checked and used. Raises `CorruptFile` where a file is not what its name promises,
+    broker) that one is checked and used. The footer takes `requests` over from the run, as far as they still count:
+    the files that said it will be deleted, and a recovery must come to the same windows of producers with or without a
+    snapshot of them. Raises `CorruptFile` where a file is not what its name promises,
     `ObjectNotFound` where one of the run is gone.
     """
     name = FileName(run[0].base, run[-1].end)
@@ -118,7 +122,7 @@ async def roll_up(
             await run_paced(clock, executor, encoder.add_files, part, await _contents(store, ref, part))
         else:
             await run_paced(clock, executor, encoder.add, rows)
-    data, footer = await run_paced(clock, executor, encoder.finish, f"{broker}/{clock.ulid()}")
+    data, footer = await run_paced(clock, executor, encoder.finish, f"{broker}/{clock.ulid()}", tuple(requests))
     # Stopping before this put leaves nothing; stopping behind it leaves a second copy of the run's messages under
     # a name that readers take instead of the run, and that the next look at the segment's names adopts.
     if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer.writer):
@@ -214,13 +218,20 @@ class _Encoder:
             self._writer = parquet_writer(self._sink, table.schema, compression="zstd")
         self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
 
-    def finish(self, writer: str) -> tuple[pa.Buffer, Footer]:
+    def finish(self, writer: str, requests: tuple[StoredRequest, ...]) -> tuple[pa.Buffer, Footer]:
         """The whole file and what its footer says."""
         if self._waiting:
             self._write()
         count = self._reached - self._name.base
         footer = Footer(
-            self._ref.segment, self._name.base, count, writer, self._first_us, self._last_us, refs=self._refs
+            self._ref.segment,
+            self._name.base,
+            count,
+            writer,
+            self._first_us,
+            self._last_us,
+            refs=self._refs,
+            requests=requests,
         )
         if self._writer is None or footer.end != self._name.end:
             raise CorruptFile(f"{self._ref.key(self._name)} would end at {footer.end}")

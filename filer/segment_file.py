@@ -4,6 +4,7 @@ A file is complete in itself: its footer says which segment it belongs to, where
 holds, who wrote it and whether it is the seal.
 """
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile
+from filer.requests import StoredRequest, requests_from_json, requests_to_json
 from filer.schema import JSON_TYPE, log_schema
 
 FORMAT_VERSION = 1
@@ -26,7 +28,11 @@ _PREFIX = b"braidmq."
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file's footer says of it. Times are microseconds since the epoch, 0 in an empty seal."""
+    """What a file's footer says of it. Times are microseconds since the epoch, 0 in an empty seal.
+
+    `requests` are those of its messages that came with a producer and a sequence; `windows`, in a seal, what the
+    segment's owner knew of its producers in the end (`ProducerWindows.to_bytes`; nothing where it knew of none).
+    """
 
     segment: int
     base: int
@@ -36,6 +42,8 @@ class Footer:
     last_timestamp_us: int
     refs: int = 0
     sealed: bool = False
+    requests: tuple[StoredRequest, ...] = ()
+    windows: bytes = b""
 
     @property
     def end(self) -> int:
@@ -56,6 +64,10 @@ class Footer:
         }
         if self.sealed:
             pairs["sealed"] = "true"
+        if self.requests:
+            pairs["requests"] = requests_to_json(self.requests, self.base)
+        if self.windows:
+            pairs["windows"] = base64.b64encode(self.windows).decode()
         return {f"braidmq.{name}": value for name, value in pairs.items()}
 
     @classmethod
@@ -65,15 +77,19 @@ class Footer:
         try:
             if pairs[b"braidmq.version"] != str(FORMAT_VERSION):
                 raise CorruptFile(f"segment file of format version {pairs[b'braidmq.version']}, not {FORMAT_VERSION}")
+            segment, base = int(pairs[b"braidmq.segment"]), int(pairs[b"braidmq.base_offset"])
+            requests = pairs.get(b"braidmq.requests")
             return cls(
-                segment=int(pairs[b"braidmq.segment"]),
-                base=int(pairs[b"braidmq.base_offset"]),
+                segment=segment,
+                base=base,
                 count=int(pairs[b"braidmq.count"]),
                 writer=pairs[b"braidmq.writer"],
                 first_timestamp_us=int(pairs[b"braidmq.first_timestamp"]),
                 last_timestamp_us=int(pairs[b"braidmq.last_timestamp"]),
                 refs=int(pairs[b"braidmq.refs"]),
                 sealed=pairs.get(b"braidmq.sealed") == "true",
+                requests=() if requests is None else requests_from_json(requests, segment, base),
+                windows=base64.b64decode(pairs.get(b"braidmq.windows", ""), validate=True),
             )
         except (KeyError, ValueError) as error:
             raise CorruptFile(f"not a segment file: footer lacks a valid {error}") from error

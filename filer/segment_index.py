@@ -9,6 +9,8 @@ import pyarrow as pa
 from filer.errors import CorruptFile
 from filer.keys import FileName
 from filer.live_files import Chain, FileFacts, walk_chain
+from filer.producer_windows import ProducerWindows
+from filer.requests import StoredRequest
 
 _SCHEMA = pa.schema(
     [
@@ -49,7 +51,8 @@ class Superseded:
 class SegmentIndex:
     """The live files of a segment in offset order, and the ranges of superseded ones that still await deletion.
 
-    `size_bytes` is the sum over the live files; `changes` counts what the snapshot it came from lacks.
+    `size_bytes` is the sum over the live files; `changes` counts what the snapshot it came from lacks. `windows` are
+    of the requests in its files; once it has `inherited`, those of its predecessors are among them.
     """
 
     def __init__(self, start_offset: int = 0) -> None:
@@ -58,6 +61,8 @@ class SegmentIndex:
         self.superseded: list[Superseded] = []
         self.size_bytes = 0
         self.changes = 0
+        self.windows = ProducerWindows()
+        self.inherited = False
         self._starts: list[int] = []
 
     @classmethod
@@ -83,14 +88,25 @@ class SegmentIndex:
         """Timestamp of the last stored message; 0 where there is none."""
         return max((facts.last_timestamp_us for facts in self.files[-2:]), default=0)
 
-    def append(self, facts: FileFacts) -> None:
-        """Add the file that goes on where the index ends; raises `CorruptFile` for any other."""
+    def append(self, facts: FileFacts, requests: Sequence[StoredRequest] = ()) -> None:
+        """Add the file that goes on where the index ends, with its requests; raises `CorruptFile` for any other."""
         if facts.start != self.end or self.sealed:
             raise CorruptFile(f"file {facts.name} does not go on from offset {self.end}")
         self.files.append(facts)
         self._starts.append(facts.start)
         self.size_bytes += facts.size_bytes
         self.changes += 1
+        for request, position in requests:
+            self.windows.note(request, position, facts.last_timestamp_us)
+
+    def inherit(self, windows: ProducerWindows) -> None:
+        """Put the predecessors' windows, cut for this segment's slots, under those of its own files."""
+        self.windows = ProducerWindows.combined([windows, self.windows], windows.start, windows.stop)
+        self.inherited = True
+
+    def forget_windows(self) -> None:
+        """Of a sealed segment: its seal has them whole, and whoever wants them reads them there."""
+        self.windows, self.inherited = ProducerWindows(), False
 
     def position_of(self, offset: int) -> int:
         """Place in `files` of the one that holds `offset`; of the last that starts before it where none does."""
@@ -163,6 +179,8 @@ class SegmentIndex:
         same = SegmentIndex(self.start_offset)
         same.files, same.superseded, same._starts = self.files[:], self.superseded[:], self._starts[:]
         same.size_bytes, same.changes = self.size_bytes, self.changes
+        if not self.sealed:
+            same.windows, same.inherited = self.windows.copy(), self.inherited
         return same
 
     def _replace(self, first: int, last: int, files: list[FileFacts]) -> None:
@@ -173,11 +191,18 @@ class SegmentIndex:
 
 
 def to_snapshot(index: SegmentIndex) -> bytes:
-    """The index as an Arrow IPC stream, zstd compressed: its files, then the superseded ranges."""
+    """The index as an Arrow IPC stream, zstd compressed: its files, then the superseded ranges.
+
+    The windows of its producers stand in the schema's metadata, until the segment is sealed: then in the seal.
+    """
     rows = [*map(_file_row, index.files), *map(_superseded_row, index.superseded)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    schema = _SCHEMA.with_metadata({"start_offset": str(index.start_offset)})
+    metadata: dict[str, str | bytes] = {"start_offset": str(index.start_offset)}
+    if not index.sealed:
+        metadata["windows"] = index.windows.to_bytes()
+        metadata["inherited"] = str(index.inherited)
+    schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
@@ -189,7 +214,8 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
     try:
         table = pa.ipc.open_stream(data).read_all()
         rows = table.to_pylist()
-        taken_at = int(table.schema.metadata[b"start_offset"])
+        metadata = table.schema.metadata
+        taken_at = int(metadata[b"start_offset"])
     except (pa.ArrowInvalid, OSError, KeyError, TypeError, ValueError) as error:
         raise CorruptFile(f"not an index snapshot: {error}") from error
     chain = walk_chain((_facts(row) for row in rows if row["superseded_us"] is None), taken_at)
@@ -201,6 +227,9 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
     ]
     index.start_offset = max(taken_at, start_offset)
     index.changes = 0
+    if b"windows" in metadata:
+        index.windows = ProducerWindows.from_bytes(metadata[b"windows"])
+        index.inherited = metadata[b"inherited"] == b"True"
     return index
 
 

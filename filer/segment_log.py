@@ -5,7 +5,7 @@ everything here holds whoever else believes to own the segment (DESIGN.md §4, "
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown
 from filer.keys import FileName
 from filer.live_files import FileFacts, live_names, walk_chain
+from filer.producer_windows import ProducerWindows
+from filer.requests import StoredRequest
 from filer.schema import KeyType, ValueType, log_schema
 from filer.segment_file import FOOTER_GUESS_BYTES, Footer, encode, footer_size_bytes, mark_json, read_footer
 from filer.segment_index import SegmentIndex, from_snapshot
@@ -23,6 +25,9 @@ from filer.store import Data, MakeData, Store
 FOOTER_READS_AT_ONCE = 16
 RETRY_FIRST_SECONDS = 0.05
 RETRY_LONGEST_SECONDS = 2.0
+
+Inherit = Callable[[], Awaitable[ProducerWindows]]
+"""Reads the windows that a segment's predecessors left it, cut for its slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,16 @@ async def fetch_footer(store: Store, key: str) -> tuple[Footer, int]:
     return read_footer(tail.data), tail.info.size_bytes
 
 
-async def fetch_facts(store: Store, ref: SegmentRef, name: FileName) -> FileFacts:
-    """What the index keeps of one file, from its footer. Raises as `fetch_footer`."""
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file on the store: what the index keeps of it, and the requests it holds."""
+
+    facts: FileFacts
+    requests: Sequence[StoredRequest]
+
+
+async def fetch_file(store: Store, ref: SegmentRef, name: FileName) -> FoundFile:
+    """One file of a segment, from its footer. Raises as `fetch_footer`."""
     footer, size_bytes = await fetch_footer(store, ref.key(name))
     end = footer.end if name.end is None else name.end
     if footer.base != name.base or footer.segment != ref.segment or footer.end != end:
@@ -71,7 +84,7 @@ async def fetch_facts(store: Store, ref: SegmentRef, name: FileName) -> FileFact
     if not footer.count and not footer.sealed:
         # Nothing could ever be stored behind it: the name of what comes next would be its own.
         raise CorruptFile(f"{ref.key(name)}: it holds no message and is no seal")
-    return FileFacts(
+    facts = FileFacts(
         name,
         end,
         size_bytes,
@@ -80,6 +93,7 @@ async def fetch_facts(store: Store, ref: SegmentRef, name: FileName) -> FileFact
         footer.refs,
         footer.sealed,
     )
+    return FoundFile(facts, footer.requests)
 
 
 async def stream_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> AsyncIterator[FileName]:
@@ -99,7 +113,9 @@ async def list_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> 
 async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0) -> SegmentIndex:
     """The segment's index up to the end of its log (DESIGN.md §4, "Where a log ends").
 
-    From the snapshot it reads only what came after.
+    From the snapshot it reads only what came after. With it come the windows of the requests in the segment's files:
+    those in the snapshot, and what the footers after it say. Without a snapshot the footers alone say it, roll-ups'
+    too; only what retention has taken may be forgotten.
     """
     return await catch_up(store, ref, await load_snapshot(store, ref, start_offset) or SegmentIndex(start_offset))
 
@@ -116,6 +132,9 @@ async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> Segmen
         await _extend(store, ref, full, from_the_first_name=True)
         if full.end > index.end:
             full.superseded = index.superseded
+            if not full.sealed:
+                full.inherit(index.windows)
+                full.inherited = index.inherited
             index = full
     return index
 
@@ -135,10 +154,7 @@ async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_th
         reached = index.end
         names = await list_names(store, ref, from_offset=0 if from_the_first_name else reached)
         # What a roll-up holds whole never counts, so its footer need not be read.
-        facts = await _facts_of(store, ref, [live.name for live in live_names(names)])
-        chain = walk_chain(facts, reached)
-        for entry in chain.files:
-            index.append(entry)
+        _append(index, await _fetch_all(store, ref, [live.name for live in live_names(names)]))
         if index.sealed:
             return False
         if await _exists_unlisted(store, ref, index):
@@ -147,29 +163,36 @@ async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_th
     return False
 
 
-async def _facts_of(store: Store, ref: SegmentRef, names: list[FileName]) -> list[FileFacts]:
+def _append(index: SegmentIndex, found: Sequence[FoundFile]) -> None:
+    """Those that go on from the index's end."""
+    requests = {each.facts.name: each.requests for each in found}
+    for facts in walk_chain((each.facts for each in found), index.end).files:
+        index.append(facts, requests[facts.name])
+    if index.sealed:
+        index.forget_windows()
+
+
+async def _fetch_all(store: Store, ref: SegmentRef, names: list[FileName]) -> list[FoundFile]:
     gate = asyncio.Semaphore(FOOTER_READS_AT_ONCE)
 
-    async def one(name: FileName) -> FileFacts | None:
+    async def one(name: FileName) -> FoundFile | None:
         async with gate:
             try:
-                return await fetch_facts(store, ref, name)
+                return await fetch_file(store, ref, name)
             except ObjectNotFound:
                 # Rolled up and deleted since the listing; what stands for it is found by the next one.
                 return None
 
     found = await asyncio.gather(*(one(name) for name in names))
-    return [facts for facts in found if facts is not None]
+    return [each for each in found if each is not None]
 
 
 async def _exists_unlisted(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
     """Ask for the first missing name by itself: a listing may lag behind. Appends it where it is there."""
     try:
-        facts = await fetch_facts(store, ref, FileName(index.end))
+        _append(index, [await fetch_file(store, ref, FileName(index.end))])
     except ObjectNotFound:
         return False
-    for entry in walk_chain([facts], index.end).files:
-        index.append(entry)
     return True
 
 
@@ -198,21 +221,38 @@ async def put_until_known(store: Store, clock: Clock, key: str, data: Data | Mak
         pause = min(pause * 2, RETRY_LONGEST_SECONDS)
 
 
+async def nothing_inherited() -> ProducerWindows:
+    """For a segment without predecessors."""
+    return ProducerWindows()
+
+
 async def seal_at_end(
-    store: Store, clock: Clock, ref: SegmentRef, *, start_offset: int, writer: str, grace_seconds: float
+    store: Store,
+    clock: Clock,
+    ref: SegmentRef,
+    *,
+    start_offset: int,
+    writer: str,
+    grace_seconds: float,
+    inherit: Inherit = nothing_inherited,
 ) -> SegmentIndex:
     """Seal a segment whose owner is gone, with an empty file at the end of its log; the sealed index.
 
     Whoever loses the race for the name looks again and goes on from the new end. A put that was answered later
     than half of `grace_seconds` after the look may have made a name that was superseded and deleted meanwhile: only
     a seal that a new look finds counts. Safe to stop anywhere and to repeat: the seal is one conditional put, and
-    once it stands every repetition finds it.
+    once it stands every repetition finds it. It carries the windows of the log's end (`inherit` reads those that the
+    predecessors left): a file that comes before it takes its name, and then the windows are made anew.
     """
     looked_seconds = clock.monotonic_seconds()
     index = await recover_index(store, ref, start_offset=start_offset)
     while not index.sealed:
         name = FileName(index.end)
-        footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True)
+        if not index.inherited:
+            index.inherit(await inherit())
+        index.windows.expire(index.last_timestamp_us)
+        windows = b"" if index.windows.empty else index.windows.to_bytes()
+        footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True, windows=windows)
         data = memoryview(ref.encode(ref.schema.empty_table(), footer))
         ours = await put_until_known(store, clock, ref.key(name), data, footer.writer)
         now_seconds = clock.monotonic_seconds()

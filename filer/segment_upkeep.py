@@ -15,6 +15,7 @@ from filer.deletion import delete_superseded
 from filer.errors import OutcomeUnknown, SegmentMoved
 from filer.index_snapshots import snapshot_etag, take_in, write_snapshot
 from filer.live_files import FileFacts
+from filer.requests import StoredRequest
 from filer.rollup import MIN_FILES, MIN_FILES_AT_REST, NEWEST_KEPT, Recent, none_at_hand, plan_rollup, roll_up
 from filer.segment_index import SegmentIndex, Superseded
 from filer.segment_log import SegmentRef
@@ -152,6 +153,7 @@ class SegmentUpkeep:
             broker=self._broker,
             executor=self._executor,
             recent=self._recent,
+            requests=self._requests_of(run),
         )
         if self._clock.monotonic_seconds() - began_seconds > self._grace_seconds / 2:
             # So late the name may be one that had been superseded and deleted meanwhile: look at everything again.
@@ -162,6 +164,12 @@ class SegmentUpkeep:
         # Only in memory: whoever stops here finds the roll-up by its name at the next look.
         self.index.supersede(rolled, self._clock.now_us())
         self._reshaped = True
+
+    def _requests_of(self, run: list[FileFacts]) -> list[StoredRequest]:
+        """What the files of a run say of producers and still counts; the seal, where there is one, says it as well."""
+        if self.index.sealed:
+            return []
+        return self.index.windows.stored_between(self._ref.segment, run[0].base, run[-1].end)
 
     async def _snapshot(self) -> None:
         """Put a snapshot where one is due: before anything it must know of can be deleted, and when it saves work."""

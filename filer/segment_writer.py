@@ -17,12 +17,23 @@ import pyarrow as pa
 
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
+from filer.inheritance import Inheritance
 from filer.keys import FileName
 from filer.live_files import FileFacts
+from filer.producer_windows import ProducerWindows
+from filer.repeats import sift
+from filer.requests import Position, RequestId, StoredRequest
 from filer.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
 from filer.segment_file import Footer, count_refs
 from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, fetch_footer, put_until_known, recover_index
+from filer.segment_log import (
+    Inherit,
+    SegmentRef,
+    fetch_footer,
+    nothing_inherited,
+    put_until_known,
+    recover_index,
+)
 from filer.store import Store
 from filer.turns import Turns
 
@@ -54,14 +65,19 @@ Payload: TypeAlias = "pa.RecordBatch | Single"
 
 @dataclass(slots=True)
 class _Pending:
-    """An accepted request's share of this segment, with the offset it was given."""
+    """An accepted request's share of this segment, with the offset it was given.
+
+    Of a request with an id, `known` is where messages of it are stored already; `payload` has only the others.
+    """
 
     payload: Payload
     base: int
     count: int
     size_bytes: int
     timestamp_us: int
-    stored: asyncio.Future[int]
+    stored: asyncio.Future[list[Position]]
+    request: RequestId | None = None
+    known: Sequence[Position] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +104,8 @@ class SegmentWriter:
 
     `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there (a
     fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
-    once when another writer took over.
+    once when another writer took over. `inherit` reads the producer windows that the predecessors left, unless the
+    index has them.
     """
 
     def __init__(
@@ -104,6 +121,7 @@ class SegmentWriter:
         look: Callable[[], Awaitable[bool]],
         on_stored: Callable[[StoredFile], None],
         on_stopped: Callable[[int], None],
+        inherit: Inherit = nothing_inherited,
     ) -> None:
         self.ref = ref
         self.index = index
@@ -113,6 +131,8 @@ class SegmentWriter:
         self._look, self._turns = look, turns
         self._on_stored, self._on_stopped = on_stored, on_stopped
         self._pending: list[_Pending] = []
+        # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
+        self._unanswered: dict[RequestId, asyncio.Future[list[Position]]] = {}
         self._next_offset = index.end
         self._last_timestamp_us = index.last_timestamp_us
         # None yet: what told us that we own the segment, or where it ends, may be as old as it likes.
@@ -124,24 +144,53 @@ class SegmentWriter:
         self._idle.set()
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[int] = self._loop.create_future()
+        self.inheritance = Inheritance(clock, index, inherit)
         self._task = asyncio.create_task(self._run(), name=f"writer {ref.topic}/{ref.segment}")
 
-    def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
-        """Accept messages for the next file; the future gives the first one's offset once they are stored.
+    def append(
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None
+    ) -> asyncio.Future[list[Position]]:
+        """Accept messages for the next file; the future tells where they are once they are stored.
 
-        Raises `SegmentSealed` while the segment is being closed and `SegmentMoved` when it was lost.
+        All messages that a request with an id has for this segment come at once, when the `inheritance` is complete;
+        whatever of them is stored already, here or in a predecessor, is answered with its first positions. Raises
+        `SegmentSealed` while the segment is being closed and `SegmentMoved` when it was lost, `SequenceExpired`.
         """
         if self.state is not WriterState.OPEN:
             raise SegmentMoved() if self.state is WriterState.STOPPED else SegmentSealed()
+        if request is not None:
+            return self._append_once(payload, size_bytes, request)
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self._last_timestamp_us = max(self._clock.now_us(), self._last_timestamp_us)
-        stored: asyncio.Future[int] = self._loop.create_future()
+        stored: asyncio.Future[list[Position]] = self._loop.create_future()
         self._pending.append(_Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, stored))
         self._next_offset += count
         self.pending_bytes += size_bytes
         self._idle.clear()
         self._wake.set()
         return stored
+
+    def _append_once(self, payload: Payload, size_bytes: int, request: RequestId) -> asyncio.Future[list[Position]]:
+        """As `append`. Whoever gives up waiting leaves the others who wait for the same request their answer."""
+        if not self.inheritance.complete:
+            raise RuntimeError(f"{request} came before the windows of the predecessors")
+        unanswered = self._unanswered.get(request)
+        if unanswered is None:
+            known, new = sift(self.index.windows, request, payload)
+            if new is None:
+                answer: asyncio.Future[list[Position]] = self._loop.create_future()
+                answer.set_result(known)
+                return answer
+            if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
+                size_bytes = size_bytes * new.num_rows // payload.num_rows
+            unanswered = self._unanswered[request] = self.append(new, size_bytes)
+            self._pending[-1].request, self._pending[-1].known = request, known
+        return asyncio.shield(unanswered)
+
+    def check_sequence(self, payload: Payload, request: RequestId) -> None:
+        """Raise `SequenceExpired` where `append` would."""
+        if request not in self._unanswered:
+            sift(self.index.windows, request, payload)
 
     async def seal(self) -> int:
         """Take no more, store what was accepted with the seal in the last file; the segment's end offset.
@@ -213,8 +262,11 @@ class SegmentWriter:
     async def _store_batch(self, batch: Sequence[_Pending], seal: bool) -> None:
         base = batch[0].base if batch else self._next_offset
         sent_seconds = self._clock.monotonic_seconds()
-        file = _NextFile(self.ref, batch, base, f"{self._broker}/{self._clock.ulid()}", sealed=seal)
+        file = _NextFile(self.ref, batch, base, f"{self._broker}/{self._clock.ulid()}")
         try:
+            if seal:
+                await self.inheritance.wait()
+                file.seal_with(self.index.windows, self._last_timestamp_us)
             ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
             if not ours:
                 await self._lose(batch, seal)
@@ -272,13 +324,17 @@ class SegmentWriter:
             footer.sealed,
             footer.base,
         )
-        self.index.append(facts)
+        # The repetitions of these requests are answered from here on, as they are after any recovery.
+        self.index.append(facts, footer.requests)
+        for stored in footer.requests:
+            del self._unanswered[stored.request]
         pending_bytes = sum(pending.size_bytes for pending in batch)
         self.pending_bytes -= pending_bytes
         self._on_stored(StoredFile(self.ref.segment, facts, table, pending_bytes))
         for pending in batch:
             if not pending.stored.done():
-                pending.stored.set_result(pending.base)
+                here = Position(self.ref.segment, pending.base, pending.count)
+                pending.stored.set_result([*pending.known, here])
         if not self._pending:
             self._idle.set()
         if footer.sealed:
@@ -303,6 +359,8 @@ class SegmentWriter:
         self.state = WriterState.STOPPED
         _fail((*batch, *self._pending), error)
         self._pending.clear()
+        self._unanswered.clear()
+        self.inheritance.stop()
         self._idle.set()
         self._finished.set_exception(error)
         self._finished.exception()
@@ -319,12 +377,18 @@ def _fail(batch: Sequence[_Pending], error: Exception) -> None:
 class _NextFile:
     """The next file of a segment: encoded when the store first wants its bytes, and the same ever after."""
 
-    def __init__(self, ref: SegmentRef, batch: Sequence[_Pending], base: int, writer: str, *, sealed: bool) -> None:
+    def __init__(self, ref: SegmentRef, batch: Sequence[_Pending], base: int, writer: str) -> None:
         self.writer = writer
         self.table: pa.Table
         self.footer: Footer
-        self._ref, self._batch, self._base, self._sealed = ref, batch, base, sealed
+        self._ref, self._batch, self._base = ref, batch, base
+        self._windows: ProducerWindows | None = None
+        self._last_us = 0
         self._data: pa.Buffer | None = None
+
+    def seal_with(self, windows: ProducerWindows, last_us: int) -> None:
+        """Make it the seal; `windows` are as of all files before it, `last_us` is the segment's last timestamp."""
+        self._windows, self._last_us = windows, last_us
 
     @property
     def size_bytes(self) -> int:
@@ -336,6 +400,11 @@ class _NextFile:
         if self._data is None:
             batch = self._batch
             self.table = join(self._ref, batch, self._base)
+            requests = tuple(
+                StoredRequest(each.request, Position(self._ref.segment, each.base, each.count))
+                for each in batch
+                if each.request is not None
+            )
             self.footer = Footer(
                 segment=self._ref.segment,
                 base=self._base,
@@ -344,10 +413,22 @@ class _NextFile:
                 first_timestamp_us=batch[0].timestamp_us if batch else 0,
                 last_timestamp_us=batch[-1].timestamp_us if batch else 0,
                 refs=count_refs(self.table),
-                sealed=self._sealed,
+                sealed=self._windows is not None,
+                requests=requests,
+                windows=self._windows_with(requests),
             )
             self._data = self._ref.encode(self.table, self.footer)
         return memoryview(self._data)
+
+    def _windows_with(self, requests: Sequence[StoredRequest]) -> bytes:
+        """What the seal says of producers: all that is known with the messages it holds itself."""
+        if self._windows is None or (self._windows.empty and not requests):
+            return b""
+        windows = self._windows.copy()
+        for request, position in requests:
+            windows.note(request, position, self._last_us)
+        windows.expire(self._last_us)
+        return windows.to_bytes()
 
 
 def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:

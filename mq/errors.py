@@ -2,6 +2,7 @@
 
 BraidError
 ├── PublishIncomplete      some shares of a request were stored, others were not
+├── Repeatable             one of these, or a store that gave no answer, for a request that may be repeated
 ├── FrontStoreFull         no room for more until the store has caught up
 ├── Draining               this broker is shutting down
 ├── NotFound               no such topic, segment, message, upload
@@ -17,21 +18,26 @@ BraidError
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from filer.errors import BraidError, InvalidInput
 from filer.positions import PositionExpired
-
-if TYPE_CHECKING:
-    from mq.topic_runtime import Position
+from filer.requests import Position
 
 
 class PublishIncomplete(BraidError):
     """Only a part of the request was stored."""
 
-    def __init__(self, message: str, positions: "Sequence[Position]") -> None:
+    def __init__(self, message: str, positions: Sequence[Position]) -> None:
         super().__init__(message)
         self.positions = positions
+
+
+class Repeatable(BraidError):
+    """Of a request with an id: sent again it is completed or found stored, whatever became of it."""
+
+    def __init__(self, cause: BraidError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class FrontStoreFull(BraidError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import orjson
 import pyarrow as pa
 
+from filer.requests import RequestId
 from mq.errors import Malformed
 
 _PARTS = b"braidmq.parts"
@@ -17,11 +18,12 @@ class Part:
 
     count: int
     size_bytes: int
+    request: RequestId | None = None
 
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """The bytes to send: the rows of all parts one after the other."""
-    metadata = {_PARTS: orjson.dumps([[part.count, part.size_bytes] for part in parts])}
+    metadata = {_PARTS: orjson.dumps([[part.count, part.size_bytes, part.request] for part in parts])}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
         writer.write_table(rows.replace_schema_metadata(metadata))
@@ -35,7 +37,7 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
     """
     try:
         with pa.ipc.open_stream(body) as reader:
-            parts = [Part(*numbers) for numbers in orjson.loads((reader.schema.metadata or {})[_PARTS])]
+            parts = [_part(*entry) for entry in orjson.loads((reader.schema.metadata or {})[_PARTS])]
             table = reader.read_all()
         rows = pa.Table.from_arrays(table.columns, schema=schema).combine_chunks()
     except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, OSError) as error:
@@ -47,3 +49,7 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
     for part in parts:
         yield part, batch.slice(start, part.count)
         start += part.count
+
+
+def _part(count: int, size_bytes: int, request: tuple[str, int] | None) -> Part:
+    return Part(count, size_bytes, None if request is None else RequestId(*request))

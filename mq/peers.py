@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import orjson
 import pyarrow as pa
 
-from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
+from filer.requests import Position
 from mq.errors import FrontStoreFull, PeerFailed
 from mq.part_batch import Part, pack_parts
 
@@ -23,7 +24,11 @@ SHORT_SECONDS = 5.0
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
 # What a peer says of a part that it certainly has not stored.
-_ERRORS: Mapping[str, type[BraidError]] = {"segment-moved": SegmentMoved, "front-store-full": FrontStoreFull}
+_ERRORS: Mapping[str, type[BraidError]] = {
+    "segment-moved": SegmentMoved,
+    "front-store-full": FrontStoreFull,
+    "sequence-expired": SequenceExpired,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,8 @@ class Peers:
 
     async def append(
         self, url: str, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
-    ) -> list[int | BraidError]:
-        """Have the segment's owner store parts of requests: for each its first offset, or why it is not stored.
+    ) -> list[list[Position] | BraidError]:
+        """Have the segment's owner store parts of requests: for each where it stands, or why it is not stored.
 
         `version` is that of the topic's record by which the rows were cut. Raises `PeerUnreachable`, `OutcomeUnknown`.
         """
@@ -146,8 +151,10 @@ def _document(answer: PeerAnswer) -> Any:
     raise _error(str(document.get("type", "")).rpartition(":")[2], str(document.get("detail", "")), answer.status)
 
 
-def _outcome(entry: Mapping[str, Any]) -> int | BraidError:
-    return int(entry["offset"]) if "offset" in entry else _error(str(entry["error"]), str(entry["detail"]), 503)
+def _outcome(entry: Mapping[str, Any]) -> list[Position] | BraidError:
+    if "positions" in entry:
+        return [Position(*numbers) for numbers in entry["positions"]]
+    return _error(str(entry["error"]), str(entry["detail"]), 503)
 
 
 def _error(slug: str, detail: str, status: int) -> BraidError:

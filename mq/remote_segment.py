@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.requests import Position, RequestId
 from filer.segment_log import SegmentRef
 from filer.segment_writer import Payload, Single, WriterState, rows_of_payloads
 from mq.errors import PeerUnreachable
@@ -22,14 +23,24 @@ class _Waiting:
 
     payload: Payload
     part: Part
-    stored: asyncio.Future[int]
+    stored: asyncio.Future[list[Position]]
+
+
+class _OwnersKnowledge:
+    """What predecessors knew of producers is the owner's to find out."""
+
+    complete = True
+
+    async def wait(self) -> None:
+        return
 
 
 class RemoteSegment:
     """Sends what is published here to the segment's owner; what arrives during a call goes with a later one.
 
-    Nothing is sent twice: where it is not known what became of a call, its parts fail with `OutcomeUnknown`. After any
-    failure it takes no more and calls `on_moved` once: whoever comes next gets a newer route, or this one anew.
+    Where it is not known what became of a call, its parts fail with `OutcomeUnknown`: nothing is sent twice, but for
+    requests with an id, which may be sent again. After any failure it takes no more and calls `on_moved` once: whoever
+    comes next gets a newer route, or this one anew.
     """
 
     def __init__(
@@ -46,19 +57,25 @@ class RemoteSegment:
         self._peers, self._url, self._version, self._on_moved = peers, url or "", version, on_moved
         self._waiting: list[_Waiting] = []
         self._calls: set[asyncio.Task[None]] = set()
+        self.inheritance = _OwnersKnowledge()
 
-    def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
-        """Send messages to the owner; the future gives the first one's offset once they are stored.
+    def append(
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None
+    ) -> asyncio.Future[list[Position]]:
+        """Send messages to the owner; the future tells where they are once they are stored.
 
         Raises `SegmentMoved` after a failure: look for a newer route.
         """
         if self.state is not WriterState.OPEN:
             raise SegmentMoved()
-        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         count = 1 if isinstance(payload, Single) else payload.num_rows
-        self._waiting.append(_Waiting(payload, Part(count, size_bytes), stored))
+        self._waiting.append(_Waiting(payload, Part(count, size_bytes, request), stored))
         self._call_if_free()
         return stored
+
+    def check_sequence(self, payload: Payload, request: RequestId) -> None:
+        """The owner checks it."""
 
     async def close(self) -> None:
         """Give up; what a call is under way for may be stored or not."""
@@ -101,14 +118,16 @@ class RemoteSegment:
             _fail(batch, OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner"))
             raise
         except Exception as error:
+            # What has an id is found again where it was stored, by whoever owns the segment or its successors.
+            _fail([waiting for waiting in batch if waiting.part.request is not None], SegmentMoved(str(error)))
             _fail(batch, error)
             self._stop(SegmentMoved(), ())
             return
         for waiting, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, int) and not waiting.stored.done():
-                waiting.stored.set_result(outcome)
-            elif isinstance(outcome, BraidError):
+            if isinstance(outcome, BraidError):
                 _fail([waiting], outcome)
+            elif not waiting.stored.done():
+                waiting.stored.set_result(outcome)
         if any(isinstance(outcome, SegmentMoved) for outcome in outcomes):
             self._stop(SegmentMoved(), ())
 

@@ -8,8 +8,22 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from filer.requests import Position, RequestId
 from filer.segment_writer import Payload, WriterState
 from filer.slots import slots_of
+
+
+class Knowledge(Protocol):
+    """What is known of producers where a segment is written."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether requests with an id can be taken."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until they can."""
+        ...
 
 
 class Appender(Protocol):
@@ -20,8 +34,22 @@ class Appender(Protocol):
         """Only `OPEN` takes messages."""
         ...
 
-    def append(self, payload: Payload, size_bytes: int) -> asyncio.Future[int]:
-        """Accept messages; the future gives the first one's offset. Raises `SegmentSealed`, `SegmentMoved`."""
+    @property
+    def inheritance(self) -> Knowledge:
+        """What its predecessors knew of producers."""
+        ...
+
+    def append(
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None
+    ) -> asyncio.Future[list[Position]]:
+        """Accept messages; the future tells where they are. Raises `SegmentSealed`, `SegmentMoved`, `SequenceExpired`.
+
+        With a `request`, once the `inheritance` is complete.
+        """
+        ...
+
+    def check_sequence(self, payload: Payload, request: RequestId) -> None:
+        """Raise `SequenceExpired` where it is known already that `append` would."""
         ...
 
 

@@ -4,11 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
 
-from filer.errors import BraidError, SegmentMoved
+from filer.errors import BraidError, SegmentMoved, SequenceExpired
+from filer.inheritance import handed_over, read_inherited
+from filer.producer_windows import ProducerWindows
+from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index
 from filer.segment_writer import SegmentWriter, Single, StoredFile, WriterState
@@ -26,15 +30,6 @@ RESENDS = 10
 LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 0.5
 _NEWEST = 2**62
-
-
-@dataclass(slots=True)
-class Position:
-    """Where a request's messages of one segment begin, and how many they are."""
-
-    segment: int
-    offset: int
-    count: int
 
 
 class TopicRuntime:
@@ -102,6 +97,10 @@ class TopicRuntime:
         for segment in self.state.open_segments:
             if segment.owner == self._parts.broker and segment.id not in self.writers:
                 self._open_writer(segment)
+        for segment in self.state.segments:
+            # Their heirs here have it by now; those at other brokers read the seals.
+            if segment.state == "sealed" and (index := self._indexes.get(segment.id)) is not None:
+                index.forget_windows()
         self._reroute()
 
     def _reroute(self) -> None:
@@ -115,6 +114,8 @@ class TopicRuntime:
     def _open_writer(self, segment: Segment) -> None:
         parts = self._parts
         index = SegmentIndex()
+        if (windows := handed_over(self.state, segment, self._indexes)) is not None:
+            index.inherit(windows)
         self._indexes[segment.id] = index
         self._tails[segment.id] = Tail(0)
 
@@ -133,7 +134,15 @@ class TopicRuntime:
             look=still_there,
             on_stored=self._stored,
             on_stopped=self._lost,
+            inherit=partial(self.inherited, segment),
         )
+
+    async def inherited(self, segment: Segment) -> ProducerWindows:
+        """The producer windows that a segment has from its predecessors; raises as `read_inherited`."""
+        windows = handed_over(self.state, segment, self._indexes)
+        if windows is not None:
+            return windows
+        return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment)
 
     def _forget(self, segment_id: int) -> None:
         self._indexes.pop(segment_id, None)
@@ -172,12 +181,12 @@ class TopicRuntime:
     # -- publishing ----------------------------------------------------------------------------------------
     # Callers reserve room in the front store before they read a body, and give it back when they have an answer.
 
-    async def publish_single(self, single: Single, size_bytes: int) -> Position:
-        """Store one message.
+    async def publish_single(self, single: Single, size_bytes: int, request: RequestId | None = None) -> Position:
+        """Store one message, or find it stored already by its request's id.
 
-        Raises `SegmentMoved` where this broker cannot store it; then it is not in the log.
+        Raises `SegmentMoved` where this broker cannot store it; then it is not in the log. `SequenceExpired`.
         """
-        slot = self._next_slot() if single.key is None else slot_of(single.key)
+        slot = self._null_slot(request) if single.key is None else slot_of(single.key)
         for attempt in range(RESENDS):
             route = self._route
             place = route.place_of_slot(slot)
@@ -185,19 +194,25 @@ class TopicRuntime:
             if writer is None or writer.state is not WriterState.OPEN:
                 await self._await_owner([writer], attempt)
                 continue
+            if request is not None and not writer.inheritance.complete:
+                await writer.inheritance.wait()
+                continue
             try:
-                return Position(route.ids[place], await writer.append(single, size_bytes), 1)
+                return (await writer.append(single, size_bytes, request))[0]
             except SegmentMoved:
                 continue
         raise SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again")
 
-    async def publish_rows(self, rows: pa.RecordBatch, size_bytes: int) -> list[Position]:
+    async def publish_rows(
+        self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None
+    ) -> list[Position]:
         """Store the rows of one request, in their order within each segment; a position per segment touched.
 
-        Raises `SegmentMoved` where nothing of the request was stored, `PublishIncomplete` (with the positions
-        that were) where only a part was.
+        Of a request with an id that is repeated, only what is not stored yet. Raises `SegmentMoved` where nothing of
+        the request was stored, `PublishIncomplete` (with the positions that were) where only a part was,
+        `SequenceExpired`.
         """
-        null_slot = self._next_slot()
+        null_slot = self._null_slot(request)
         done: list[Position] = []
         waiting = [_Share(-1, None, rows, size_bytes)]
         for attempt in range(RESENDS):
@@ -206,13 +221,33 @@ class TopicRuntime:
             if len(open_writers) < len(shares):
                 await self._await_owner([share.writer for share in shares], attempt, done)
                 continue
+            if request is not None and await self._must_look_again(open_writers, shares, request, done):
+                continue
             # Nothing is awaited between the look at the writers and here: all take their share, or none did.
-            futures = [w.append(s.rows, s.size_bytes) for w, s in zip(open_writers, shares, strict=True)]
+            futures = [w.append(s.rows, s.size_bytes, request) for w, s in zip(open_writers, shares, strict=True)]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             waiting = _sort_out(shares, outcomes, done)
             if not waiting:
-                return sorted(done, key=lambda position: position.segment)
+                # Shares that were cut anew after a split may have been stored as one before.
+                return sorted(done if request is None else set(done))
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
+
+    async def _must_look_again(
+        self, writers: Sequence[Appender], shares: "Sequence[_Share]", request: RequestId, done: Sequence[Position]
+    ) -> bool:
+        """Have the windows of all writers complete; whether that took time. Raises where the request is too old.
+
+        It is refused before any segment takes its share, as far as they are all here.
+        """
+        if not all(writer.inheritance.complete for writer in writers):
+            await asyncio.gather(*(writer.inheritance.wait() for writer in writers))
+            return True
+        try:
+            for writer, share in zip(writers, shares, strict=True):
+                writer.check_sequence(share.rows, request)
+        except SequenceExpired as error:
+            _give_up(done, error)
+        return False
 
     def _cut(self, whole: "_Share", null_slot: int) -> "list[_Share]":
         """The shares of the open segments in rows that are to be stored yet."""
@@ -252,6 +287,10 @@ class TopicRuntime:
             with contextlib.suppress(BraidError):
                 await self.refresh()
         self._reroute()
+
+    def _null_slot(self, request: RequestId | None) -> int:
+        """The slot of a request's messages without a key; a repetition must find the segment that has them."""
+        return self._next_slot() if request is None else request.null_slot
 
     def _next_slot(self) -> int:
         """A slot for messages without a key: each request takes the next of widely spread ones."""
@@ -355,7 +394,9 @@ class _Share:
     size_bytes: int
 
 
-def _sort_out(shares: Sequence[_Share], outcomes: Sequence[int | BaseException], done: list[Position]) -> list[_Share]:
+def _sort_out(
+    shares: Sequence[_Share], outcomes: Sequence[list[Position] | BaseException], done: list[Position]
+) -> list[_Share]:
     """Note what was stored; the shares that certainly were not and may go to a successor.
 
     A `SegmentMoved` says that another file stands at the offset this share was given, so it is not in the log
@@ -364,8 +405,8 @@ def _sort_out(shares: Sequence[_Share], outcomes: Sequence[int | BaseException],
     again: list[_Share] = []
     failure: BaseException | None = None
     for share, outcome in zip(shares, outcomes, strict=True):
-        if isinstance(outcome, int):
-            done.append(Position(share.segment, outcome, share.rows.num_rows))
+        if isinstance(outcome, list):
+            done += outcome
         elif isinstance(outcome, SegmentMoved):
             again.append(share)
         else:
@@ -377,7 +418,7 @@ def _sort_out(shares: Sequence[_Share], outcomes: Sequence[int | BaseException],
 
 def _give_up(done: Sequence[Position], error: BaseException) -> NoReturn:
     if done:
-        raise PublishIncomplete(str(error), sorted(done, key=lambda p: p.segment)) from error
+        raise PublishIncomplete(str(error), sorted(set(done))) from error
     raise error
 
 

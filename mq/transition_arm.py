@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
@@ -162,6 +163,7 @@ class TransitionArm:
             start_offset=segment.start_offset,
             writer=self._parts.broker,
             grace_seconds=self._parts.settings.grace,
+            inherit=partial(runtime.inherited, segment),
         )
         runtime.adopt_index(segment.id, index)
         return index.end

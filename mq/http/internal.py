@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 import orjson
 import pyarrow as pa
 
-from filer.errors import BraidError, InvalidInput, SegmentMoved
+from filer.errors import InvalidInput, SegmentMoved, SegmentSealed
+from filer.requests import Position
 from filer.schema import rows_schema
 from filer.segment_writer import SegmentWriter, WriterState
 from mq.bodies.intake import ClientGone, Intake, Receive
@@ -16,7 +17,7 @@ from mq.broker import Broker
 from mq.errors import Forbidden, NotFound
 from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
-from mq.part_batch import unpack_parts
+from mq.part_batch import Part, unpack_parts
 from mq.peers import ARROW, PREFIX, SECRET_HEADER
 from mq.topic_runtime import TopicRuntime
 
@@ -75,10 +76,9 @@ class Internal:
             runtime, writer = await self._writer(topic, segment, int(query["version"]))
             config = runtime.state.config
             parts = list(unpack_parts(body, rows_schema(config.key_type, config.value_type)))
-            try:
-                stored = [writer.append(rows, part.size_bytes) for part, rows in parts]
-            except BraidError as error:
-                raise SegmentMoved() from error
+            if any(part.request is not None for part, _ in parts):
+                await writer.inheritance.wait()
+            stored = (_stored(writer, part, rows) for part, rows in parts)
             outcomes = await asyncio.gather(*stored, return_exceptions=True)
         return _json({"outcomes": [_outcome(outcome) for outcome in outcomes]})
 
@@ -145,9 +145,18 @@ def _numbers(query: bytes) -> dict[str, int | float]:
         raise InvalidInput(f"the query is not valid: {error}") from error
 
 
-def _outcome(outcome: int | BaseException) -> dict[str, int | str]:
-    if isinstance(outcome, int):
-        return {"offset": outcome}
+async def _stored(writer: SegmentWriter, part: Part, rows: pa.RecordBatch) -> list[Position]:
+    """Where a part of a request stands, once it does; raises what `append` and its answer raise."""
+    try:
+        stored = writer.append(rows, part.size_bytes, part.request)
+    except SegmentSealed as error:
+        raise SegmentMoved() from error
+    return await stored
+
+
+def _outcome(outcome: list[Position] | BaseException) -> dict[str, object]:
+    if isinstance(outcome, list):
+        return {"positions": [(p.segment, p.offset, p.count) for p in outcome]}
     if not isinstance(outcome, Exception):
         raise outcome
     problem = problem_of(outcome)

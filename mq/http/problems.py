@@ -1,7 +1,7 @@
 """Errors as `application/problem+json` (RFC 9457), with types that stay the same from version to version."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -62,6 +62,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
+    (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
     (
         filer_errors.StoreError,
@@ -79,6 +80,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(f"{error.what}-not-found", f"There is no such {error.what}", 404, str(error))
     if isinstance(error, errors.Conflict):
         return Problem(error.kind, "The request contradicts what stands", 409, str(error))
+    if isinstance(error, errors.Repeatable):
+        return replace(problem_of(error.cause), retryable=True)
     for kind, slug, title, status, retryable in _KINDS:
         if isinstance(error, kind):
             return Problem(slug, title, status, str(error), retryable, _extras(error))

@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
-from filer.errors import InvalidInput
+from filer.errors import InvalidInput, OutcomeUnknown
 from filer.nearest import unknown_name
+from filer.requests import Position
 from filer.schema import REF
 from filer.segment_writer import Single
 from filer.topic_config import TopicConfig
@@ -18,8 +19,9 @@ from mq.bodies.intake import Intake, Receive
 from mq.bodies.json_body import check_types, decode_base64, decode_json, decode_ndjson
 from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
-from mq.errors import Draining, InvalidReference, Malformed
-from mq.topic_runtime import Position, TopicRuntime
+from mq.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable
+from mq.http import request_id
+from mq.topic_runtime import TopicRuntime
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Scope = MutableMapping[str, Any]
@@ -33,14 +35,15 @@ _DECODERS: dict[bytes, Callable[[bytes, Columns], Rows]] = {
     ARROW: decode_arrow,
 }
 _JSON_TYPES = frozenset({b"application/json", b"application/x-ndjson"})
-_RAW_PARAMETERS = ("acks", "key", "key_base64")
+_ANY_PARAMETERS = ("acks", *request_id.PARAMETERS)
+_RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
 _HEADER_PREFIX = b"braid-header-"
 
 
 class PublishRequest:
     """What the scope of a publish says, read once."""
 
-    __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "parameters")
+    __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "id", "parameters")
 
     def __init__(self, scope: Scope) -> None:
         self.content_type = b""
@@ -58,6 +61,7 @@ class PublishRequest:
                 self.headers.append((name[len(_HEADER_PREFIX) :].decode("latin-1"), value))
         query = scope["query_string"]
         self.parameters = _parameters(query) if query else {}
+        self.id = request_id.request_id(self.parameters) if query else None
 
 
 def _parameters(query: bytes) -> dict[str, str]:
@@ -99,16 +103,21 @@ class Publisher:
             body = await intake.read(receive, request.declared_bytes)
             if request.encoding:
                 body = await intake.inflate(body, request.encoding)
-            if request.content_type in _DECODERS:
-                return await self._publish_rows(runtime, request, body, intake.held_bytes)
-            single = _single(request, body, config)
-            return _answer([await runtime.publish_single(single, len(body))])
+            try:
+                if request.content_type in _DECODERS:
+                    return await self._publish_rows(runtime, request, body, intake.held_bytes)
+                single = _single(request, body, config)
+                return _answer([await runtime.publish_single(single, len(body), request.id)])
+            except (OutcomeUnknown, PublishIncomplete) as error:
+                if request.id is None:
+                    raise
+                raise Repeatable(error) from error
 
     async def _publish_rows(
         self, runtime: TopicRuntime, request: PublishRequest, body: bytes, size_bytes: int
     ) -> bytes:
         for name in request.parameters:
-            if name != "acks":
+            if name not in _ANY_PARAMETERS:
                 raise InvalidInput(f"parameter {name!r} is for a body that is one value; messages carry their own key")
         if request.headers:
             raise InvalidInput("Braid-Header-… is for a body that is one value; messages carry their own headers")
@@ -122,7 +131,7 @@ class Publisher:
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return _answer([])
-        return _answer(await runtime.publish_rows(batch, size_bytes))
+        return _answer(await runtime.publish_rows(batch, size_bytes, request.id))
 
     async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
         """The rows with their references checked against the store and pinned."""

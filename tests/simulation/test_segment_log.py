@@ -2,7 +2,8 @@
 
 Several processes believe to own the same segments, on a store that loses, delays and holds back their calls; they
 stop at any time, and old names are rolled up and deleted under those that stand still. Whatever happens, what was
-acknowledged is in the log once, at its offset, and what was refused is not.
+acknowledged is in the log once, at its offset, and what was refused is not. Some messages come with an id, and are sent
+again and again to whoever owns a segment: they too are there once, where every answer said.
 """
 
 import asyncio
@@ -15,15 +16,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from filer.catalogue import TopicRecord
 from filer.clock import ManualClock, settle
 from filer.errors import BraidError, SegmentMoved, SegmentSealed
 from filer.failing_store import FailingStore
 from filer.faults import Fault, FaultKind, SeededFaults
+from filer.inheritance import read_inherited
 from filer.memory_store import MemoryStore
+from filer.requests import Position, RequestId
 from filer.segment_file import decode
-from filer.segment_log import SegmentRef, recover_index, seal_at_end
+from filer.segment_log import Inherit, SegmentRef, recover_index, seal_at_end
 from filer.segment_upkeep import SegmentUpkeep
 from filer.segment_writer import SegmentWriter
+from filer.slots import SLOTS
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment, TopicState
 from tests.support.inline_executor import InlineExecutor
 from tests.support.segment_files import list_live
 from tests.support.segment_owners import GRACE_SECONDS, owner, single, still_there, stored_values
@@ -42,6 +49,7 @@ RATES = {
 }
 ACTIONS = {
     "publish": 60,
+    "repeat": 40,
     "advance": 20,
     "release": 10,
     "join": 12,
@@ -65,11 +73,39 @@ class Process:
 
 @dataclass
 class Published:
-    """A message, where it went, and what its publisher was told."""
+    """A message, the segment it went to first, and what its publisher was told each time it was sent."""
 
     value: bytes
     segment: int
-    told: asyncio.Future[int]
+    request: RequestId | None
+    told: list[asyncio.Future[list[Position]]]
+
+    @property
+    def answers(self) -> list[Position]:
+        """Where it is, as far as its publisher knows."""
+        return [future.result()[0] for future in self.told if future.exception() is None]
+
+
+class Lineage:
+    """What an heir reads of topic.json: each segment follows the one before it, which is sealed at its end."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, int] = {}
+
+    def segment(self, number: int) -> Segment:
+        end = self.ends.get(number)
+        return Segment(
+            id=number, start_slot=0, stop_slot=SLOTS, brokers=("p",), opened_us=0, reason="roll", sealed_us=end,
+            predecessors=(number - 1,), state="open" if end is None else "sealed", end_offset=end,
+        )  # fmt: skip
+
+    async def read(self, topic: str) -> TopicRecord:
+        segments = tuple(map(self.segment, self.ends))
+        config = TopicConfig()
+        state = TopicState(
+            topic=topic, created_us=0, version=1, next_segment=len(segments), config=config, segments=segments
+        )
+        return TopicRecord(state, "etag")
 
 
 @dataclass
@@ -85,6 +121,7 @@ class Simulation:
         self.memory = MemoryStore(clock=self.clock)
         self.published: list[Published] = []
         self.segment = 0
+        self.lineage = Lineage()
         self.processes = [self._process(number) for number in range(PROCESSES)]
 
     def _process(self, number: int) -> Process:
@@ -110,10 +147,25 @@ class Simulation:
         if process.writer is None:
             return
         for _ in range(self.chance.randint(1, 4)):
-            value = b"message %d" % len(self.published)
+            number = len(self.published)
+            request = RequestId("publisher", number) if self.chance.random() < 0.5 else None
+            published = Published(b"message %d" % number, process.writer.ref.segment, request, [])
+            self._send(process.writer, published)
+            if published.told:
+                self.published.append(published)
+
+    async def _repeat(self, process: Process) -> None:
+        """Send again what was sent before, answered or not."""
+        named = [published for published in self.published if published.request is not None]
+        for published in self.chance.sample(named[-20:], min(len(named), 3)):
+            if process.writer is not None:
+                self._send(process.writer, published)
+
+    def _send(self, writer: SegmentWriter, published: Published) -> None:
+        if published.request is None or writer.inheritance.complete:
             with contextlib.suppress(SegmentMoved, SegmentSealed):
-                told = process.writer.append(single(value), self.chance.randint(1, 40))
-                self.published.append(Published(value, process.writer.ref.segment, told))
+                size_bytes = self.chance.randint(1, 40)
+                published.told.append(writer.append(single(published.value), size_bytes, published.request))
 
     async def _advance(self, process: Process) -> None:
         await self.clock.advance(self.chance.choice([0.01, 0.1, 1, 5]))
@@ -143,7 +195,13 @@ class Simulation:
         index = await recover_index(process.store, ref)
         if not index.sealed and process.writer is None:
             name = f"{process.name}.{process.lives}"
-            process.writer = owner(process.store, self.clock, ref, index, broker=name, flush_bytes=60)
+            process.writer = owner(
+                process.store, self.clock, ref, index, broker=name, flush_bytes=60, inherit=self._heir(process, ref)
+            )
+
+    def _heir(self, process: Process, ref: SegmentRef) -> Inherit:
+        heir = self.lineage.segment(ref.segment)
+        return lambda: read_inherited(process.store, self.lineage, ref.topic, heir)
 
     async def _seal(self, process: Process) -> None:
         """Seal the newest segment, as its owner or in its owner's stead; the next one begins empty."""
@@ -155,9 +213,11 @@ class Simulation:
             with contextlib.suppress(BraidError):
                 await process.writer.seal()
         index = await seal_at_end(
-            process.store, self.clock, ref, start_offset=0, writer=process.name, grace_seconds=GRACE_SECONDS
-        )
+            process.store, self.clock, ref, start_offset=0, writer=process.name, grace_seconds=GRACE_SECONDS,
+            inherit=self._heir(process, ref),
+        )  # fmt: skip
         assert index.sealed
+        assert self.lineage.ends.setdefault(ref.segment, index.end) == index.end
         self.note(f"segment {ref.segment} sealed at {index.end}")
         self.segment = max(self.segment, ref.segment + 1)
 
@@ -207,20 +267,24 @@ class Simulation:
         for process in self.processes:
             await self._crash(process)
         for published in self.published:
-            error = published.told.exception()
-            self.note(f"{published.value!r}: {type(error).__name__ if error else published.told.result()}")
-        for segment in range(self.segment + 1):
-            self.note(f"segment {segment}: {await self._check(SegmentRef('events', segment))}")
+            outcomes = [type(error).__name__ if (error := told.exception()) else "" for told in published.told]
+            self.note(f"{published.value!r}: {outcomes}, {published.answers}")
+        logs = [await self._read(SegmentRef("events", segment)) for segment in range(self.segment + 1)]
+        self.note(f"{logs}")
+        self._check(logs)
 
-    async def _check(self, ref: SegmentRef) -> list[bytes]:
+    def _check(self, logs: list[list[bytes]]) -> None:
+        counts = Counter(value for values in logs for value in values)
+        assert not [value for value, count in counts.items() if count > 1], "doubled"
+        for published in self.published:
+            if all(isinstance(told.exception(), SegmentMoved) for told in published.told):
+                assert not counts[published.value], f"{published.value!r} was refused and is there"
+            for position in published.answers:
+                found = logs[position.segment][position.offset : position.offset + position.count]
+                assert found == [published.value], f"{published.value!r} is not at {position}"
+
+    async def _read(self, ref: SegmentRef) -> list[bytes]:
         values = await stored_values(self.memory, ref)
-        assert not [value for value, count in Counter(values).items() if count > 1], "doubled"
-        for published in (p for p in self.published if p.segment == ref.segment):
-            if isinstance(published.told.exception(), SegmentMoved):
-                assert published.value not in values, f"{published.value!r} was refused and is there"
-            elif published.told.exception() is None:
-                offset = published.told.result()
-                assert values[offset : offset + 1] == [published.value], f"{published.value!r} is not at {offset}"
         assert await self._by_names(ref) == values
         return values
 

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from filer.clock import Clock
+from filer.requests import Position
 from filer.segment_file import decode
 from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, recover_index
+from filer.segment_log import Inherit, SegmentRef, nothing_inherited, recover_index
 from filer.segment_writer import SegmentWriter, Single, WriterSettings
 from filer.store import Store
 from filer.turns import Turns
@@ -28,6 +29,7 @@ def owner(
     broker: str = "a.1",
     look: Callable[[], Awaitable[bool]] = still_there,
     flush_bytes: int = 1 << 20,
+    inherit: Inherit = nothing_inherited,
 ) -> SegmentWriter:
     """A writer from the end of that index on; files are superseded for `GRACE_SECONDS`."""
     return SegmentWriter(
@@ -41,11 +43,18 @@ def owner(
         look=look,
         on_stored=lambda stored: None,
         on_stopped=lambda segment: None,
+        inherit=inherit,
     )
 
 
 def single(value: bytes) -> Single:
     return Single(b"k", value, None, None)
+
+
+def offset_of(answer: list[Position]) -> int:
+    """Where the messages begin that were answered with one position."""
+    (position,) = answer
+    return position.offset
 
 
 async def stored_values(store: Store, ref: SegmentRef) -> list[bytes]:

@@ -22,7 +22,7 @@ from filer.segment_writer import SegmentWriter, WriterState
 from filer.store import Data, Fetched, MakeData, Store
 from tests.support.inline_executor import InlineExecutor
 from tests.support.segment_files import append
-from tests.support.segment_owners import GRACE_SECONDS, owner, single, stored_values
+from tests.support.segment_owners import GRACE_SECONDS, offset_of, owner, single, stored_values
 
 REF = SegmentRef("events", 0)
 STALE_SECONDS = GRACE_SECONDS / 2 + 1
@@ -88,7 +88,7 @@ async def test_a_put_is_repeated_until_known(world: World, fault: FaultKind | Fa
     world.faults.add("create", *[fault] * times)
     futures = [world.writer.append(single(b"%d" % n), 1) for n in range(3)]
     await world.pass_seconds(60)
-    assert [future.result() for future in futures] == [0, 1, 2]
+    assert [offset_of(future.result()) for future in futures] == [0, 1, 2]
     assert await stored_values(world.memory, REF) == [b"0", b"1", b"2"]
 
 
@@ -97,7 +97,7 @@ async def test_own_footer_cannot_be_read_for_a_while(world: World) -> None:
     world.faults.add("get", FaultKind.UNAVAILABLE, FaultKind.UNAVAILABLE)
     future = world.writer.append(single(b"x"), 1)
     await world.pass_seconds(60)
-    assert future.result() == 0
+    assert offset_of(future.result()) == 0
     assert await stored_values(world.memory, REF) == [b"x"]
 
 
@@ -110,7 +110,7 @@ async def test_a_hanging_put_holds_back_what_comes_after(world: World) -> None:
     assert not first.done() and not second.done()
     world.store.release()
     await settle()
-    assert (first.result(), second.result()) == (0, 1)
+    assert (offset_of(first.result()), offset_of(second.result())) == (0, 1)
     assert await stored_values(world.memory, REF) == [b"first", b"second"]
 
 
@@ -135,13 +135,13 @@ async def test_a_put_that_landed_unnoticed_is_sealed_in(world: World) -> None:
     assert (await world.seal()).end == 1
     world.store.release()
     await settle()
-    assert future.result() == 0
+    assert offset_of(future.result()) == 0
     assert await stored_values(world.memory, REF) == [b"x"]
 
 
 async def test_a_foreign_file_at_our_offset(world: World) -> None:
     other = await world.second_owner()
-    assert await other.append(single(b"theirs"), 1) == 0
+    assert offset_of(await other.append(single(b"theirs"), 1)) == 0
     ours = world.writer.append(single(b"ours"), 1)
     await settle()
     with pytest.raises(SegmentMoved):
@@ -178,7 +178,7 @@ async def test_an_empty_file_that_is_no_seal_is_refused(world: World) -> None:
 async def test_a_stale_owner_that_still_owns_goes_on(world: World) -> None:
     await world.writer.append(single(b"0"), 1)
     await world.pass_seconds(STALE_SECONDS)
-    assert await world.writer.append(single(b"1"), 1) == 1
+    assert offset_of(await world.writer.append(single(b"1"), 1)) == 1
     assert world.writer.state is WriterState.OPEN
 
 
@@ -238,7 +238,7 @@ async def test_our_file_counts_but_others_went_on(world: World) -> None:
     await world.pass_seconds(STALE_SECONDS)
     world.store.release()
     await settle()
-    assert ours.result() == 0
+    assert offset_of(ours.result()) == 0
     assert world.writer.state is WriterState.STOPPED
     await other.close()
     assert await stored_values(world.memory, REF) == [b"ours", b"theirs"]
@@ -288,7 +288,7 @@ async def test_a_late_seal_on_an_old_name_does_not_count(world: World) -> None:
 async def test_the_seal_comes_with_what_was_accepted(world: World) -> None:
     futures = [world.writer.append(single(b"%d" % n), 1) for n in range(3)]
     assert await world.writer.seal() == 3
-    assert [future.result() for future in futures] == [0, 1, 2]
+    assert [offset_of(future.result()) for future in futures] == [0, 1, 2]
     assert (await world.seal()).end == 3
 
 

@@ -1,0 +1,126 @@
+"""What a segment knows of producers from its predecessors: handed over within a process, else read from their seals.
+
+Whoever opens a successor comes to know it, wherever it or others stopped before: a predecessor's seal stays as long as
+topic.json names the predecessor, and until it is read no request with a producer is taken.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from filer.catalogue import Catalogue
+from filer.clock import Clock
+from filer.errors import ObjectNotFound, OutcomeUnknown
+from filer.keys import FileName
+from filer.producer_windows import ProducerWindows
+from filer.segment_file import Footer
+from filer.segment_index import SegmentIndex
+from filer.segment_log import (
+    RETRY_FIRST_SECONDS,
+    RETRY_LONGEST_SECONDS,
+    Inherit,
+    SegmentRef,
+    fetch_footer,
+    recover_index,
+)
+from filer.store import Store
+from filer.topic_state import Segment, TopicState
+
+
+def handed_over(state: TopicState, segment: Segment, indexes: Mapping[int, SegmentIndex]) -> ProducerWindows | None:
+    """The windows for a segment from its predecessors' indexes; None where not all of those have them whole."""
+    parents = _parents(state, segment)
+    at_hand = [index for parent in parents if (index := indexes.get(parent.id)) and index.sealed and index.inherited]
+    if len(at_hand) < len(parents):
+        return None
+    return _for_heir(segment, parents, [index.windows for index in at_hand])
+
+
+async def read_inherited(store: Store, catalogue: Catalogue, topic: str, segment: Segment) -> ProducerWindows:
+    """The windows for a segment from the seals of its predecessors, as far as topic.json still names them.
+
+    Raises `OutcomeUnknown` where that cannot be told now, `CorruptFile`.
+    """
+    # Read afresh: the files of a segment stay for a grace period after topic.json has let it go, so those of one
+    # that is named now are there. What has left it was emptied by retention, and nobody repeats a request so old.
+    record = await catalogue.read(topic)
+    if record is None:
+        return ProducerWindows(*segment.range)
+    parents = _parents(record.state, segment)
+    seals = await asyncio.gather(*(_read_seal(store, topic, parent) for parent in parents))
+    windows = [ProducerWindows.from_bytes(seal.windows) if seal.windows else ProducerWindows() for seal in seals]
+    return _for_heir(segment, parents, windows)
+
+
+def _parents(state: TopicState, segment: Segment) -> list[Segment]:
+    return [parent for each in segment.predecessors if (parent := state.segment(each)) is not None]
+
+
+def _for_heir(segment: Segment, parents: Sequence[Segment], windows: Sequence[ProducerWindows]) -> ProducerWindows:
+    """Each parent speaks for its own slots only."""
+    known = [each.restricted(*parent.range) for parent, each in zip(parents, windows, strict=True)]
+    return ProducerWindows.combined(known, *segment.range)
+
+
+async def _read_seal(store: Store, topic: str, segment: Segment) -> Footer:
+    """The footer of a sealed segment's seal: named by the segment's end, or, where messages are in it, by its index."""
+    ref, end_offset = SegmentRef(topic, segment.id), segment.end_offset or 0
+    try:
+        footer, _ = await fetch_footer(store, ref.key(FileName(end_offset)))
+        if footer.sealed:
+            return footer
+    except ObjectNotFound:
+        pass
+    index = await recover_index(store, ref, start_offset=segment.start_offset)
+    if not index.sealed:
+        raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r} is sealed, and its seal was not found")
+    return (await fetch_footer(store, ref.key(index.files[-1].name)))[0]
+
+
+class Inheritance:
+    """Brings an open segment's index its predecessors' windows, in the background, for as long as it takes."""
+
+    def __init__(self, clock: Clock, index: SegmentIndex, inherit: Inherit) -> None:
+        self._clock, self._index, self._inherit = clock, index, inherit
+        self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = None if index.inherited else asyncio.create_task(self._run(), name="inherit producer windows")
+
+    @property
+    def complete(self) -> bool:
+        """Whether the index has all there is to inherit."""
+        return self._index.inherited
+
+    async def wait(self) -> None:
+        """Wait until it is complete, or has been stopped.
+
+        Raises why the last try failed, unless the store just gave no answer; it is tried again.
+        """
+        if not self.complete:
+            await asyncio.shield(self._outcome)
+
+    def stop(self) -> None:
+        """Try no more; nobody goes on waiting."""
+        if self._task is not None:
+            self._task.cancel()
+        if not self._outcome.done():
+            self._outcome.set_result(None)
+
+    async def _run(self) -> None:
+        pause = RETRY_FIRST_SECONDS
+        while not self.complete:
+            try:
+                self._index.inherit(await self._inherit())
+            except OutcomeUnknown:
+                pass
+            except Exception as error:
+                # Whatever it was: a task that just ended would leave those who wait waiting for ever.
+                self._tell(error)
+            if not self.complete:
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, RETRY_LONGEST_SECONDS)
+        self._outcome.set_result(None)
+
+    def _tell(self, error: Exception) -> None:
+        """Fail those who wait now; others may yet see it succeed."""
+        failed, self._outcome = self._outcome, asyncio.get_running_loop().create_future()
+        failed.set_exception(error)
+        failed.exception()

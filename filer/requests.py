@@ -1,0 +1,65 @@
+"""Requests that may be repeated: what identifies one, where its messages went, and how a file's footer says so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from filer.slots import slot_of
+
+EXAMPLE = '{"producer": [sequence, place of the first message in the file, count, ...]}'
+
+
+class RequestId(NamedTuple):
+    """One request of one producer; `sequence` is the producer's own number, which only grows."""
+
+    producer: str
+    sequence: int
+
+    @property
+    def null_slot(self) -> int:
+        """The slot of its messages without a key: the same one however often it is repeated."""
+        return slot_of(f"{self.producer} {self.sequence}".encode())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where a request's messages of one segment begin, and how many they are."""
+
+    segment: int
+    offset: int
+    count: int
+
+
+class StoredRequest(NamedTuple):
+    """A request's share of one segment, and where it stands."""
+
+    request: RequestId
+    position: Position
+
+
+def requests_to_json(requests: Sequence[StoredRequest], base: int) -> str:
+    """What the footer of a file that starts at offset `base` says of the requests in it."""
+    by_producer: dict[str, list[int]] = {}
+    for (producer, sequence), position in requests:
+        by_producer.setdefault(producer, []).extend((sequence, position.offset - base, position.count))
+    return orjson.dumps(by_producer).decode()
+
+
+def requests_from_json(text: str, segment: int, base: int) -> tuple[StoredRequest, ...]:
+    """The requests of a footer; raises `ValueError` where they are not what `requests_to_json` writes."""
+    by_producer = orjson.loads(text)
+    if not isinstance(by_producer, dict):
+        raise ValueError(f"requests: not of the form {EXAMPLE}")
+    return tuple(
+        StoredRequest(RequestId(producer, sequence), Position(segment, base + place, count))
+        for producer, numbers in by_producer.items()
+        for sequence, place, count in _triples(numbers)
+    )
+
+
+def _triples(numbers: object) -> Sequence[tuple[int, int, int]]:
+    if not isinstance(numbers, list) or len(numbers) % 3 or not all(type(number) is int for number in numbers):
+        raise ValueError(f"requests: not of the form {EXAMPLE}")
+    return list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))

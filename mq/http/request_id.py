@@ -1,0 +1,28 @@
+"""`?producer=&sequence=`: what makes a publish one that may be repeated."""
+
+import re
+from collections.abc import Mapping
+
+from filer.errors import InvalidInput
+from filer.requests import RequestId
+
+PARAMETERS = ("producer", "sequence")
+PRODUCER_PATTERN = r"^[A-Za-z0-9._:-]{1,200}$"
+MAX_SEQUENCE = 2**62
+_PRODUCER = re.compile(PRODUCER_PATTERN.removesuffix("$") + r"\Z")
+_SEQUENCE = re.compile(r"[0-9]{1,19}\Z")
+
+
+def request_id(parameters: Mapping[str, str]) -> RequestId | None:
+    """The id that a publish carries; None where it carries none. Raises `InvalidInput` with the rule."""
+    producer, sequence = parameters.get("producer"), parameters.get("sequence")
+    if producer is None and sequence is None:
+        return None
+    if producer is None or sequence is None:
+        given, missing = PARAMETERS if sequence is None else reversed(PARAMETERS)
+        raise InvalidInput(f"{given} without {missing}: a publish carries both, or neither")
+    if not _PRODUCER.match(producer):
+        raise InvalidInput(f"producer is 1 to 200 of the characters A-Z a-z 0-9 . _ : -, not {producer!r:.80}")
+    if not _SEQUENCE.match(sequence) or int(sequence) > MAX_SEQUENCE:
+        raise InvalidInput(f"sequence is a whole number from 0 to {MAX_SEQUENCE} (2^62), not {sequence!r:.80}")
+    return RequestId(producer, int(sequence))
