@@ -11,6 +11,7 @@ from mq.cli import files, topic
 from mq.cli.bench import bench
 from mq.cli.doctor import doctor
 from mq.cli.failures import report
+from mq.cli.local import local
 from mq.cli.publish import publish
 from mq.cli.serve import serve
 from mq.cli.subscribe import subscribe
@@ -23,6 +24,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.command("serve")(serve)
+app.command("local")(local)
 app.add_typer(topic.app, name="topic")
 app.command("publish")(publish)
 app.command("subscribe")(subscribe)

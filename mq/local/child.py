@@ -37,6 +37,11 @@ class ChildProcess:
         self._log_start_bytes = 0
 
     @property
+    def started(self) -> bool:
+        """Whether it has been started, whatever became of it."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """The process id of the newest life."""
         return self._newest().pid
