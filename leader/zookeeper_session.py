@@ -68,7 +68,8 @@ class ZooKeeperSession:
             self._client = None
 
     def _round(self, client: KazooClient, errand: Errand, began: float) -> Seen:
-        seconds = min(self._wanted_seconds * _ROUND_PART, _LONGEST_ROUND_SECONDS)
+        session_seconds = self._granted_seconds or self._wanted_seconds
+        seconds = min(session_seconds * _ROUND_PART, _LONGEST_ROUND_SECONDS)
         calls = ZooKeeperRound(client, self._paths, self._watches, self._clock, deadline=began + seconds)
         return calls.run(errand, lambda: self._granted_seconds)
 

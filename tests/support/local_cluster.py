@@ -1,8 +1,10 @@
 """`mq local` as a process: a whole cluster, gone when the block ends.
 
-with LocalClusterProcess(tmp_path, "--brokers", "2") as cluster:
-    httpx.get(f"{cluster.urls[0]}/v1/cluster")
-    os.kill(cluster.pid("broker-1"), signal.SIGKILL)
+    with LocalClusterProcess(tmp_path, "--brokers", "2") as cluster:
+        httpx.get(f"{cluster.urls[0]}/v1/cluster")
+        os.kill(cluster.pid("broker-1"), signal.SIGKILL)
+
+It ends with the thread that made it: make it on one that stays.
 """
 
 import json

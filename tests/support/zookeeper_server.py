@@ -1,10 +1,12 @@
 """A real ZooKeeper for tests, alone or three of them, on ports and with data that outlive a restart.
 
-with ZooKeeperServer(tmp_path) as zookeeper:
-    KazooClient(zookeeper.hosts)
-    zookeeper.stop()        # SIGSTOP: connections stay, nobody answers
-    zookeeper.cont()
-    zookeeper.restart()     # SIGKILL and start again; forget=True takes its data away
+    with ZooKeeperServer(tmp_path) as zookeeper:
+        KazooClient(zookeeper.hosts)
+        zookeeper.stop()        # SIGSTOP: connections stay, nobody answers
+        zookeeper.cont()
+        zookeeper.restart()     # SIGKILL and start again; forget=True takes its data away
+
+It ends with the thread that started it: start it on one that stays.
 """
 
 import signal
@@ -19,7 +21,7 @@ from mq.local.zookeeper import ZooKeeperNode, zookeeper_nodes
 
 START_SECONDS = 60.0
 # The tick, a tenth of this, is what expiry is rounded up to.
-SESSION_SECONDS = 1.0
+SESSION_SECONDS = 2.0
 
 
 class ZooKeeperServer:

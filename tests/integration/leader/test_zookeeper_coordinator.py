@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from leader.coordinator import CoordinationFailed
-from leader.zookeeper_coordinator import CERTAIN_PART, JOIN_SECONDS, LEAVE_SECONDS, ZooKeeperCoordinator
+from leader.zookeeper_coordinator import JOIN_SECONDS, LEAVE_SECONDS, ZooKeeperCoordinator
 from leader.zookeeper_round import Paths
 from tests.integration.leader.conftest import Coordinators, broker
 from tests.support.coordinating_process import CoordinatingProcess, Samples, overlaps, sample
@@ -158,7 +158,7 @@ async def test_nodes_left_by_a_lost_session_of_its_own_are_replaced_at_once(
 
 
 async def test_the_first_leads_and_the_next_when_it_leaves(coordinators: Coordinators) -> None:
-    one, two = coordinators(), coordinators()
+    one, two = coordinators(session_seconds=10), coordinators(session_seconds=10)
     await one.join(broker("one"))
     await two.join(broker("two"))
     assert one.leads() and not two.leads() and one.leader() == two.leader() == "one"
@@ -166,7 +166,7 @@ async def test_the_first_leads_and_the_next_when_it_leaves(coordinators: Coordin
         await one.leave()
         began = time.monotonic()
         await until(two.leads)
-    assert time.monotonic() - began < SESSION_SECONDS / 2, "the node went with the session, not with its expiry"
+    assert time.monotonic() - began < 5, "the node went with the session, not with its expiry"
     assert two.leader() == "two" and ids(two) == ["two"]
     assert twos.reigns() and overlaps(ones.reigns(), twos.reigns()) == []
 
@@ -186,8 +186,7 @@ async def test_a_stopped_leader_never_leads_beside_its_successor(
             one.process.send_signal(signal.SIGSTOP)
             await until(lambda: ids(two) == ["two"])
             one.process.send_signal(signal.SIGCONT)
-            await until(lambda: ids(two) == ["one", "two"])
-            assert two.leads()
+            await until(lambda: ids(two) == ["one", "two"] and two.leads())
         ones = one.samples()
     assert ones.reigns() and twos.reigns() and overlaps(ones.reigns(), twos.reigns()) == []
 
@@ -225,7 +224,7 @@ async def test_it_stands_down_by_its_own_deadline_while_zookeeper_is_silent(
         began = time.monotonic()
         await until(lambda: not one.leads())
         took = time.monotonic() - began
-        assert took < SESSION_SECONDS * CERTAIN_PART + 0.2, "no round that ended well began after the silence"
+        assert took < SESSION_SECONDS, "no round that ended well began after the silence"
         await until(lambda: told == [False])
         assert ids(one) == ["one"] and one.leader() == "one", "what is known stays"
     finally:
@@ -321,12 +320,12 @@ async def test_what_was_announced_before_the_watch_stood_is_told(coordinators: C
 # -- time-outs, and what cannot be reached ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("wanted", "granted"), [(0.01, 0.2), (3.0, 3.0), (500.0, 120.0)])
+@pytest.mark.parametrize(("wanted", "granted"), [(0.1, 0.4), (3.0, 3.0), (500.0, 120.0)])
 async def test_the_session_timeout_is_the_one_that_was_granted(
     wanted: float, granted: float, coordinators: Coordinators
 ) -> None:
-    one = coordinators(session_seconds=max(wanted, 0.1))
-    assert one.session_timeout_seconds == max(wanted, 0.1)
+    one = coordinators(session_seconds=wanted)
+    assert one.session_timeout_seconds == wanted
     await one.join(broker("one"))
     assert one.session_timeout_seconds == pytest.approx(granted, abs=0.001)
 
