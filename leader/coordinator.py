@@ -8,6 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from filer.errors import BraidError
+
+
+class CoordinationFailed(BraidError):
+    """The service that tells brokers of each other cannot be reached."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:

@@ -20,7 +20,8 @@ from filer.open_store import open_store
 from filer.retrying_store import RetryingStore
 from filer.store import StreamingStore
 from filer.store_metrics import StoreMetrics
-from leader.coordinator import InProcessCoordinator
+from leader.coordinator import Coordinator, InProcessCoordinator
+from leader.zookeeper_coordinator import ZooKeeperCoordinator
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.listen import CannotListen, advertised_url, bind, local_url
@@ -92,12 +93,20 @@ def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
     broker = Broker(
         RetryingStore(counted, clock=clock),
         clock,
-        InProcessCoordinator(),
+        _coordinator(settings, clock),
         settings,
         payloads=store if isinstance(store, StreamingStore) else None,
     )
     broker.metrics.registry.register(StoreCollector(store_metrics))
     return broker
+
+
+def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
+    if settings.zookeeper is None:
+        return InProcessCoordinator()
+    return ZooKeeperCoordinator(
+        settings.zookeeper, settings.cluster, clock, session_timeout_seconds=settings.session_timeout
+    )
 
 
 async def _serve_until_stop(

@@ -1,11 +1,22 @@
 """Every setting of a broker, its default and its bounds in one place."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MIB = 1024 * 1024
+_HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
+_LAST_PORT = 65535
+
+
+def _zookeeper_addresses(text: str) -> str:
+    for address in text.split(","):
+        match = _HOST_PORT.fullmatch(address)
+        if match is None or int(match[1] or 0) > _LAST_PORT:
+            raise ValueError("addresses are wanted in the form host:port,host:port")
+    return text
 
 
 class BrokerSettings(BaseModel):
@@ -24,6 +35,12 @@ class BrokerSettings(BaseModel):
     )
     broker: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")] = Field(
         "broker", description="Name of this broker."
+    )
+    zookeeper: Annotated[str, AfterValidator(_zookeeper_addresses)] | None = Field(
+        None, description="ZooKeeper of the cluster, host:port,host:port; without it the broker is on its own."
+    )
+    session_timeout: Annotated[float, Field(ge=1, le=120)] = Field(
+        10.0, description="Seconds after which the cluster gives up a silent broker."
     )
     zone: str = Field("", description="Availability zone of this broker.")
     advertise: str | None = Field(None, description="URL at which clients reach this broker.")

@@ -36,6 +36,7 @@ from braidmq.errors import (
 from braidmq.message import Message, Reference
 from braidmq.models import (
     Broker,
+    BrokerDrain,
     Cluster,
     Owner,
     Route,
@@ -62,6 +63,7 @@ __all__ = [
     "BodyTooLarge",
     "BraidMQError",
     "Broker",
+    "BrokerDrain",
     "BrokerFailed",
     "Client",
     "ClientClosed",

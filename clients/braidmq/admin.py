@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from braidmq.errors import NotABroker, TopicNotFound
-from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
 from braidmq.names import topic_path
 from braidmq.problems import json_of
 from braidmq.retry import Retry
@@ -66,6 +67,11 @@ class Admin:
     async def cluster(self) -> Cluster:
         """The brokers and the leader."""
         return _read(Cluster, await self._transport.request(Call("GET", "/v1/cluster")))
+
+    async def drain_broker(self, broker: str) -> BrokerDrain:
+        """Have a broker hand over what it owns; raises `NotFound`."""
+        call = Call("POST", f"/v1/cluster/brokers/{quote(broker, safe='')}/drain")
+        return _read(BrokerDrain, await self._transport.request(call))
 
     async def files(
         self, topic: str, start: Mapping[str, str], after: str | None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from braidmq.admin import Admin
 from braidmq.cursors import AsyncMessages, AsyncTables
 from braidmq.message import Message
-from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Position, Published
@@ -119,6 +119,13 @@ class AsyncClient:
     async def cluster(self) -> Cluster:
         """The brokers of the cluster, its leader, and the transitions under way."""
         return await self._admin.cluster()
+
+    async def drain_broker(self, broker: str) -> BrokerDrain:
+        """Have the broker of that id hand over all it owns, so that it can be stopped; raises `NotFound`.
+
+        The answer says how many segments are left: ask again until there are none.
+        """
+        return await self._admin.drain_broker(broker)
 
     async def files(self, topic: str, *, from_: str | datetime | None = None) -> AsyncIterator[SegmentFile]:
         """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""

@@ -22,7 +22,7 @@ from braidmq.async_client import (
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
 from braidmq.errors import BraidMQError
 from braidmq.message import Message
-from braidmq.models import Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value, in_parts
 from braidmq.positions import Position, Published
 from braidmq.publisher import Progress
@@ -106,6 +106,13 @@ class Client:
     def cluster(self) -> Cluster:
         """The brokers of the cluster, its leader, and the transitions under way."""
         return self._loop.call(self._async.cluster)
+
+    def drain_broker(self, broker: str) -> BrokerDrain:
+        """Have the broker of that id hand over all it owns, so that it can be stopped; raises `NotFound`.
+
+        The answer says how many segments are left: ask again until there are none.
+        """
+        return self._loop.call(self._async.drain_broker, broker)
 
     def files(self, topic: str, *, from_: str | datetime | None = None) -> Iterator[SegmentFile]:
         """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""

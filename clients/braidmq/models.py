@@ -67,12 +67,21 @@ class Route(_Answer):
 
 
 class Broker(_Answer):
-    """One broker of the cluster."""
+    """One broker of the cluster. `segments` is how many open ones it owns, where the cluster tells."""
 
     broker: str
     url: str
     zone: str | None = None
+    version: str | None = None
     state: str
+    segments: int | None = None
+
+
+class BrokerDrain(_Answer):
+    """A broker that hands over what it owns, and how many segments it still has."""
+
+    broker: str
+    segments: int
 
 
 class Cluster(_Answer):

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from mq.cli import files, topic
+from mq.cli import cluster, files, topic
 from mq.cli.bench import bench
 from mq.cli.doctor import doctor
 from mq.cli.failures import report
+from mq.cli.local import local
 from mq.cli.publish import publish
 from mq.cli.serve import serve
 from mq.cli.subscribe import subscribe
@@ -23,10 +24,12 @@ app = typer.Typer(
     add_completion=True,
 )
 app.command("serve")(serve)
+app.command("local")(local)
 app.add_typer(topic.app, name="topic")
 app.command("publish")(publish)
 app.command("subscribe")(subscribe)
 app.add_typer(files.app, name="files")
+app.add_typer(cluster.app, name="cluster")
 app.command("bench")(bench)
 app.command("doctor")(doctor)
 

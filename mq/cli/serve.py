@@ -17,6 +17,14 @@ from mq.load_settings import flag_of, load_settings, variable_of
 from mq.settings import BrokerSettings
 
 _METAVARS: dict[type, str] = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+# What libraries call information says nothing that is not said elsewhere; kazoo warns at each try to connect.
+_LIBRARY_LEVELS = {
+    "uvicorn": "WARNING",
+    "aiobotocore": "WARNING",
+    "botocore": "WARNING",
+    "httpx": "WARNING",
+    "kazoo": "ERROR",
+}
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -31,9 +39,8 @@ def _serve(config: Path | None, quiet: bool, log_level: LogLevel, **flags: str |
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    for library in ("uvicorn", "aiobotocore", "botocore", "httpx"):
-        # What libraries call information says nothing that is not said elsewhere.
-        logging.getLogger(library).setLevel("DEBUG" if log_level == "debug" else "WARNING")
+    for library, level in _LIBRARY_LEVELS.items():
+        logging.getLogger(library).setLevel("DEBUG" if log_level == "debug" else level)
 
     # Late, so that the other commands start without the server's modules.
     from mq.cli.welcome import welcome

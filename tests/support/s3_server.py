@@ -1,17 +1,9 @@
-"""A moto server in a process of its own, whose conditional puts hold under concurrency.
-
-    python -m tests.support.s3_server      serves on a free port and prints it
-
-moto checks a put's condition and then writes the object without a lock between, on a server with threads: two
-writers were seen to win. The lock here makes it what S3 is.
-"""
+"""The S3 server of `mq local` in a process of its own: moto, whose conditional puts hold under concurrency."""
 
 import contextlib
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from tests.support.processes import child_environment, stop
 
@@ -22,7 +14,7 @@ START_SECONDS = 60
 def s3_server() -> Iterator[str]:
     """A running server; its endpoint URL. Raises `RuntimeError` where it does not come up."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.s3_server"],
+        [sys.executable, "-m", "mq.local.s3_server", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -37,29 +29,3 @@ def s3_server() -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
     finally:
         stop(process)
-
-
-def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
-    lock = threading.Lock()
-
-    def locked(*args: Any, **kwargs: Any) -> Any:
-        with lock:
-            return call(*args, **kwargs)
-
-    return locked
-
-
-def main() -> None:
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from moto.s3.responses import S3Response
-    from werkzeug.serving import make_server
-
-    for name in ("put_object", "delete_object"):
-        setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
-    print(server.server_port, flush=True)
-    server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,7 @@
+import httpx
 import pytest
 
-from braidmq import AsyncClient, InvalidName, TopicNotFound
+from braidmq import AsyncClient, InvalidName, NotFound, TopicNotFound
 from tests.support.fake_broker import FakeBroker, Fault, broken
 
 
@@ -29,6 +30,20 @@ async def test_a_delete_whose_answer_was_lost_has_worked(client: AsyncClient, br
     await client.delete_topic("t")
     with pytest.raises(TopicNotFound):
         await client.delete_topic("t")
+
+
+async def test_a_drain_is_asked_for_again_where_the_answer_was_lost(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.faults.append(Fault(broken))
+    broker.faults.append(Fault(response=httpx.Response(202, json={"broker": "b.1", "segments": 3})))
+    drain = await client.drain_broker("b.1")
+    assert (drain.broker, drain.segments) == ("b.1", 3)
+
+
+async def test_a_broker_that_is_not_there_cannot_be_drained(client: AsyncClient, broker: FakeBroker) -> None:
+    document = {"type": "urn:braidmq:broker-not-found", "title": "t", "status": 404, "detail": "there is no broker x"}
+    broker.faults.append(Fault(response=httpx.Response(404, json=document)))
+    with pytest.raises(NotFound, match="there is no broker x"):
+        await client.drain_broker("x")
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 201, "größe", "a b", "a?b"])

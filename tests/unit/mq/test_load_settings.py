@@ -23,13 +23,18 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
     given = {
         "data": "d", "store": "s3://b", "host": "::1", "port": "1", "cluster": "c", "broker": "b", "zone": "z",
         "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
-        "rollup_age": "2",
+        "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
     }.get(field, "10000000")  # fmt: skip
     by_flag = load_settings({field: given}, {}, {})
     assert str(getattr(by_flag, field)) == given.removesuffix(".0") or float(getattr(by_flag, field)) == float(given)
     assert load_settings({}, {variable_of(field): given}, {}) == by_flag
     assert load_settings({}, {}, {field: given}) == by_flag
+
+
+@pytest.mark.parametrize("addresses", ["zookeeper", "a:1,b.c-d:65535", "10.0.0.1:2181", "[::1]:2181"])
+def test_the_addresses_of_a_zookeeper(addresses: str) -> None:
+    assert load_settings({"zookeeper": addresses}, {}, {}).zookeeper == addresses
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -57,6 +62,11 @@ def test_the_directory_is_a_path() -> None:
 @pytest.mark.parametrize(
     ("flags", "environment", "file", "message"),
     [
+        ({"zookeeper": "z:x"}, {}, {}, "--zookeeper: addresses are wanted in the form host:port,host:port, not 'z:x'"),
+        ({"zookeeper": "z:2181,"}, {}, {}, "--zookeeper: addresses are wanted"),
+        ({"zookeeper": "z:70000"}, {}, {}, "--zookeeper: addresses are wanted"),
+        ({"zookeeper": "z:2181/chroot"}, {}, {}, "--zookeeper: addresses are wanted"),
+        ({"session_timeout": "0.5"}, {}, {}, "--session-timeout: input should be greater than or equal to 1"),
         ({"port": "70000"}, {}, {}, "--port: input should be less than or equal to 65535, not '70000'"),
         ({}, {"BRAIDMQ_PORT": "tcp://x"}, {}, "BRAIDMQ_PORT: input should be a valid integer"),
         ({}, {}, {"grace": "x\ny"}, "grace in b.toml: input should be a valid number"),

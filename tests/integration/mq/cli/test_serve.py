@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.broker_process import BrokerFailedToStart, BrokerProcess
+from tests.support.zookeeper_server import ZooKeeperServer
 
 
 def test_the_commands_it_prints_work_as_printed(tmp_path: Path) -> None:
@@ -145,6 +146,28 @@ def test_a_store_that_cannot_be_reached_is_one_line() -> None:
     unreachable = ["--s3-endpoint", "http://127.0.0.1:9"]
     told = refusal(BrokerProcess(store="s3://bucket", args=unreachable, env=credentials))
     assert "http://127.0.0.1:9" in told
+
+
+def test_a_zookeeper_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+    told = refusal(BrokerProcess(data=tmp_path / "data", args=["--zookeeper", "127.0.0.1:9", "--log-level", "warning"]))
+    assert "no session with ZooKeeper" in told and "127.0.0.1:9: Connection refused" in told
+
+
+def test_brokers_with_a_zookeeper_find_each_other(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
+        args = ["--zookeeper", zookeeper.hosts, "--session-timeout", "2"]
+        one, two = (
+            BrokerProcess(data=tmp_path / "data", args=[*args, "--broker", name, "--zone", f"zone-{name}"])
+            for name in ("one", "two")
+        )
+        with one, two:
+            told = httpx.get(f"{two.url}/v1/cluster").json()
+            assert [(each["url"], each["zone"]) for each in told["brokers"]] == [
+                (one.url, "zone-one"), (two.url, "zone-two"),
+            ]  # fmt: skip
+            assert told["leader"] == told["brokers"][0]["broker"]
+            assert one.terminate() == 0
+            wait_until(lambda: len(httpx.get(f"{two.url}/v1/cluster").json()["brokers"]) == 1)
 
 
 def test_settings_come_from_flag_variable_and_file(tmp_path: Path) -> None:

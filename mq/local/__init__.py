@@ -1,0 +1,1 @@
+"""A whole cluster on this machine, of real processes: ZooKeeper, an object store, brokers."""

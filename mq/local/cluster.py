@@ -1,0 +1,226 @@
+"""A local cluster: which processes it is made of, and in which order they start and end."""
+
+import contextlib
+import fcntl
+import importlib.util
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import httpx
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
+from mq.local.zookeeper import ZooKeeperNode, zookeeper_nodes
+
+CLUSTER = "local"
+START_SECONDS = 60.0
+# A broker's own --drain-timeout, and some more.
+DRAIN_SECONDS = 35.0
+_END_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+_ANSWER_SECONDS = 2.0
+_BUCKET = "braidmq"
+_SIGN = "listening on "
+# moto takes any; without them a broker would go looking for some.
+S3_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_EC2_METADATA_DISABLED": "true"}
+
+StoreKind = Literal["directory", "s3"]
+
+
+class FolderInUse(BraidError):
+    """Another local cluster runs on this folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """What a local cluster is to be. Brokers listen on `first_port` and those after it; 0 takes free ones."""
+
+    folder: Path
+    brokers: int = 3
+    zookeepers: Literal[1, 3] = 1
+    store: StoreKind = "directory"
+    first_port: int = 8080
+    session_timeout_seconds: float = 10.0
+
+
+class LocalBroker(ChildProcess):
+    """`mq serve` as a part of the cluster."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens; empty until it has said so."""
+        for line in self.output().splitlines():
+            if _SIGN in line:
+                return line.partition(_SIGN)[2].strip()
+        return ""
+
+
+class LocalCluster:
+    """The processes of a cluster. `start`, then `look` from time to time, then `stop`; all log below `folder`.
+
+    Raises `ToolMissing` where something is not installed.
+    """
+
+    def __init__(self, settings: LocalSettings, clock: Clock) -> None:
+        self.settings, self._clock = settings, clock
+        self.folder = settings.folder.resolve()
+        self.zookeepers: list[ZooKeeperNode] = zookeeper_nodes(
+            self.folder,
+            settings.zookeepers,
+            clock,
+            session_timeout_seconds=settings.session_timeout_seconds,
+        )
+        self.s3 = self._s3_server() if settings.store == "s3" else None
+        self.s3_endpoint = ""
+        self.brokers: list[LocalBroker] = []
+        self._told: set[ChildProcess] = set()
+
+    @property
+    def hosts(self) -> str:
+        """The ZooKeeper's addresses."""
+        return ",".join(node.address for node in self.zookeepers)
+
+    @property
+    def store(self) -> str:
+        """The store's address."""
+        return f"s3://{_BUCKET}" if self.s3 is not None else (self.folder / "store").as_uri()
+
+    @property
+    def processes(self) -> list[ChildProcess]:
+        """All that there are, in the order in which they start."""
+        return [node.process for node in self.zookeepers] + ([self.s3] if self.s3 is not None else []) + [*self.brokers]
+
+    def broker_command(self, name: str, port: int) -> list[str]:
+        """The command line of a broker of this cluster, after `mq`."""
+        command = ["serve", "--broker", name, "--cluster", CLUSTER, "--port", str(port), "--store", self.store]
+        command += ["--zookeeper", self.hosts, "--session-timeout", f"{self.settings.session_timeout_seconds:g}"]
+        if self.s3 is not None:
+            command += ["--s3-endpoint", self.s3_endpoint, "--s3-region", "us-east-1", "--s3-addressing", "path"]
+        return command
+
+    async def start(self) -> None:
+        """Start everything, and wait until every broker takes requests.
+
+        Raises `ProcessFailed` with the name of a process that ended or is not ready in time.
+        """
+        for node in self.zookeepers:
+            # What it held may be lost (DESIGN.md §8), and without it brokers of an earlier run need not expire first.
+            node.forget()
+            node.start()
+        if self.s3 is not None:
+            self.s3.start()
+            await self._open_s3(self.s3)
+        for node in self.zookeepers:
+            await self._until(node.process, _at_once(node.serves))
+        self.brokers = [self._broker(number) for number in range(1, self.settings.brokers + 1)]
+        for broker in self.brokers:
+            broker.start()
+        for broker in self.brokers:
+            await self._until(broker, lambda broker=broker: _is_ready(broker))  # type: ignore[misc]
+
+    def look(self) -> list[ChildProcess]:
+        """The processes that have ended by themselves since the last look."""
+        ended = [each for each in self.processes if each.started and not each.running and each not in self._told]
+        self._told.update(ended)
+        return ended
+
+    async def stop(self) -> list[ChildProcess]:
+        """End everything that runs: brokers drain while they still have a store and a ZooKeeper.
+
+        Returns those that did not end well; none is left.
+        """
+        drained = await self._end(self.brokers, DRAIN_SECONDS)
+        rest = [each for each in self.processes if each not in self.brokers]
+        await self._end(rest, _END_SECONDS)
+        return [broker for broker in drained if broker.returncode != 0]
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for process in self.processes:
+            process.kill()
+
+    async def _end(self, processes: Sequence[ChildProcess], seconds: float) -> list[ChildProcess]:
+        """Ask those that run to end, kill those that do not in time; the ones that were asked."""
+        asked = [each for each in processes if each.running]
+        for each in asked:
+            each.send(signal.SIGTERM)
+            # One that somebody has stopped would not hear it.
+            each.send(signal.SIGCONT)
+        deadline = self._clock.monotonic_seconds() + seconds
+        while any(each.running for each in asked) and self._clock.monotonic_seconds() < deadline:
+            await self._clock.sleep(_LOOK_SECONDS)
+        for each in asked:
+            each.kill()
+        return asked
+
+    async def _until(self, process: ChildProcess, ready: Callable[[], Awaitable[bool]]) -> None:
+        deadline = self._clock.monotonic_seconds() + START_SECONDS
+        while not await ready():
+            if not process.running:
+                raise ProcessFailed(f"{process.name} did not start: {how_it_ended(process.returncode or 0)}")
+            if self._clock.monotonic_seconds() > deadline:
+                raise ProcessFailed(f"{process.name} was not ready within {START_SECONDS:g} seconds")
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    async def _open_s3(self, server: ChildProcess) -> None:
+        await self._until(server, _at_once(lambda: server.output().strip().isdigit()))
+        self.s3_endpoint = f"http://127.0.0.1:{server.output().strip()}"
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as http:
+            (await http.put(f"{self.s3_endpoint}/{_BUCKET}")).raise_for_status()
+
+    def _s3_server(self) -> ChildProcess:
+        if importlib.util.find_spec("moto") is None or importlib.util.find_spec("werkzeug") is None:
+            raise ToolMissing("--store s3 needs an S3 server, which is not installed: pip install 'moto[server]'")
+        return ChildProcess("s3", [sys.executable, "-m", "mq.local.s3_server", "0"], self._log("s3"))
+
+    def _broker(self, number: int) -> LocalBroker:
+        name = f"broker-{number}"
+        port = self.settings.first_port + number - 1 if self.settings.first_port else 0
+        command = [sys.executable, "-m", "mq.cli.main", *self.broker_command(name, port)]
+        return LocalBroker(name, command, self._log(name), env=S3_ENVIRONMENT if self.s3 is not None else None)
+
+    def _log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+
+@contextlib.contextmanager
+def folder_of_its_own(folder: Path) -> Iterator[None]:
+    """Keep other local clusters off the folder, and make room for logs.
+
+    Raises `FolderInUse`, or `OSError` where the folder cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            # The kernel lets go of it with the process, however that ends.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FolderInUse(
+                f"another local cluster runs on {folder}: stop it, or take another folder with --data"
+            ) from error
+        # Logs of earlier runs would be taken for this one's.
+        shutil.rmtree(folder / "logs", ignore_errors=True)
+        yield
+
+
+def _at_once(ready: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def asked() -> bool:
+        return ready()
+
+    return asked
+
+
+async def _is_ready(broker: LocalBroker) -> bool:
+    if not broker.url:
+        return False
+    try:
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as http:
+            return (await http.get(f"{broker.url}/readyz")).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,22 @@
+"""Ports for programs that have to be told theirs."""
+
+import socket
+
+from filer.clock import Clock
+
+# Below what systems hand out to outgoing connections: nothing takes such a port by chance before it is used.
+_FIRST, _LAST = 20_000, 32_767
+_TRIES = 1000
+
+
+def free_port(clock: Clock) -> int:
+    """A port of this machine nobody listens on. Raises `OSError` where there is none."""
+    for _ in range(_TRIES):
+        port = _FIRST + int.from_bytes(clock.entropy(4), "big") % (_LAST - _FIRST + 1)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no free port between {_FIRST} and {_LAST}")

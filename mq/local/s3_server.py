@@ -1,0 +1,39 @@
+"""An S3 server in memory, for trying things out and for tests: `python -m mq.local.s3_server PORT`.
+
+It serves on that port of this machine (0: a free one), and prints the port when it does. The server is moto. It
+checks a put's condition and then writes the object without a lock between, on a server with threads: two writers
+were seen to win. The lock here makes it what S3 is.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
+    lock = threading.Lock()
+
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return call(*args, **kwargs)
+
+    return locked
+
+
+def main(port: int) -> None:
+    """Serve until the process is ended."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.s3.responses import S3Response
+    from werkzeug.serving import make_server
+
+    for name in ("put_object", "delete_object"):
+        setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
+    server = make_server("127.0.0.1", port, DomainDispatcherApplication(create_backend_app), threaded=True)
+    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,144 @@
+"""A real ZooKeeper on this machine, alone or an ensemble, from the jars that come with PySpark."""
+
+import importlib.util
+import os
+import shutil
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filer.clock import Clock
+from mq.local.child import ChildProcess, ToolMissing
+from mq.local.ports import free_port
+
+HOST = "127.0.0.1"
+_ASK_SECONDS = 0.5
+_SHORTEST_TICK_MS, _LONGEST_TICK_MS = 100, 2000
+_TICKS_PER_SESSION = 10
+_LONGEST_SESSION_MS = 120_000
+# How long members may take to find each other, and how far one may lag behind, whatever the tick.
+_INIT_MS, _SYNC_MS = 20_000, 5_000
+_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dorg.apache.logging.log4j.level=INFO",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    # What ZooKeeper holds may be lost (DESIGN.md §8), and a laptop's disk is slow to sync.
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.preAllocSize=1024",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """The ports of one member of an ensemble."""
+
+    number: int
+    client_port: int
+    peer_port: int
+    election_port: int
+
+
+class ZooKeeperNode:
+    """One ZooKeeper process. Started again after its end, it has the same port and data."""
+
+    def __init__(self, folder: Path, member: _Member, ensemble: tuple[_Member, ...], *, tick_ms: int) -> None:
+        self.folder, self.port = folder, member.client_port
+        self._member, self._ensemble, self._tick_ms = member, ensemble, tick_ms
+        main = "quorum.QuorumPeerMain" if len(ensemble) > 1 else "ZooKeeperServerMain"
+        command = [_java(), *_OPTIONS, "-cp", _classpath(), f"org.apache.zookeeper.server.{main}", str(self._config)]
+        self.process = ChildProcess(f"zookeeper-{member.number}", command, folder / "zookeeper.log")
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start it, with what its folder holds; `serves` tells when clients may come."""
+        self._data.mkdir(parents=True, exist_ok=True)
+        (self._data / "myid").write_text(f"{self._member.number}\n")
+        self._config.write_text(self._settings())
+        self.process.start()
+
+    def forget(self) -> None:
+        """Take its data away while it does not run."""
+        assert not self.process.running, "a running ZooKeeper needs its data"
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    def serves(self) -> bool:
+        """Whether clients get answers: in an ensemble, whether it has found enough of the others."""
+        with suppress(OSError), socket.create_connection((HOST, self.port), _ASK_SECONDS) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+            return b"Mode: " in answer
+        return False
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "zoo.cfg"
+
+    def _settings(self) -> str:
+        lines = [
+            f"tickTime={self._tick_ms}",
+            f"dataDir={self._data}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={HOST}",
+            f"minSessionTimeout={2 * self._tick_ms}",
+            f"maxSessionTimeout={_LONGEST_SESSION_MS}",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+            f"initLimit={_INIT_MS // self._tick_ms}",
+            f"syncLimit={_SYNC_MS // self._tick_ms}",
+        ]
+        if len(self._ensemble) > 1:
+            lines += [f"server.{each.number}={HOST}:{each.peer_port}:{each.election_port}" for each in self._ensemble]
+        return "\n".join(lines) + "\n"
+
+
+def zookeeper_nodes(folder: Path, count: int, clock: Clock, *, session_timeout_seconds: float) -> list[ZooKeeperNode]:
+    """One ZooKeeper, or the members of an ensemble, not started yet. Each has a folder of its own below `folder`.
+
+    Raises `ToolMissing` where there is no Java or no PySpark.
+    """
+    tick_ms = int(session_timeout_seconds * 1000) // _TICKS_PER_SESSION
+    tick_ms = max(_SHORTEST_TICK_MS, min(tick_ms, _LONGEST_TICK_MS))
+    ports = _distinct_ports(3 * count, clock)
+    ensemble = tuple(_Member(place + 1, *ports[3 * place : 3 * place + 3]) for place in range(count))
+    return [
+        ZooKeeperNode(folder / f"zookeeper-{member.number}", member, ensemble, tick_ms=tick_ms) for member in ensemble
+    ]
+
+
+def _distinct_ports(count: int, clock: Clock) -> list[int]:
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port(clock))
+    return list(ports)
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin"))) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise ToolMissing("ZooKeeper needs Java 17 or later, and there is no java on the PATH: install one")
+    return found
+
+
+def _classpath() -> str:
+    spec = importlib.util.find_spec("pyspark")
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not folders:
+        raise ToolMissing("ZooKeeper comes with PySpark, which is not installed: pip install 'braidmq[spark]'")
+    return str(Path(folders[0], "jars", "*"))

@@ -1,0 +1,132 @@
+"""`mq local`: a cluster of real processes starts, works, and leaves nothing behind, however it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.broker_process import broker_environment
+from tests.support.local_cluster import LocalClusterProcess, alive
+
+PATIENCE_SECONDS = 20.0
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+def gone(cluster: LocalClusterProcess) -> bool:
+    return not any(alive(pid) for pid in cluster.pids)
+
+
+def cluster_of(url: str) -> dict[str, object]:
+    found: dict[str, object] = httpx.get(f"{url}/v1/cluster").raise_for_status().json()
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--brokers", "3"], ["--brokers", "2", "--zookeepers", "3", "--store", "s3"]], ids=["small", "large"]
+)
+def test_it_starts_works_and_ends(arguments: list[str], tmp_path: Path) -> None:
+    with LocalClusterProcess(tmp_path, *arguments) as cluster:
+        names = [f"broker-{number}" for number in range(1, int(arguments[1]) + 1)]
+        for url in cluster.urls:
+            told = cluster_of(url)
+            assert [each["broker"].partition(".")[0] for each in told["brokers"]] == names  # type: ignore[attr-defined]
+            assert [each["url"] for each in told["brokers"]] == cluster.urls  # type: ignore[attr-defined]
+            assert told["leader"] == cluster_of(cluster.urls[0])["leader"] is not None
+        httpx.put(f"{cluster.urls[0]}/v1/topics/t", json={}).raise_for_status()
+        httpx.post(f"{cluster.urls[0]}/v1/topics/t/messages", content=b"an apple falls").raise_for_status()
+        assert len(cluster.pids) == len(set(cluster.pids)) and all(alive(pid) for pid in cluster.pids)
+        assert cluster.stop() == 0
+        assert gone(cluster) and cluster.stderr == ""
+        stored = list((tmp_path / "store").rglob("*.parquet"))
+        assert bool(stored) is (cluster.facts["s3"] is None)
+
+
+def test_killed_it_takes_its_processes_along(tmp_path: Path) -> None:
+    with LocalClusterProcess(tmp_path, "--brokers", "1") as cluster:
+        cluster.stop(signal.SIGKILL)
+        until(lambda: gone(cluster))
+
+
+def test_a_process_that_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with LocalClusterProcess(tmp_path, "--brokers", "2") as cluster:
+        pid = cluster.pid("broker-2")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: f"broker-2 (pid {pid}) ended with signal SIGKILL" in cluster.stderr)
+        until(lambda: "\n  BraidMQ " in cluster.stderr)
+        until(lambda: len(cluster_of(cluster.urls[0])["brokers"]) == 1)  # type: ignore[arg-type]
+        assert cluster.stop(signal.SIGINT) == 0
+        assert gone(cluster) and cluster.stderr.count("ended with") == 1
+
+
+def test_a_stopped_process_does_not_keep_it(tmp_path: Path) -> None:
+    with LocalClusterProcess(tmp_path, "--brokers", "2") as cluster:
+        os.kill(cluster.pid("broker-2"), signal.SIGSTOP)
+        assert cluster.stop() == 0
+        assert gone(cluster)
+
+
+def test_the_command_for_another_broker_works(tmp_path: Path) -> None:
+    with LocalClusterProcess(tmp_path, "--brokers", "1", "--store", "s3") as cluster:
+        environment = broker_environment({}) | cluster.facts["environment"]
+        command = [sys.executable, "-m", "mq.cli.main", *cluster.facts["serve"]]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as another:
+            try:
+                until(lambda: len(cluster_of(cluster.urls[0])["brokers"]) == 2)  # type: ignore[arg-type]
+            finally:
+                another.kill()
+
+
+def test_a_port_in_use_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failing = LocalClusterProcess(tmp_path, "--brokers", "1", "--port", str(port))
+        with pytest.raises(AssertionError, match="mq local ended with 1"), failing:
+            pass
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in failing.stderr
+    assert failing.stderr.splitlines()[-1] == "mq: broker-1 did not start: exit code 1"
+    assert processes_below(tmp_path) == []
+
+
+def test_a_signal_while_it_starts_ends_it(tmp_path: Path) -> None:
+    starting = LocalClusterProcess(tmp_path, "--brokers", "1")
+    until(lambda: (tmp_path / "zookeeper-1" / "zookeeper.log").exists())
+    assert starting.stop() == 0
+    assert processes_below(tmp_path) == []
+
+
+def test_two_do_not_share_a_folder(tmp_path: Path) -> None:
+    with LocalClusterProcess(tmp_path, "--brokers", "1") as cluster:
+        second = LocalClusterProcess(tmp_path, "--brokers", "1")
+        assert second.wait() == 1
+        assert second.stderr.startswith("mq: another local cluster runs on ") and second.stderr.count("\n") == 1
+        assert all(alive(pid) for pid in cluster.pids)
+
+
+def test_without_java_it_says_so_in_one_line(tmp_path: Path) -> None:
+    failing = LocalClusterProcess(tmp_path, env={"PATH": str(tmp_path), "JAVA_HOME": ""})
+    assert failing.wait() == 1
+    assert failing.stderr == "mq: ZooKeeper needs Java 17 or later, and there is no java on the PATH: install one\n"
+
+
+def processes_below(folder: Path) -> list[str]:
+    """The command lines of processes that name the folder."""
+    lines = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return [line for line in lines if str(folder) in line]
