@@ -15,17 +15,9 @@ from tests.cluster.checker.log_verdict import judge_log
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.workload import Workload
 from tests.support.broker_process import BrokerProcess
-from tests.support.s3_server import s3_server
+from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 
 TOPIC = "events"
-S3_ENVIRONMENT = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_CONFIG_FILE": "/dev/null",
-    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-}
 UPKEEP = ("--maintenance-interval", "0.5")
 
 

@@ -3,7 +3,7 @@
     python -m tests.support.s3_server      serves on a free port and prints it
 
 moto checks a put's condition and then writes the object without a lock between, on a server with threads: two
-writers were seen to win. The lock here makes it what S3 is.
+writers were seen to win. The lock here makes it what S3 is. It fails when `S3Faults` tells it to.
 """
 
 import contextlib
@@ -13,9 +13,20 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.support.processes import child_environment, stop
+from tests.support.processes import child_environment, end_with_us, stop
+from tests.support.s3_faults import FaultyApplication
 
 START_SECONDS = 60
+S3_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    # Nothing of the person who runs the tests.
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
 
 
 @contextlib.contextmanager
@@ -28,6 +39,7 @@ def s3_server() -> Iterator[str]:
         text=True,
         env=child_environment(),
     )
+    end_with_us(process)
     try:
         assert process.stdout is not None
         with contextlib.closing(process.stdout) as output:
@@ -56,7 +68,8 @@ def main() -> None:
 
     for name in ("put_object", "delete_object"):
         setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+    application = FaultyApplication(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True)
     print(server.server_port, flush=True)
     server.serve_forever()
 
