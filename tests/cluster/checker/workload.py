@@ -21,7 +21,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import httpx
@@ -49,13 +50,14 @@ class NotReadable(AssertionError):
 class Workload:
     """Producers and consumers side by side, each at the broker that served it last.
 
-    A history holds `capacity` messages at most: with it full, producers stop. `finish_seconds` is the time that
-    producers have for a last request of unknown outcome, and consumers for reading to the end.
+    `urls` may be changed by whoever gave them. A history holds `capacity` messages at most: with it full, producers
+    stop. `finish_seconds` is the time that producers have for a last request of unknown outcome, and consumers for
+    reading to the end.
     """
 
     def __init__(
         self,
-        urls: Sequence[str],
+        urls: list[str],
         *,
         producers: Iterable[Producer] = (),
         consumers: Iterable[Consumer] = (),
@@ -65,7 +67,7 @@ class Workload:
         capacity: int = CAPACITY,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.urls = list(urls)
+        self.urls = urls
         self.history = History(began=datetime.now(UTC).isoformat(), seed=seed)
         self._producers, self._origin = list(producers), time.monotonic()
         self._timeout_seconds, self._finish_seconds, self._capacity = timeout_seconds, finish_seconds, capacity
@@ -76,7 +78,7 @@ class Workload:
         self._publishing: list[asyncio.Task[None]] = []
         self._reading: list[asyncio.Task[None]] = []
         self._sent = 0
-        self.acknowledged_count = 0
+        self._acknowledged: Counter[str] = Counter()
 
     def now(self) -> float:
         """Seconds since the load was made, on a clock that only goes forward."""
@@ -110,10 +112,21 @@ class Workload:
             fault.ended_seconds = self.now()
 
     async def acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
-        """Wait until that many more messages have been acknowledged; raises `HistoryFull` where they cannot be."""
-        wanted = self.acknowledged_count + more
+        """Wait until that many more messages have been acknowledged; raises as `each_acknowledged`."""
+        wanted = self._acknowledged.total() + more
+        await self._until(lambda: self._acknowledged.total() >= wanted, timeout_seconds)
+
+    async def each_acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
+        """Wait until every producer has had that many more messages acknowledged.
+
+        Raises `TimeoutError`, and `HistoryFull` where no more are sent.
+        """
+        wanted = {producer.name: self._acknowledged[producer.name] + more for producer in self._producers}
+        await self._until(lambda: all(self._acknowledged[n] >= count for n, count in wanted.items()), timeout_seconds)
+
+    async def _until(self, condition: Callable[[], bool], timeout_seconds: float) -> None:
         async with asyncio.timeout(timeout_seconds):
-            while self.acknowledged_count < wanted:
+            while not condition():
                 if self._sent >= self._capacity:
                     raise HistoryFull(f"{self._sent} messages were sent, a history holds {self._capacity}")
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -152,9 +165,9 @@ class Workload:
             place = await self._deliver(client, producer, request, place)
             self.history.requests.append(request)
             if request.outcome == "acknowledged":
-                self.acknowledged_count += len(messages)
+                self._acknowledged[producer.name] += len(messages)
             else:
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
             if producer.pause_seconds:
                 await asyncio.sleep(producer.pause_seconds)
 
