@@ -200,7 +200,7 @@ class TopicRuntime:
             try:
                 return (await writer.append(single, size_bytes, request))[0]
             except SegmentMoved:
-                continue
+                await self._after_move(attempt)
         raise SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again")
 
     async def publish_rows(
@@ -230,6 +230,7 @@ class TopicRuntime:
             if not waiting:
                 # Shares that were cut anew after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
+            await self._after_move(attempt)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
     async def _must_look_again(
@@ -271,17 +272,22 @@ class TopicRuntime:
         sealing = any(w is not None and w.state in (WriterState.SEALING, WriterState.SEALED) for w in writers)
         moving = sealing or self.state.transition is not None or self._parts.clustered
         if not self.state.deleted and moving:
-            await self._look_for_owner(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS))
+            await self._look_for_owner(attempt)
             return
         owners = {s.owner for s in self.state.open_segments if s.owner != self._parts.broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: the segment for these messages is {taken}"))
 
-    async def _look_for_owner(self, pause_seconds: float) -> None:
+    async def _after_move(self, attempt: int) -> None:
+        """A segment of ours has successors here in a moment; another broker's owner may be gone for a while."""
+        if self._parts.clustered:
+            await self._look_for_owner(attempt)
+
+    async def _look_for_owner(self, attempt: int) -> None:
         """Give the leader, or a new owner, the time; news of the topic may be on their way or lost."""
         version = self.state.version
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_seconds):
+            async with asyncio.timeout(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS)):
                 await self.changed_shape()
         if self.state.version == version:
             with contextlib.suppress(BraidError):

@@ -21,15 +21,16 @@ def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
     return locked
 
 
-def main(port: int) -> None:
-    """Serve until the process is ended."""
+def main(port: int, *, around: Callable[[Any], Any] = lambda application: application) -> None:
+    """Serve until the process is ended; `around` may wrap the WSGI application."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from moto.s3.responses import S3Response
     from werkzeug.serving import make_server
 
     for name in ("put_object", "delete_object"):
         setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
-    server = make_server("127.0.0.1", port, DomainDispatcherApplication(create_backend_app), threaded=True)
+    application = around(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", port, application, threaded=True)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()

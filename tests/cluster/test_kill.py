@@ -10,10 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cluster.checker.consumers import read_topic
+from tests.cluster.checker.log_verdict import judge_log
+from tests.cluster.checker.producers import Producer
+from tests.cluster.checker.workload import Workload
 from tests.support.broker_process import BrokerProcess
 from tests.support.deadly_broker import STEPS
 from tests.support.segment_glob import read_bare_glob, read_files
-from tests.support.workload import Producer, Workload, judge, read_topic
 
 TOPICS = {"single": 1, "braided": 4}
 # Without roll-ups a bare glob must do.
@@ -40,41 +43,42 @@ def create_topic(url: str, topic: str, **settings: int) -> None:
 
 def workload(url: str, topic: str) -> Workload:
     producers = [
-        Producer("raw-0", "raw"),
-        Producer("raw-1", "raw"),
-        Producer("json", "json", keys=7),
-        Producer("arrow", "arrow", keys=11, rows=20),
+        Producer("raw-0", topic, "raw"),
+        Producer("raw-1", topic, "raw"),
+        Producer("json", topic, "json", keys=7),
+        Producer("ndjson", topic, "ndjson", keys=5),
+        Producer("arrow", topic, "arrow", keys=11, rows=20),
     ]
-    return Workload([url], topic, producers=producers)
+    return Workload([url], producers=producers)
 
 
-async def check_everywhere(load: Workload, url: str, data: Path) -> None:
+async def check_everywhere(load: Workload, topic: str, url: str, data: Path) -> None:
     """Clean over HTTP and over the files, and the same messages by either way."""
-    found = await read_topic(url, load.topic)
-    assert judge(load.history, found) == []
-    in_files = read_files(data, load.topic)
-    assert judge(load.history, in_files) == []
+    found = await read_topic(url, topic)
+    assert judge_log(load.history, topic, found) == []
+    in_files = read_files(data, topic)
+    assert judge_log(load.history, topic, in_files) == []
     assert sorted(in_files, key=lambda m: (m.segment, m.offset)) == sorted(found, key=lambda m: (m.segment, m.offset))
 
 
 async def test_at_random_moments(broker: BrokerProcess, data: Path, rounds: int) -> None:
     chance = random.Random(rounds)
-    loads = []
+    loads = {}
     for topic, segments in TOPICS.items():
         create_topic(broker.url, topic, segments=segments)
-        loads.append(workload(broker.url, topic))
+        loads[topic] = workload(broker.url, topic)
     for _ in range(rounds):
         async with AsyncExitStack() as stack:
-            for load in loads:
+            for load in loads.values():
                 load.urls[:] = [broker.url]
                 await stack.enter_async_context(load.running())
-            await asyncio.gather(*(load.acknowledged(10) for load in loads))
+            await asyncio.gather(*(load.acknowledged(10) for load in loads.values()))
             await asyncio.sleep(chance.uniform(0, 0.3))
             broker.kill()
         await asyncio.to_thread(broker.start)
-        for load in loads:
-            await check_everywhere(load, broker.url, data)
-            assert judge(load.history, read_bare_glob(data, load.topic)) == []
+        for topic, load in loads.items():
+            await check_everywhere(load, topic, broker.url, data)
+            assert judge_log(load.history, topic, read_bare_glob(data, topic)) == []
 
 
 async def test_under_upkeep(data: Path, rounds: int) -> None:
@@ -91,9 +95,9 @@ async def test_under_upkeep(data: Path, rounds: int) -> None:
                 broker.kill()
             await asyncio.to_thread(broker.start)
         assert broker.terminate() == 0
-        assert judge(load.history, read_files(data, "busy")) == []
+        assert judge_log(load.history, "busy", read_files(data, "busy")) == []
         broker.start()
-        assert judge(load.history, await read_topic(broker.url, "busy")) == []
+        assert judge_log(load.history, "busy", await read_topic(broker.url, "busy")) == []
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -110,11 +114,11 @@ async def test_at_each_step(data: Path, step: str) -> None:
         async with load.running():
             assert await asyncio.to_thread(deadly.wait) == -9
     with BrokerProcess(data=data, args=NO_ROLLUPS) as broker:
-        assert judge(load.history, await read_topic(broker.url, "events")) == []
+        assert judge_log(load.history, "events", await read_topic(broker.url, "events")) == []
         load.urls[:] = [broker.url]
         async with load.running():
             await load.acknowledged(20)
-        await check_everywhere(load, broker.url, data)
+        await check_everywhere(load, "events", broker.url, data)
 
 
 async def test_sigterm_answers_what_was_accepted(broker: BrokerProcess, data: Path) -> None:
@@ -127,11 +131,11 @@ async def test_sigterm_answers_what_was_accepted(broker: BrokerProcess, data: Pa
         last = await streamed
     assert last["end"] == "draining"
     stored = read_bare_glob(data, "events")
-    assert judge(load.history, stored) == []
+    assert judge_log(load.history, "events", stored) == []
     acknowledged = {sent.value for sent in load.history.of("acknowledged")}
     assert {message.value for message in stored} == acknowledged, "something was stored and not answered"
     broker.start()
-    await check_everywhere(load, broker.url, data)
+    await check_everywhere(load, "events", broker.url, data)
 
 
 async def follow(url: str, topic: str) -> dict[str, object]:

@@ -9,19 +9,15 @@ import httpx
 import pytest
 from ulid import ULID
 
+from tests.cluster.checker.consumers import read_topic
+from tests.cluster.checker.history import Form
+from tests.cluster.checker.log_verdict import judge_log
+from tests.cluster.checker.producers import Producer
+from tests.cluster.checker.workload import Workload
 from tests.support.broker_process import BrokerProcess
-from tests.support.s3_server import s3_server
-from tests.support.workload import Producer, Workload, judge, read_topic
+from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 
 TOPIC = "events"
-S3_ENVIRONMENT = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_CONFIG_FILE": "/dev/null",
-    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-}
 UPKEEP = ("--maintenance-interval", "0.5")
 
 
@@ -39,8 +35,8 @@ def new_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 
 
 def workload(urls: list[str]) -> Workload:
-    forms = [Producer("raw-0", "raw"), Producer("raw-1", "raw"), Producer("json", "json"), Producer("arrow", "arrow")]
-    return Workload(urls, TOPIC, producers=forms)
+    forms: list[Form] = ["raw", "raw", "json", "ndjson", "arrow"]
+    return Workload(urls, producers=[Producer(f"{form}-{n}", TOPIC, form) for n, form in enumerate(forms)])
 
 
 async def test_a_second_broker_under_load(new_broker: Callable[[], BrokerProcess]) -> None:
@@ -60,13 +56,15 @@ async def test_a_second_broker_under_load(new_broker: Callable[[], BrokerProcess
                 await asyncio.to_thread(broker.restart)
                 load.urls[place] = broker.url
                 await load.acknowledged(30)
-        assert judge(load.history, await read_topic(second.url, TOPIC)) == []
+        assert judge_log(load.history, TOPIC, await read_topic(second.url, TOPIC)) == []
         await becomes_sound(load, first.url)
 
 
 def check_refusals(load: Workload) -> None:
     """Whoever lost says so, and that it is safe to try again."""
-    refusals = [request.detail for request in load.history.requests if request.outcome == "failed"]
+    refusals = [
+        each.detail for request in load.history.requests for each in request.attempts if each.outcome == "failed"
+    ]
     assert refusals, "the first broker lost its segments to the second and must have said so"
     for refusal in refusals:
         assert "urn:braidmq:segment-moved" in refusal
@@ -75,6 +73,6 @@ def check_refusals(load: Workload) -> None:
 async def becomes_sound(load: Workload, url: str) -> None:
     """A broker learns of segments that others own by looking at topic.json now and then; until then it has less."""
     async with asyncio.timeout(20):
-        while problems := judge(load.history, await read_topic(url, TOPIC)):
+        while problems := judge_log(load.history, TOPIC, await read_topic(url, TOPIC)):
             assert all(problem.startswith("lost") for problem in problems), problems
             await asyncio.sleep(0.2)

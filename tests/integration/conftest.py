@@ -4,18 +4,7 @@ import httpx
 import pytest
 from ulid import ULID
 
-from tests.support.s3_server import s3_server
-
-S3_ENVIRONMENT = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_REGION": "us-east-1",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    # Nothing of the person who runs the tests.
-    "AWS_CONFIG_FILE": "/dev/null",
-    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-}
+from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,8 @@ from typing import IO, Self
 
 import httpx
 
+from tests.support.processes import end_with_us
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -110,6 +112,7 @@ class BrokerProcess:
             text=True,
             errors="replace",
         )
+        end_with_us(self._process)
         addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._readers = [
             self._follow(self._process.stdout, self._printed, addresses),

@@ -1,25 +1,43 @@
-"""The S3 server of `mq local` in a process of its own: moto, whose conditional puts hold under concurrency."""
+"""The S3 server of `mq local` in a process of its own: moto, whose conditional puts hold under concurrency.
+
+    python -m tests.support.s3_server      serves on a free port and prints it
+
+It fails when `S3Faults` tells it to.
+"""
 
 import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
 
-from tests.support.processes import child_environment, stop
+from mq.local.s3_server import main
+from tests.support.processes import child_environment, end_with_us, stop
+from tests.support.s3_faults import FaultyApplication
 
 START_SECONDS = 60
+S3_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    # Nothing of the person who runs the tests.
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
 
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[str]:
     """A running server; its endpoint URL. Raises `RuntimeError` where it does not come up."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "mq.local.s3_server", "0"],
+        [sys.executable, "-m", "tests.support.s3_server"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env=child_environment(),
     )
+    end_with_us(process)
     try:
         assert process.stdout is not None
         with contextlib.closing(process.stdout) as output:
@@ -29,3 +47,7 @@ def s3_server() -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
     finally:
         stop(process)
+
+
+if __name__ == "__main__":
+    main(0, around=FaultyApplication)

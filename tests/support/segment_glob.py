@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from filer import keys
 from filer.keys import FileName
 from filer.live_files import live_names
-from tests.support.workload import Found
+from tests.cluster.checker.history import Found
 
 QUERY = """
     SELECT segment, _offset, key, value FROM read_parquet(?, hive_partitioning = true) ORDER BY segment, _offset

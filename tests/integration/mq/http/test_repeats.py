@@ -24,9 +24,10 @@ from filer.store import Data, MakeData, Store
 from filer.topic_state import Segment, TopicState, Transition
 from mq.broker import Broker
 from mq.topic_runtime import TopicRuntime
+from tests.cluster.checker.consumers import read_topic
+from tests.cluster.checker.producers import ARROW_TYPE, arrow_stream
 from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.problems import check_problem
-from tests.support.workload import ARROW_TYPE, arrow_stream, read_topic
 
 MESSAGES = "/v1/topics/t/messages"
 ID = {"producer": "p", "sequence": "1"}

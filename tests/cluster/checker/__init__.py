@@ -1,0 +1,11 @@
+"""A load on topics over real HTTP, the history of it, and a verdict: see `workload.py` for how to use it.
+
+| module | what it is |
+| --- | --- |
+| `history.py` | what happened: requests, readers, faults, and its form as a file |
+| `producers.py`, `consumers.py` | who publishes and who reads |
+| `workload.py` | runs them side by side and writes the history |
+| `log_verdict.py` | what is wrong with messages read from a topic's start to its end |
+| `reader_verdict.py` | what is wrong with what readers were given on the way |
+| `verdict.py`, `judge.py` | the whole verdict, and the command that judges a history again |
+"""

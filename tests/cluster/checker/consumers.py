@@ -1,0 +1,187 @@
+"""Who reads: streams that reconnect by marker, and pages one after the other, at any broker."""
+
+import asyncio
+import base64
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx
+import orjson
+
+from filer.positions import from_marker
+from tests.cluster.checker.history import GARBLED, REACHED, Found, Reader, Start, Visit
+
+PAGE_ROWS = 1000
+PAGE_WAIT_SECONDS = 0.5
+REMEMBERED_MARKERS = 200
+REWIND_CHANCE = 0.3
+RETRY_PAUSE_SECONDS = 0.1
+DETAIL_CHARS = 300
+READ_TIMEOUT_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One reader of a topic. With `rewinds` it goes back to an older marker now and then.
+
+    A stream moves to another broker when its connection ends, breaks, is silent for long, or is
+    `reconnect_seconds` old; a browser may ask another broker for each page.
+    """
+
+    name: str
+    topic: str
+    form: Literal["stream", "browse"]
+    start: Start = "earliest"
+    rewinds: bool = False
+    reconnect_seconds: float | None = None
+
+
+class Follower:
+    """Carries out a consumer's reading and writes down what it gets. `silence_seconds` is how long it waits."""
+
+    def __init__(self, consumer: Consumer, now: Callable[[], float], seed: int, *, silence_seconds: float) -> None:
+        self._consumer, self._now, self._silence_seconds = consumer, now, silence_seconds
+        self._chance = random.Random(f"{seed} {consumer.name}")
+        self._marker: str | None = None
+        self._behind = 0
+        self._markers: deque[tuple[int, str]] = deque(maxlen=REMEMBERED_MARKERS)
+        self._count = 0
+        self._reached: dict[int, int] = {}
+        self.record = Reader(consumer.name, consumer.topic, consumer.form, consumer.start)
+
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        """Whether it was given everything before these end offsets that it started early enough for."""
+        if self.record.joined_seconds is None:
+            return False
+        begun = self.record.positions
+        # Segments that are newer than all it began with have higher ids; older ones were never its to read.
+        newest = max(begun, default=-1) if begun is not None else -1
+        mine = {s: end for s, end in ends.items() if begun is None or s in begun or s > newest}
+        return all(self._reached.get(segment, 0) >= end for segment, end in mine.items())
+
+    async def follow(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
+        """Visit one broker after the other until cancelled; `urls` may change meanwhile."""
+        visit = self._stream if self._consumer.form == "stream" else self._page
+        while True:
+            before = self._count
+            if urls:
+                await self._visit(visit, client, self._chance.choice(urls))
+            if self._count == before:
+                await asyncio.sleep(RETRY_PAUSE_SECONDS)
+            if self._consumer.rewinds and self._markers and self._chance.random() < REWIND_CHANCE:
+                self._behind, self._marker = self._chance.choice(self._markers)
+
+    async def _visit(
+        self, read: Callable[[httpx.AsyncClient, Visit], Awaitable[None]], client: httpx.AsyncClient, url: str
+    ) -> None:
+        visit = Visit(url, self._behind, self._now())
+        self._add(visit)
+        try:
+            async with asyncio.timeout(self._consumer.reconnect_seconds):
+                await read(client, visit)
+        except (httpx.TransportError, TimeoutError) as error:
+            visit.end = repr(error)[:DETAIL_CHARS]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            visit.end = GARBLED
+        finally:
+            visit.ended_seconds = self._now()
+
+    def _add(self, visit: Visit) -> None:
+        """Keep only the newest of several visits in a row that gave nothing and said nothing."""
+        visits = self.record.visits
+        silent = visits and not visits[-1].found and visits[-1].end not in (REACHED, GARBLED)
+        if silent and visits[-1].behind == visit.behind:
+            visits.pop()
+        visits.append(visit)
+
+    def _params(self) -> dict[str, Any]:
+        return {"from": self._consumer.start} if self._marker is None else {"marker": self._marker}
+
+    async def _stream(self, client: httpx.AsyncClient, visit: Visit) -> None:
+        address = f"{visit.url}/v1/topics/{self._consumer.topic}/subscribe"
+        headers = {"accept": "application/x-ndjson"}
+        async with client.stream(
+            "GET", address, params=self._params(), headers=headers, timeout=self._silence_seconds
+        ) as response:
+            if response.status_code != 200:
+                visit.end = (await response.aread()).decode(errors="replace")[:DETAIL_CHARS]
+                return
+            visit.end = "cut"
+            async for line in response.aiter_lines():
+                document = orjson.loads(line)
+                if "message" in document:
+                    self._take(visit, [document["message"]], document["marker"])
+                else:
+                    self._take(visit, [], document["marker"])
+                if "end" in document:
+                    visit.end = document["end"]
+
+    async def _page(self, client: httpx.AsyncClient, visit: Visit) -> None:
+        address = f"{visit.url}/v1/topics/{self._consumer.topic}/messages"
+        bounds = {"limit": self._chance.choice((1, 10, PAGE_ROWS)), "wait": self._chance.choice((0, PAGE_WAIT_SECONDS))}
+        response = await client.get(address, params=self._params() | bounds, timeout=self._silence_seconds)
+        if response.status_code != 200:
+            visit.end = response.text[:DETAIL_CHARS]
+            return
+        page = response.json()
+        self._take(visit, page["messages"], page["marker"])
+        if not page["messages"]:
+            visit.end = REACHED
+
+    def _take(self, visit: Visit, messages: Sequence[Mapping[str, Any]], marker: str) -> None:
+        """Write down messages and the marker behind them."""
+        now_seconds = self._now()
+        if self.record.joined_seconds is None:
+            self._join(messages, marker, now_seconds)
+        # Whole before it is kept: a message that does not parse leaves nothing half written down.
+        found = [found_in(message, now_seconds) for message in messages]
+        visit.found.extend(found)
+        for message in found:
+            self._reached[message.segment] = max(message.offset + 1, self._reached.get(message.segment, 0))
+        self._count += len(messages)
+        if messages:
+            self._behind = self._count
+            self._markers.append((self._behind, marker))
+        self._marker = marker
+
+    def _join(self, messages: Sequence[Mapping[str, Any]], marker: str, now_seconds: float) -> None:
+        if self._consumer.start == "latest":
+            begun = from_marker(self._consumer.topic, marker)
+            for message in reversed(messages):
+                begun[message["segment"]] = message["offset"]
+            self.record.positions = begun
+            self._reached |= begun
+        self.record.joined_seconds = now_seconds
+
+
+async def read_pages(client: httpx.AsyncClient, url: str, topic: str) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+    """The messages of a topic from its start to its end, page by page by marker; raises `httpx.HTTPError`."""
+    params: dict[str, Any] = {"from": "earliest", "limit": PAGE_ROWS}
+    while True:
+        response = await client.get(f"{url}/v1/topics/{topic}/messages", params=params)
+        page = response.raise_for_status().json()
+        if not page["messages"]:
+            return
+        yield page["messages"]
+        params = {"marker": page["marker"], "limit": PAGE_ROWS}
+
+
+async def read_topic(url: str, topic: str) -> list[Found]:
+    """Every message of a topic in the order given; raises as `read_pages`."""
+    async with httpx.AsyncClient(timeout=READ_TIMEOUT_SECONDS, trust_env=False) as client:
+        return [found_in(message) async for page in read_pages(client, url, topic) for message in page]
+
+
+def found_in(message: Mapping[str, Any], at_seconds: float = 0.0) -> Found:
+    """A message as the JSON of an answer has it."""
+    return Found(message["segment"], message["offset"], _bytes(message, "key"), _bytes(message, "value"), at_seconds)
+
+
+def _bytes(message: Mapping[str, Any], name: str) -> bytes | None:
+    if f"{name}_base64" in message:
+        return base64.b64decode(message[f"{name}_base64"])
+    text = message.get(name)
+    return None if text is None else str(text).encode()

@@ -1,0 +1,236 @@
+"""A load on topics over real HTTP, and the history of it.
+
+    load = Workload(
+        [broker.url],
+        producers=[Producer("raw-0", "events", "raw"), Producer("arrow-0", "events", "arrow", identified=True)],
+        consumers=[Consumer("stream", "events", "stream"), Consumer("pages", "events", "browse", rewinds=True)],
+    )
+    async with load.running():
+        with load.fault("kill"):
+            ...                                # kill brokers, cut lines; `load.urls` may change meanwhile
+        await load.read_to_the_end()
+    assert judge(load.history) == []
+
+Every producer numbers its messages per key, and sends a request only when it knows what became of the last one, so
+per key the acknowledged numbers must come back in order. Without an id a producer sends no message twice: a request
+whose outcome is not known counts as one that may be there once, or not at all. With an id it sends the same request
+again, at one broker after the other, until it knows.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import httpx
+
+from tests.cluster.checker.consumers import Consumer, Follower, found_in, read_pages
+from tests.cluster.checker.history import REACHED, Attempt, Fault, History, Reader, Request, Visit
+from tests.cluster.checker.producers import Producer, publish
+
+PAUSE_SECONDS = 0.02
+RETRY_SECONDS = 0.1
+TIMEOUT_SECONDS = 15.0
+FINISH_SECONDS = 60.0
+CAPACITY = 100_000
+KEPT_ATTEMPTS = 50
+
+
+class HistoryFull(AssertionError):
+    """The load has sent as many messages as a history holds: judge it, and start another one."""
+
+
+class NotReadable(AssertionError):
+    """No broker let a topic be read from its start to its end."""
+
+
+class Workload:
+    """Producers and consumers side by side, each at the broker that served it last.
+
+    `urls` may be changed by whoever gave them. A history holds `capacity` messages at most: with it full, producers
+    stop. `finish_seconds` is the time that producers have for a last request of unknown outcome, and consumers for
+    reading to the end.
+    """
+
+    def __init__(
+        self,
+        urls: list[str],
+        *,
+        producers: Iterable[Producer] = (),
+        consumers: Iterable[Consumer] = (),
+        seed: int = 0,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        finish_seconds: float = FINISH_SECONDS,
+        capacity: int = CAPACITY,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.urls = urls
+        self.history = History(began=datetime.now(UTC).isoformat(), seed=seed)
+        self._producers, self._origin = list(producers), time.monotonic()
+        self._timeout_seconds, self._finish_seconds, self._capacity = timeout_seconds, finish_seconds, capacity
+        self._transport, self._chance = transport, random.Random(seed)
+        self._followers = [Follower(c, self.now, seed, silence_seconds=timeout_seconds) for c in consumers]
+        self.history.readers.extend(follower.record for follower in self._followers)
+        self._stop = asyncio.Event()
+        self._publishing: list[asyncio.Task[None]] = []
+        self._reading: list[asyncio.Task[None]] = []
+        self._sent = 0
+        self._acknowledged: Counter[str] = Counter()
+
+    def now(self) -> float:
+        """Seconds since the load was made, on a clock that only goes forward."""
+        return time.monotonic() - self._origin
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Workload"]:
+        """Publish and read while the block runs; every request under way is finished at its end."""
+        self._stop.clear()
+        async with self._client() as client, asyncio.TaskGroup() as group:
+            self._publishing = [
+                group.create_task(self._produce(client, producer, place))
+                for place, producer in enumerate(self._producers)
+            ]
+            self._reading = [group.create_task(follower.follow(client, self.urls)) for follower in self._followers]
+            try:
+                yield self
+            finally:
+                self._stop.set()
+                for task in self._reading:
+                    task.cancel()
+
+    @contextlib.contextmanager
+    def fault(self, name: str, detail: str = "") -> Iterator[Fault]:
+        """Write down that the block breaks something."""
+        fault = Fault(name, self.now(), detail=detail)
+        self.history.faults.append(fault)
+        try:
+            yield fault
+        finally:
+            fault.ended_seconds = self.now()
+
+    async def acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
+        """Wait until that many more messages have been acknowledged; raises as `each_acknowledged`."""
+        wanted = self._acknowledged.total() + more
+        await self._until(lambda: self._acknowledged.total() >= wanted, timeout_seconds)
+
+    async def each_acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
+        """Wait until every producer has had that many more messages acknowledged.
+
+        Raises `TimeoutError`, and `HistoryFull` where no more are sent.
+        """
+        wanted = {producer.name: self._acknowledged[producer.name] + more for producer in self._producers}
+        await self._until(lambda: all(self._acknowledged[n] >= count for n, count in wanted.items()), timeout_seconds)
+
+    async def _until(self, condition: Callable[[], bool], timeout_seconds: float) -> None:
+        async with asyncio.timeout(timeout_seconds):
+            while not condition():
+                if self._sent >= self._capacity:
+                    raise HistoryFull(f"{self._sent} messages were sent, a history holds {self._capacity}")
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def read_to_the_end(self) -> None:
+        """Stop publishing, let the consumers read what there is, then read every topic through every broker.
+
+        A consumer that does not get there in time is for the verdict to complain of. Raises `NotReadable`.
+        """
+        self._stop.set()
+        await asyncio.gather(*self._publishing)
+        topics = {producer.topic for producer in self._producers}
+        topics |= {follower.record.topic for follower in self._followers}
+        async with self._client() as client:
+            ends = {topic: _ends(await self._read_whole(client, self.urls[0], topic)) for topic in topics}
+            await self._let_consumers_reach(ends)
+            # After the consumers: a message that was on its way for long may still land, and may be seen then.
+            for topic in sorted(topics):
+                for url in self.urls:
+                    self.history.readers.append(await self._read_whole(client, url, topic))
+
+    # -- publishing ----------------------------------------------------------------------------------------
+
+    def _client(self) -> httpx.AsyncClient:
+        # The environment's proxies and certificates are no part of the test.
+        limits = httpx.Limits(max_connections=None)
+        return httpx.AsyncClient(
+            timeout=self._timeout_seconds, limits=limits, transport=self._transport, trust_env=False
+        )
+
+    async def _produce(self, client: httpx.AsyncClient, producer: Producer, place: int) -> None:
+        while not self._stop.is_set() and self._sent < self._capacity:
+            messages = producer.take()
+            self._sent += len(messages)
+            request = Request(producer.name, producer.topic, messages, sequence=producer.next_sequence())
+            place = await self._deliver(client, producer, request, place)
+            self.history.requests.append(request)
+            if request.outcome == "acknowledged":
+                self._acknowledged[producer.name] += len(messages)
+            else:
+                await asyncio.sleep(RETRY_SECONDS)
+            if producer.pause_seconds:
+                await asyncio.sleep(producer.pause_seconds)
+
+    async def _deliver(self, client: httpx.AsyncClient, producer: Producer, request: Request, place: int) -> int:
+        """Send a request, again and again where that cannot double it; the place of the broker that served it."""
+        deadline_seconds: float | None = None
+        while True:
+            attempt = await self._attempt(client, producer, request, place)
+            if attempt.outcome == "acknowledged":
+                if producer.repeats(request.sequence):
+                    await self._attempt(client, producer, request, place + 1)
+                return place
+            place += 1
+            if request.sequence is None or attempt.final:
+                return place
+            if self._stop.is_set():
+                deadline_seconds = deadline_seconds or self.now() + self._finish_seconds
+                if self.now() > deadline_seconds:
+                    return place
+            await asyncio.sleep(RETRY_SECONDS * self._chance.uniform(0.5, 1.5))
+
+    async def _attempt(self, client: httpx.AsyncClient, producer: Producer, request: Request, place: int) -> Attempt:
+        url = self.urls[place % len(self.urls)]
+        attempt = await publish(client, url, producer.request(url, request.messages, request.sequence), self.now)
+        *earlier, last = request.attempts or [attempt]
+        # So many attempts say no more than a few, as long as each outcome is among them.
+        if len(request.attempts) >= KEPT_ATTEMPTS and any(last.outcome == other.outcome for other in earlier):
+            request.attempts.pop()
+        request.attempts.append(attempt)
+        return attempt
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def _let_consumers_reach(self, ends: Mapping[str, Mapping[int, int]]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._finish_seconds):
+                while not all(follower.has_reached(ends[follower.record.topic]) for follower in self._followers):
+                    await asyncio.sleep(PAUSE_SECONDS)
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+        for follower in self._followers:
+            follower.record.finished = True
+
+    async def _read_whole(self, client: httpx.AsyncClient, url: str, topic: str) -> Reader:
+        """All of a topic as one broker gives it; a read that breaks off is begun again from the start."""
+        reader = Reader(f"final at {url}", topic, "final", joined_seconds=self.now())
+        deadline_seconds = self.now() + self._finish_seconds
+        while not reader.finished:
+            visit = Visit(url, 0, self.now())
+            try:
+                async for page in read_pages(client, url, topic):
+                    visit.found.extend(found_in(message, self.now()) for message in page)
+                visit.end, reader.finished = REACHED, True
+            except httpx.HTTPError as error:
+                if self.now() > deadline_seconds:
+                    raise NotReadable(f"{topic} at {url}: {error!r}") from error
+                await asyncio.sleep(RETRY_SECONDS)
+            visit.ended_seconds = self.now()
+            reader.visits = [visit]
+        return reader
+
+
+def _ends(reader: Reader) -> dict[int, int]:
+    """The end offset of each segment in which it found anything."""
+    return {message.segment: message.offset + 1 for message in reader.found}

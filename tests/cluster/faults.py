@@ -1,0 +1,204 @@
+"""What can go wrong with a cluster, each fault as a function that breaks something and mends it again.
+
+When a fault returns, every broker runs, or is about to be counted as running again: `wait_until_settled` says when.
+Its random choices, times included, come from the scene's seeded `chance`.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.cluster.checker.workload import Workload
+from tests.support.cluster import Cluster
+from tests.support.s3_faults import S3Faults
+from tests.support.shared_store import S3Bucket
+
+STORE_FAULT_SECONDS = 20.0
+Need = Literal["zookeeper", "s3", "replicated"]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster under a load on some topics."""
+
+    cluster: Cluster
+    load: Workload
+    topics: tuple[str, ...]
+    chance: random.Random
+
+    async def some_owner(self) -> str:
+        """The owner of some open segment."""
+        topic = self.chance.choice(self.topics)
+        segment = self.chance.choice(await self.cluster.segments(topic))
+        return await self.cluster.owner_of(topic, segment)
+
+    async def some_follower(self) -> str:
+        """A follower of some open segment that has any."""
+        for topic in self.chance.sample(self.topics, len(self.topics)):
+            for segment in await self.cluster.segments(topic):
+                followers = await self.cluster.followers_of(topic, segment)
+                if followers:
+                    return self.chance.choice(followers)
+        raise AssertionError("no segment has a follower: one topic is to have replicas of 2 or more")
+
+    async def leader(self) -> str:
+        """The leader."""
+        leader = await self.cluster.leader()
+        assert leader is not None, "nobody leads"
+        return leader
+
+    async def pause(self, least_sessions: float, most_sessions: float) -> None:
+        """Let some time pass, as multiples of the session time-out."""
+        await asyncio.sleep(self.cluster.session_timeout_seconds * self.chance.uniform(least_sessions, most_sessions))
+
+
+Strike = Callable[[Scene], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """A fault and what the cluster must have for it to make sense."""
+
+    name: str
+    strike: Strike
+    needs: frozenset[Need] = frozenset()
+
+
+async def _kill(scene: Scene, *names: str) -> None:
+    await scene.cluster.kill(*names)
+    await scene.pause(0.0, 2.5)
+    for name in names:
+        await scene.cluster.start(name)
+
+
+async def kill_owner(scene: Scene) -> None:
+    await _kill(scene, await scene.some_owner())
+
+
+async def kill_follower(scene: Scene) -> None:
+    await _kill(scene, await scene.some_follower())
+
+
+async def kill_leader(scene: Scene) -> None:
+    await _kill(scene, await scene.leader())
+
+
+async def kill_owner_and_leader(scene: Scene) -> None:
+    """The owner is another broker than the leader where there is one: two brokers die."""
+    leader = await scene.leader()
+    others = [owner for owner in [await scene.some_owner() for _ in range(10)] if owner != leader]
+    await _kill(scene, *{leader, *others[:1]})
+
+
+async def kill_all(scene: Scene) -> None:
+    """Only where every acknowledgement means `stored`: nothing else outlives everybody."""
+    await _kill(scene, *scene.cluster.brokers)
+
+
+async def pause_owner(scene: Scene) -> None:
+    """It wakes up after its session has ended, and believes that nothing has happened."""
+    owner = await scene.some_owner()
+    scene.cluster.pause(owner)
+    try:
+        await scene.pause(1.5, 2.5)
+    finally:
+        scene.cluster.resume(owner)
+
+
+async def restart_zookeeper(scene: Scene) -> None:
+    await scene.cluster.stop_zookeeper(kill=scene.chance.random() < 0.5)
+    await scene.cluster.start_zookeeper()
+
+
+async def lose_zookeeper(scene: Scene) -> None:
+    """Whoever owns a segment goes on owning it: publishing does not stop."""
+    await scene.cluster.stop_zookeeper()
+    try:
+        await scene.pause(1.5, 2.0)
+        await scene.load.each_acknowledged(5)
+        await scene.pause(0.5, 1.0)
+    finally:
+        await scene.cluster.start_zookeeper()
+
+
+async def cut_owner_from_zookeeper(scene: Scene) -> None:
+    owner = await scene.some_owner()
+    scene.cluster.cut_from_zookeeper(owner, silently=scene.chance.random() < 0.5)
+    try:
+        await scene.pause(1.5, 2.5)
+    finally:
+        scene.cluster.heal(owner)
+
+
+async def cut_owner_from_store(scene: Scene) -> None:
+    owner = await scene.some_owner()
+    scene.cluster.cut_from_store(owner, silently=scene.chance.random() < 0.5)
+    try:
+        await scene.pause(0.5, 2.5)
+    finally:
+        scene.cluster.heal(owner)
+
+
+async def store_unavailable(scene: Scene) -> None:
+    """503 to everything; sometimes to what has taken effect all the same."""
+    faults = _s3_faults(scene)
+    await _store_fault(faults, lambda: faults.unavailable(after=scene.chance.random() < 0.5))
+
+
+async def store_silent(scene: Scene) -> None:
+    """No answer to anything; what waits takes effect when it is over, or has done so before."""
+    faults = _s3_faults(scene)
+    await _store_fault(faults, lambda: faults.hang(after=scene.chance.random() < 0.5))
+
+
+async def rolling_restart(scene: Scene) -> None:
+    """Every broker is drained and started again, one after the other."""
+    for name in list(scene.cluster.brokers):
+        await scene.cluster.restart(name)
+        await scene.cluster.wait_until_settled(*scene.topics)
+
+
+def _s3_faults(scene: Scene) -> S3Faults:
+    assert isinstance(scene.cluster.store, S3Bucket), "only an S3 server can be told to fail"
+    return scene.cluster.store.faults
+
+
+async def _store_fault(faults: S3Faults, begin: Callable[[], None]) -> None:
+    struck = faults.struck
+    begin()
+    try:
+        await asyncio.sleep(STORE_FAULT_SECONDS)
+        assert faults.struck > struck, "nobody asked the store meanwhile"
+    finally:
+        faults.heal()
+
+
+_ZOOKEEPER: frozenset[Need] = frozenset({"zookeeper"})
+_S3: frozenset[Need] = frozenset({"s3"})
+
+KINDS = (
+    FaultKind("kill-owner", kill_owner),
+    FaultKind("kill-follower", kill_follower, frozenset({"zookeeper", "replicated"})),
+    FaultKind("kill-leader", kill_leader, _ZOOKEEPER),
+    FaultKind("kill-owner-and-leader", kill_owner_and_leader, _ZOOKEEPER),
+    FaultKind("pause-owner", pause_owner),
+    FaultKind("restart-zookeeper", restart_zookeeper, _ZOOKEEPER),
+    FaultKind("lose-zookeeper", lose_zookeeper, _ZOOKEEPER),
+    FaultKind("cut-owner-from-zookeeper", cut_owner_from_zookeeper, _ZOOKEEPER),
+    FaultKind("cut-owner-from-store", cut_owner_from_store, _S3),
+    FaultKind("store-unavailable", store_unavailable, _S3),
+    FaultKind("store-silent", store_silent, _S3),
+    FaultKind("rolling-restart", rolling_restart),
+)
+
+
+def possible(has: frozenset[Need]) -> list[FaultKind]:
+    """The kinds that a cluster with these parts can suffer."""
+    return [kind for kind in KINDS if kind.needs <= has]
+
+
+def kind_named(name: str) -> FaultKind:
+    """The kind of that name; raises `KeyError`."""
+    return {kind.name: kind for kind in KINDS}[name]

@@ -1,0 +1,82 @@
+"""The load that faults are tried under, and what is demanded when it is over."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.cluster.checker.consumers import Consumer
+from tests.cluster.checker.producers import Producer
+from tests.cluster.checker.verdict import judge, summary
+from tests.cluster.checker.workload import Workload
+from tests.support.cluster import Cluster
+
+# So that several brokers, ZooKeeper and the load share two processors, and none is taken for dead.
+PAUSE_SECONDS = 0.05
+TIMEOUT_SECONDS = 5.0
+SHOWN = 20
+
+
+def mixed_load(cluster: Cluster, topics: Sequence[str], *, seed: int, identified: bool = True) -> Workload:
+    """Every form of publishing, with and without a producer id, and every way of reading, on each topic."""
+    return Workload(
+        cluster.urls,
+        producers=[producer for topic in topics for producer in _producers(topic, identified)],
+        consumers=[consumer for topic in topics for consumer in _consumers(topic)],
+        seed=seed,
+        timeout_seconds=TIMEOUT_SECONDS,
+    )
+
+
+def _producers(topic: str, identified: bool) -> list[Producer]:
+    repeat_every = 10 if identified else None
+    return [
+        Producer(f"{topic}-raw", topic, "raw", identified=identified, pause_seconds=PAUSE_SECONDS),
+        Producer(
+            f"{topic}-json",
+            topic,
+            "json",
+            keys=7,
+            identified=identified,
+            repeat_every=repeat_every,
+            pause_seconds=PAUSE_SECONDS,
+        ),
+        Producer(f"{topic}-ndjson", topic, "ndjson", keys=5, acks="stored", pause_seconds=PAUSE_SECONDS),
+        Producer(
+            f"{topic}-arrow", topic, "arrow", keys=11, rows=20, identified=identified, pause_seconds=PAUSE_SECONDS
+        ),
+    ]
+
+
+def _consumers(topic: str) -> list[Consumer]:
+    return [
+        Consumer(f"{topic}-stream", topic, "stream"),
+        Consumer(f"{topic}-rewinding", topic, "stream", rewinds=True, reconnect_seconds=2.0),
+        Consumer(f"{topic}-pages", topic, "browse", rewinds=True),
+        Consumer(f"{topic}-late", topic, "stream", start="latest"),
+    ]
+
+
+async def demand_clean(load: Workload, cluster: Cluster, folder: Path) -> str:
+    """Read everything to its end and judge; a summary.
+
+    Raises `AssertionError` with the first complaints. The whole history and the brokers' logs are left in `folder`
+    then, for `python -m tests.cluster.checker.judge`.
+    """
+    path = folder / "history.json"
+    try:
+        await load.read_to_the_end()
+    except BaseException:
+        _leave(load, cluster, path)
+        raise
+    complaints = judge(load.history) + await asyncio.to_thread(cluster.topic_complaints)
+    if complaints:
+        _leave(load, cluster, path)
+        shown = "\n".join(complaints[:SHOWN])
+        raise AssertionError(f"{len(complaints)} complaints; the history is in {path}:\n{shown}")
+    return summary(load.history)
+
+
+def _leave(load: Workload, cluster: Cluster, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    load.history.write(path)
+    cluster.write_logs(path.parent / "logs")

@@ -1,0 +1,305 @@
+"""A cluster of real processes on this machine: ZooKeeper, a store, brokers, and bad lines between them.
+
+    with Cluster(tmp_path, SharedDirectory(tmp_path / "store"), brokers=3) as cluster:
+        await cluster.wait_until_settled("events")
+        owner = await cluster.owner_of("events", 0)
+        await cluster.kill(owner)
+        ...
+        await cluster.start(owner)      # the same name, another incarnation, another port
+
+Every broker reaches ZooKeeper, and an S3 store, through a proxy of its own. Without ZooKeeper there is one broker,
+a cluster of its own. No process outlives the context.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.shared_store import SharedStore
+from tests.support.tcp_proxy import HOST, TcpProxy
+from tests.support.zookeeper_process import ZooKeeperProcess
+
+ASK_SECONDS = 5.0
+SETTLE_SECONDS = 60.0
+POLL_SECONDS = 0.05
+SESSION_TIMEOUT_SECONDS = 4.0
+# Upkeep goes on under load, but leaves the processors to it.
+UPKEEP = ("--maintenance-interval", "1", "--rollup-age", "0")
+
+
+class NotSettled(AssertionError):
+    """The cluster did not come to rest in time; the message says what was still to be done."""
+
+
+class NobodyAnswers(AssertionError):
+    """No running broker answered."""
+
+
+class ClusterBroker:
+    """A broker's process and its lines to ZooKeeper and to the store."""
+
+    def __init__(self, name: str, process: BrokerProcess, lines: dict[str, TcpProxy]) -> None:
+        self.name, self.process, self.lines = name, process, lines
+        self.paused = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether it runs and is not held still."""
+        return self.process.running and not self.paused
+
+
+class Cluster:
+    """Brokers `b0`, `b1`, … on one store. `urls` is kept up to date in place: hand it to a `Workload` as it is."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: SharedStore,
+        *,
+        brokers: int = 3,
+        zookeeper: bool = True,
+        session_timeout_seconds: float = SESSION_TIMEOUT_SECONDS,
+        arguments: Sequence[str] = UPKEEP,
+    ) -> None:
+        if not zookeeper and brokers != 1:
+            raise ValueError("without ZooKeeper a broker is a cluster of its own")
+        self.store, self.session_timeout_seconds = store, session_timeout_seconds
+        self.zookeeper = (
+            ZooKeeperProcess(folder, session_timeout_seconds=session_timeout_seconds) if zookeeper else None
+        )
+        self.brokers: dict[str, ClusterBroker] = {}
+        self.urls: list[str] = []
+        self._arguments, self._first_brokers, self._named = list(arguments), brokers, 0
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._stack.enter_context(self.store)
+            if self.zookeeper is not None:
+                self._stack.enter_context(self.zookeeper)
+            members = [self._new_broker() for _ in range(self._first_brokers)]
+            with ThreadPoolExecutor(len(members)) as pool:
+                list(pool.map(lambda member: member.process.start(), members))
+            self._refresh()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    # -- brokers come and go -------------------------------------------------------------------------------
+
+    async def start(self, name: str) -> None:
+        """Start a broker that has ended: another incarnation, at another port."""
+        await asyncio.to_thread(self.brokers[name].process.start)
+        self._refresh()
+
+    async def add(self) -> str:
+        """Start one more broker; its name."""
+        member = self._new_broker()
+        await self.start(member.name)
+        return member.name
+
+    async def kill(self, *names: str) -> None:
+        """SIGKILL, all at once."""
+        for name in names:
+            self.brokers[name].process.process.kill()
+        for name in names:
+            await asyncio.to_thread(self.brokers[name].process.wait)
+
+    async def drain(self, name: str) -> int:
+        """SIGTERM, and wait until it has handed over and ended; its exit code."""
+        return await asyncio.to_thread(self.brokers[name].process.terminate)
+
+    async def restart(self, name: str) -> None:
+        """Drain it and start it again; raises `AssertionError` where it did not end well."""
+        code = await self.drain(name)
+        assert code == 0, f"{name} ended with {code}:\n{self.brokers[name].process.log[-2000:]}"
+        await self.start(name)
+
+    async def remove(self, name: str) -> None:
+        """Drain it for good."""
+        code = await self.drain(name)
+        assert code == 0, f"{name} ended with {code}:\n{self.brokers[name].process.log[-2000:]}"
+        del self.brokers[name]
+        self._refresh()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: it stands still and keeps its connections."""
+        self.brokers[name].process.stop()
+        self.brokers[name].paused = True
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self.brokers[name].process.cont()
+        self.brokers[name].paused = False
+
+    async def start_zookeeper(self) -> None:
+        """Start ZooKeeper again after `stop_zookeeper`: on this thread, with which it would end."""
+        assert self.zookeeper is not None, "a cluster without ZooKeeper"
+        self.zookeeper.start(wait=False)
+        await asyncio.to_thread(self.zookeeper.wait_until_serving)
+
+    async def stop_zookeeper(self, *, kill: bool = False) -> None:
+        """SIGTERM or SIGKILL, and wait until it is gone."""
+        assert self.zookeeper is not None, "a cluster without ZooKeeper"
+        await asyncio.to_thread(self.zookeeper.kill if kill else self.zookeeper.stop)
+
+    # -- lines break ---------------------------------------------------------------------------------------
+
+    def cut_from_zookeeper(self, name: str, *, silently: bool = False) -> None:
+        """Break its line to ZooKeeper: connections are reset and refused, or nothing is said any more."""
+        self._cut(name, "zookeeper", silently)
+
+    def cut_from_store(self, name: str, *, silently: bool = False) -> None:
+        """Break its line to the store likewise."""
+        self._cut(name, "store", silently)
+
+    def heal(self, name: str) -> None:
+        """Mend all its lines."""
+        for line in self.brokers[name].lines.values():
+            line.heal()
+
+    # -- what the cluster says -----------------------------------------------------------------------------
+
+    async def ask(self, path: str) -> Any:
+        """The answer of any running broker to a GET; raises `NobodyAnswers`."""
+        failures = []
+        for member in [member for member in self.brokers.values() if member.serves]:
+            try:
+                return await _get(member.process.url, path)
+            except httpx.HTTPError as error:
+                failures.append(f"{member.name}: {error!r}")
+        raise NobodyAnswers(f"GET {path}: {failures}")
+
+    async def create_topic(self, topic: str, **settings: Any) -> None:
+        """Create a topic through any broker."""
+        member = next(member for member in self.brokers.values() if member.serves)
+        async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+            (await client.put(f"{member.process.url}/v1/topics/{topic}", json=settings)).raise_for_status()
+
+    async def segments(self, topic: str) -> list[int]:
+        """Ids of the open segments."""
+        return [entry["segment"] for entry in (await self.ask(f"/v1/topics/{topic}/route"))["segments"]]
+
+    async def owner_of(self, topic: str, segment: int) -> str:
+        """Name of the broker that owns an open segment."""
+        route = await self.ask(f"/v1/topics/{topic}/route")
+        owners = {entry["segment"]: entry["owner"]["broker"] for entry in route["segments"]}
+        return _name(owners[segment])
+
+    async def followers_of(self, topic: str, segment: int) -> list[str]:
+        """Names of the brokers that hold copies of its tail."""
+        described = await self.ask(f"/v1/topics/{topic}")
+        brokers = {entry["segment"]: entry["brokers"] for entry in described["segments"]}
+        return [_name(broker) for broker in brokers[segment][1:]]
+
+    async def leader(self) -> str | None:
+        """Name of the broker that leads, as far as is known."""
+        leader = (await self.ask("/v1/cluster"))["leader"]
+        return None if leader is None else _name(leader)
+
+    async def wait_until_settled(self, *topics: str, timeout_seconds: float = SETTLE_SECONDS) -> None:
+        """Until all brokers know of each other and of a live leader, no transition is under way, and every open
+        segment of these topics has live brokers only. Raises `NotSettled`.
+        """
+        unsettled = ["nothing was asked"]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while unsettled:
+                    unsettled = [problem async for problem in self._unsettled(topics)]
+                    if unsettled:
+                        await asyncio.sleep(POLL_SECONDS)
+        if unsettled:
+            raise NotSettled("; ".join(unsettled))
+
+    def topic_complaints(self) -> list[str]:
+        """What is wrong with any version of any topic.json so far."""
+        histories = self.store.topic_histories()
+        return [complaint for history in histories for complaint in history.complaints]
+
+    def write_logs(self, folder: Path) -> None:
+        """What the brokers have logged, a file each."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for member in self.brokers.values():
+            (folder / f"{member.name}.log").write_text(member.process.log)
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _new_broker(self) -> ClusterBroker:
+        """A broker with its lines, not started yet."""
+        name = f"b{self._named}"
+        self._named += 1
+        lines: dict[str, TcpProxy] = {}
+        arguments = ["--broker", name, *self._arguments]
+        if self.zookeeper is not None:
+            line = lines["zookeeper"] = self._stack.enter_context(TcpProxy(HOST, self.zookeeper.port))
+            arguments += ["--zookeeper", line.address, "--session-timeout", str(self.session_timeout_seconds)]
+        if self.store.port is not None:
+            lines["store"] = self._stack.enter_context(TcpProxy(HOST, self.store.port))
+        arguments += self.store.arguments(lines["store"].port if "store" in lines else None)
+        process = BrokerProcess(args=arguments, env=self.store.environment)
+        # Only its end: it is started where it does not hold up others.
+        self._stack.push(process)
+        self.brokers[name] = ClusterBroker(name, process, lines)
+        return self.brokers[name]
+
+    def _refresh(self) -> None:
+        self.urls[:] = [member.process.url for member in self.brokers.values() if member.process.url]
+
+    def _cut(self, name: str, line: str, silently: bool) -> None:
+        lines = self.brokers[name].lines
+        if line not in lines:
+            raise ValueError(f"{name} has no line to the {line}: nothing passes over a network")
+        cut: Callable[[], None] = lines[line].black_hole if silently else lines[line].cut
+        cut()
+
+    async def _unsettled(self, topics: Sequence[str]) -> AsyncIterator[str]:
+        members = [member for member in self.brokers.values() if member.serves]
+        for member in members:
+            try:
+                cluster = await _get(member.process.url, "/v1/cluster")
+                states = [await _get(member.process.url, f"/v1/topics/{topic}") for topic in topics]
+            except httpx.HTTPError as error:
+                yield f"{member.name} does not answer: {error!r}"
+                continue
+            for problem in unsettled_view(cluster, states, {each.process.url for each in members}):
+                yield f"{member.name}: {problem}"
+
+
+def unsettled_view(cluster: dict[str, Any], topics: Sequence[dict[str, Any]], urls: set[str]) -> list[str]:
+    """What one broker sees that is not at rest, where those at `urls` are all that run."""
+    seen = {broker["broker"]: broker["url"] for broker in cluster["brokers"]}
+    problems = []
+    if set(seen.values()) != urls:
+        problems.append(f"it sees {sorted(seen)}")
+    if cluster["leader"] not in seen:
+        problems.append(f"its leader is {cluster['leader']}")
+    if cluster["transitions"]:
+        problems.append(f"under way: {cluster['transitions']}")
+    for topic in topics:
+        for segment in topic["segments"]:
+            if segment["state"] == "open" and not set(segment["brokers"]) <= seen.keys():
+                problems.append(f"{topic['topic']}: segment {segment['segment']} is with {segment['brokers']}")
+    return problems
+
+
+async def _get(url: str, path: str) -> Any:
+    async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
+        return (await client.get(url + path)).raise_for_status().json()
+
+
+def _name(broker: str) -> str:
+    """The name of a broker from its id, which carries the incarnation."""
+    return broker.rpartition(".")[0]

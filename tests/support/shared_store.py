@@ -1,0 +1,164 @@
+"""The store that the brokers of a cluster share, with every version of every topic.json on it.
+
+`arguments` are what `mq serve` needs to use it; an S3 store may be reached through a proxy's port.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import boto3
+from botocore.config import Config
+from ulid import ULID
+
+from filer import keys
+from tests.support.s3_faults import S3Faults
+from tests.support.s3_server import S3_ENVIRONMENT, s3_server
+from tests.support.topic_history import TopicHistory
+
+POLL_SECONDS = 0.002
+PREFIX = "some/prefix"
+
+
+class SharedStore(Protocol):
+    """A store that outlives the brokers. Entering the context makes it."""
+
+    environment: dict[str, str]
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens; None where nothing passes over a network."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def arguments(self, port: int | None) -> list[str]:
+        """Flags of `mq serve`, for a store reached at that port."""
+        ...
+
+    def topic_histories(self) -> list[TopicHistory]:
+        """Every topic's record in all its versions so far."""
+        ...
+
+
+class SharedDirectory:
+    """A directory, watched by a thread: a version that stands for less than a moment may be missed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environment: dict[str, str] = {}
+        self._histories: dict[str, TopicHistory] = {}
+        self._looking = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="topic-watcher", daemon=True)
+
+    @property
+    def port(self) -> None:
+        """It has none."""
+        return
+
+    def __enter__(self) -> Self:
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def arguments(self, port: int | None) -> list[str]:
+        """Flags of `mq serve`."""
+        assert port is None, "a directory is not reached over a network"
+        return ["--store", self.root.absolute().as_uri()]
+
+    def topic_histories(self) -> list[TopicHistory]:
+        """All versions that were seen."""
+        self._look()
+        return list(self._histories.values())
+
+    def _watch(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        with self._looking:
+            for path in self.root.glob(f"{keys.TOPICS}*/topic.json"):
+                topic = path.parent.name
+                with contextlib.suppress(FileNotFoundError):
+                    self._histories.setdefault(topic, TopicHistory(topic)).see(path.read_bytes())
+
+
+class S3Bucket:
+    """A bucket at an S3 server of its own, which keeps every version of every object. `faults` make it fail."""
+
+    def __init__(self) -> None:
+        self.environment = dict(S3_ENVIRONMENT)
+        self.endpoint = ""
+        self._bucket = f"test-{ULID()}".lower()
+        self._stack = contextlib.ExitStack()
+
+    @property
+    def port(self) -> int:
+        """Where the server listens."""
+        return int(self.endpoint.rpartition(":")[2])
+
+    @property
+    def faults(self) -> S3Faults:
+        """What can go wrong with it, for all brokers at once."""
+        return S3Faults(self.endpoint)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as starting:
+            self.endpoint = starting.enter_context(s3_server())
+            client = self._client()
+            client.create_bucket(Bucket=self._bucket)
+            client.put_bucket_versioning(Bucket=self._bucket, VersioningConfiguration={"Status": "Enabled"})
+            self._stack = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def arguments(self, port: int | None) -> list[str]:
+        """Flags of `mq serve`."""
+        endpoint = f"http://127.0.0.1:{port or self.port}"
+        return ["--store", f"s3://{self._bucket}/{PREFIX}", "--s3-endpoint", endpoint, "--s3-addressing", "path"]
+
+    def topic_histories(self) -> list[TopicHistory]:
+        """All versions there ever were."""
+        histories: dict[str, TopicHistory] = {}
+        client = self._client()
+        # Listed from the newest to the oldest; a history goes the other way.
+        for name, version in reversed(list(self._versions(client))):
+            topic = name.split("/")[-2]
+            fetched = client.get_object(Bucket=self._bucket, Key=name, VersionId=version)
+            histories.setdefault(topic, TopicHistory(topic)).see(fetched["Body"].read())
+        return list(histories.values())
+
+    def _versions(self, client: Any) -> Iterator[tuple[str, str]]:
+        pages = client.get_paginator("list_object_versions")
+        for page in pages.paginate(Bucket=self._bucket, Prefix=f"{PREFIX}/{keys.TOPICS}"):
+            for entry in page.get("Versions", ()):
+                if entry["Key"].endswith("/topic.json"):
+                    yield entry["Key"], entry["VersionId"]
+
+    def _client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=S3_ENVIRONMENT["AWS_REGION"],
+            aws_access_key_id=S3_ENVIRONMENT["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=S3_ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
+            config=Config(s3={"addressing_style": "path"}, connect_timeout=10, read_timeout=30),
+        )
