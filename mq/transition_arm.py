@@ -75,17 +75,20 @@ class TransitionArm:
             while state is not None and not state.deleted:
                 state = await self._run(topic, lambda s: deleting(s, now_us=self._parts.clock.now_us()))
 
+    async def change(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
+        """Begin a transition unless another is under way, and bring the one that is to its end."""
+        async with self.lock(topic):
+            return await self._run(topic, begin)
+
     async def finish_transition(self, topic: str) -> TopicState | None:
         """As `Arm.finish_transition`."""
-        async with self.lock(topic):
-            return await self._run(topic, lambda state: None)
+        return await self.change(topic, lambda state: None)
 
     async def give_successors(
         self, topic: str, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None = None
     ) -> TopicState | None:
         """As `Arm.give_successors`; a live owner that does not drain keeps what `owners` does not name."""
-        async with self.lock(topic):
-            return await self._run(topic, lambda state: self._replaced(state, segments, reason, owners))
+        return await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
 
     async def mend(self, topic: str, is_orphan: Callable[[Segment], bool], reason: Reason) -> None:
         """Bring whatever transition is under way to its end, then give each orphaned open segment a successor.

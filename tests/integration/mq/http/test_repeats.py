@@ -94,8 +94,7 @@ async def change_shape(broker: Broker, ranges: Sequence[tuple[int, int]]) -> Non
         record = Transition(seal=sealing, open=tuple(opened), reason="split", started_us=now_us)
         return state.model_copy(update={"transition": record, "next_segment": state.next_segment + len(ranges)})
 
-    await broker.transitions.run("t", begin)
-    await broker.refresh("t")
+    await broker.arm.change("t", begin)
 
 
 # -- the same answer ---------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ async def test_the_ends_of_the_numbers(topic: HttpBroker, largest: str) -> None:
     request = {"producer": "A-z.0_9:" * 25, "sequence": largest}
     first = await publish(topic, raw_form(KEYS), request)
     assert first.status_code == 200
-    await topic.broker.replace_segments("t", [0, 1, 2, 3], "roll")
+    await topic.broker.roll("t", [0, 1, 2, 3])
     assert (await publish(topic, raw_form(KEYS), request)).content == first.content
 
 
@@ -148,7 +147,7 @@ async def test_the_ends_of_the_numbers(topic: HttpBroker, largest: str) -> None:
 async def test_across_a_roll(topic: HttpBroker, keys: list[bytes | None]) -> None:
     first = await publish(topic, json_form(keys))
     for n in range(3):
-        await topic.broker.replace_segments("t", [4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3], "roll")
+        await topic.broker.roll("t", [4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3])
         assert (await publish(topic, json_form(keys))).content == first.content
     assert len(await stored(topic)) == len(keys)
 
