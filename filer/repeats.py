@@ -13,7 +13,7 @@ from filer.requests import Position, RequestId
 from filer.slots import slot_of, slots_of
 
 if TYPE_CHECKING:
-    from filer.segment_writer import Payload
+    from filer.next_file import Payload
 
 
 def sift(windows: ProducerWindows, request: RequestId, payload: "Payload") -> "tuple[list[Position], Payload | None]":

@@ -1,7 +1,7 @@
 """Parts of requests on their way to a segment's owner: one Arrow stream of all rows, and what cuts it into parts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import orjson
 import pyarrow as pa
@@ -14,16 +14,22 @@ _PARTS = b"braidmq.parts"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one request that go into one segment: so many, of about so many bytes."""
+    """The rows of one request that go into one segment: so many, of about so many bytes.
+
+    `replicated`: to be answered once all followers hold them. `timestamp_us`, on the way to those: when the owner took
+    them.
+    """
 
     count: int
     size_bytes: int
     request: RequestId | None = None
+    replicated: bool = False
+    timestamp_us: int = 0
 
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """The bytes to send: the rows of all parts one after the other."""
-    metadata = {_PARTS: orjson.dumps([[part.count, part.size_bytes, part.request] for part in parts])}
+    metadata = {_PARTS: orjson.dumps([astuple(part) for part in parts])}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
         writer.write_table(rows.replace_schema_metadata(metadata))
@@ -51,5 +57,5 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
         start += part.count
 
 
-def _part(count: int, size_bytes: int, request: tuple[str, int] | None) -> Part:
-    return Part(count, size_bytes, None if request is None else RequestId(*request))
+def _part(count: int, size_bytes: int, request: tuple[str, int] | None, replicated: bool, timestamp_us: int) -> Part:
+    return Part(count, size_bytes, None if request is None else RequestId(*request), replicated, timestamp_us)
