@@ -8,7 +8,8 @@
 
 Every producer numbers its messages per key, and sends a request only when it knows what became of the last one, so
 per key the acknowledged numbers must come back in order. A message is never sent twice: a request whose outcome is
-not known counts as one that may be there once, or not at all.
+not known counts as one that may be there once, or not at all. Only a producer that `repeats` sends it again, under the
+same id, until it is acknowledged.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import base64
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import httpx
@@ -156,25 +157,29 @@ class Producer:
     form: Form
     keys: int = 4
     rows: int = 5
+    repeats: bool = False
     _sent: int = 0
+    _requests: int = 0
 
     def take(self) -> tuple[Sent, ...]:
         """The next request's messages."""
         count = 1 if self.form == "raw" else self.rows
         numbers = range(self._sent, self._sent + count)
         self._sent += count
+        self._requests += 1
         return tuple(Sent(f"{self.name}.{n % self.keys}", n // self.keys) for n in numbers)
 
     def request(self, url: str, topic: str, messages: Sequence[Sent]) -> dict[str, Any]:
-        """Arguments of the HTTP request."""
-        address = f"{url}/v1/topics/{topic}/messages"
+        """Arguments of the HTTP request that sends what was taken last."""
+        named = {"producer": self.name, "sequence": str(self._requests)} if self.repeats else {}
+        arguments: dict[str, Any] = {"url": f"{url}/v1/topics/{topic}/messages", "params": named}
         if self.form == "raw":
-            return {"url": address, "params": {"key": messages[0].key}, "content": messages[0].value}
+            return {**arguments, "params": {**named, "key": messages[0].key}, "content": messages[0].value}
         if self.form == "json":
             rows = [{"key": m.key, "value_base64": base64.b64encode(m.value).decode()} for m in messages]
-            return {"url": address, "json": {"messages": rows}}
+            return {**arguments, "json": {"messages": rows}}
         columns = {"key": [m.key.encode() for m in messages], "value": [m.value for m in messages]}
-        return {"url": address, "content": arrow_stream(columns), "headers": {"content-type": ARROW_TYPE}}
+        return {**arguments, "content": arrow_stream(columns), "headers": {"content-type": ARROW_TYPE}}
 
 
 def arrow_stream(columns: dict[str, list[bytes]]) -> bytes:
@@ -217,12 +222,19 @@ class Workload:
     async def _produce(self, client: httpx.AsyncClient, producer: Producer, place: int, stop: asyncio.Event) -> None:
         while not stop.is_set():
             messages = producer.take()
-            arguments = producer.request(self.urls[place % len(self.urls)], self.topic, messages)
-            request = await publish(client, arguments, messages)
+            outcomes: set[Outcome] = set()
+            again = True
+            while again:
+                arguments = producer.request(self.urls[place % len(self.urls)], self.topic, messages)
+                request = await publish(client, arguments, messages)
+                outcomes.add(request.outcome)
+                if request.outcome != "acknowledged":
+                    place += 1
+                    await asyncio.sleep(PAUSE_SECONDS)
+                again = producer.repeats and request.outcome != "acknowledged" and not stop.is_set()
+            if request.outcome == "failed" and "unknown" in outcomes:
+                request = replace(request, outcome="unknown")
             self.history.requests.append(request)
-            if request.outcome != "acknowledged":
-                place += 1
-                await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def publish(client: httpx.AsyncClient, arguments: dict[str, Any], messages: tuple[Sent, ...]) -> Request:
