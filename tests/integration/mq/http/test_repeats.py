@@ -19,8 +19,9 @@ from filer.errors import BraidError, OutcomeUnknown, StoreRefused
 from filer.forwarding_store import ForwardingStore
 from filer.local_store import LocalStore
 from filer.memory_store import MemoryStore
+from filer.segment_log import seal_at_end
 from filer.slots import SLOTS, equal_ranges, slot_of
-from filer.store import Data, MakeData, Store
+from filer.store import Data, Fetched, MakeData, Store
 from filer.topic_state import Segment, TopicState, Transition
 from mq.broker import Broker
 from mq.topic_runtime import TopicRuntime
@@ -182,6 +183,39 @@ async def test_across_a_restart(tmp_path: Path, drains: bool, parts: int) -> Non
         assert len(await stored(broker)) == len(KEYS)
 
 
+class ForgetfulStore(ForwardingStore):
+    """Once a transition is over it gives no answer to who reads `segment=0`, until told to."""
+
+    forgets = False
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        self.forgets = self.forgets or TopicState.from_json(bytes(data)).transition is None
+        return await self.inner.replace(key, data, etag=etag)
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        if "/segment=0/" in key and self.forgets:
+            raise OutcomeUnknown("no answer")
+        return await self.inner.get(key, start=start, stop=stop)
+
+
+@pytest.mark.parametrize("form", ["json", "raw"])
+async def test_a_segment_that_another_process_sealed(form: str) -> None:
+    """Its successor has to read the seal: who has an id waits for that, nobody else does."""
+    store = ForgetfulStore(MemoryStore())
+    async with http_broker(store) as broker:
+        (await broker.client.put("/v1/topics/t")).raise_for_status()
+        first = await publish(broker, FORMS[form](KEYS))
+        ref = broker.broker.topics["t"].ref(0)
+        await seal_at_end(store.inner, SystemClock(), ref, start_offset=0, writer="other", grace_seconds=3600)
+        other = await repeated_until_stored(broker, FORMS[form](KEYS), {})
+        assert {position["segment"] for position in other.json()["positions"]} == {1}
+        repeat = asyncio.create_task(publish(broker, FORMS[form](KEYS)))
+        assert (await publish(broker, FORMS[form](KEYS), {})).status_code == 200
+        assert not repeat.done()
+        store.forgets = False
+        assert (await repeat).content == first.content
+
+
 async def test_repeats_while_segments_come_and_go(topic: HttpBroker) -> None:
     """Each request is sent three times, by publishers that know nothing of one another, under one change of shape
     after the other."""
@@ -234,10 +268,12 @@ async def moody() -> AsyncIterator[HttpBroker]:
         yield broker
 
 
-async def repeated_until_stored(broker: HttpBroker, arguments: Mapping[str, Any]) -> httpx.Response:
+async def repeated_until_stored(
+    broker: HttpBroker, arguments: Mapping[str, Any], request: Mapping[str, str] = ID
+) -> httpx.Response:
     """What a client does that believes `retryable`."""
     async with asyncio.timeout(20):
-        while (answer := await publish(broker, arguments)).status_code != 200:
+        while (answer := await publish(broker, arguments, request)).status_code != 200:
             assert answer.json()["retryable"], answer.text
             await asyncio.sleep(0.01)
     return answer
