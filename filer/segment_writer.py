@@ -67,7 +67,8 @@ Payload: TypeAlias = "pa.RecordBatch | Single"
 class _Pending:
     """An accepted request's share of this segment, with the offset it was given.
 
-    Of a request with an id, `known` is where messages of it are stored already; `payload` has only the others.
+    Of a request with an id, `known` is where messages of it are stored already, `payload` has only the others, and
+    `repeats` are told what `stored` is.
     """
 
     payload: Payload
@@ -78,6 +79,7 @@ class _Pending:
     stored: asyncio.Future[list[Position]]
     request: RequestId | None = None
     known: Sequence[Position] = ()
+    repeats: Sequence[asyncio.Future[list[Position]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class SegmentWriter:
         self._on_stored, self._on_stopped = on_stored, on_stopped
         self._pending: list[_Pending] = []
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
-        self._unanswered: dict[RequestId, asyncio.Future[list[Position]]] = {}
+        self._unanswered: dict[RequestId, _Pending] = {}
         self._next_offset = index.end
         self._last_timestamp_us = index.last_timestamp_us
         # None yet: what told us that we own the segment, or where it ends, may be as old as it likes.
@@ -174,18 +176,21 @@ class SegmentWriter:
         """As `append`. Whoever gives up waiting leaves the others who wait for the same request their answer."""
         if not self.inheritance.complete:
             raise RuntimeError(f"{request} came before the windows of the predecessors")
-        unanswered = self._unanswered.get(request)
-        if unanswered is None:
-            known, new = sift(self.index.windows, request, payload)
-            if new is None:
-                answer: asyncio.Future[list[Position]] = self._loop.create_future()
-                answer.set_result(known)
-                return answer
-            if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
-                size_bytes = size_bytes * new.num_rows // payload.num_rows
-            unanswered = self._unanswered[request] = self.append(new, size_bytes)
-            self._pending[-1].request, self._pending[-1].known = request, known
-        return asyncio.shield(unanswered)
+        if (first := self._unanswered.get(request)) is not None:
+            repeat: asyncio.Future[list[Position]] = self._loop.create_future()
+            first.repeats = [*first.repeats, repeat]
+            return repeat
+        known, new = sift(self.index.windows, request, payload)
+        if new is None:
+            answered: asyncio.Future[list[Position]] = self._loop.create_future()
+            answered.set_result(known)
+            return answered
+        if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
+            size_bytes = size_bytes * new.num_rows // payload.num_rows
+        stored = self.append(new, size_bytes)
+        self._unanswered[request] = accepted = self._pending[-1]
+        accepted.request, accepted.known = request, known
+        return stored
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Raise `SequenceExpired` where `append` would."""
@@ -332,9 +337,12 @@ class SegmentWriter:
         self.pending_bytes -= pending_bytes
         self._on_stored(StoredFile(self.ref.segment, facts, table, pending_bytes))
         for pending in batch:
+            here = Position(self.ref.segment, pending.base, pending.count)
             if not pending.stored.done():
-                here = Position(self.ref.segment, pending.base, pending.count)
                 pending.stored.set_result([*pending.known, here])
+            for repeat in pending.repeats:
+                if not repeat.done():
+                    repeat.set_result([*pending.known, here])
         if not self._pending:
             self._idle.set()
         if footer.sealed:
@@ -369,9 +377,10 @@ class SegmentWriter:
 
 def _fail(batch: Sequence[_Pending], error: Exception) -> None:
     for pending in batch:
-        if not pending.stored.done():
-            pending.stored.set_exception(error)
-            pending.stored.exception()
+        for future in (pending.stored, *pending.repeats):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
 
 
 class _NextFile:

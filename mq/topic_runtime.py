@@ -212,16 +212,17 @@ class TopicRuntime:
     ) -> bool:
         """Have the windows of all writers complete; whether that took time. Raises where the request is too old.
 
-        It is refused before any segment takes its share, as far as they are all here.
+        It is refused before any segment takes its share.
         """
         if not all(writer.inheritance.complete for writer in writers):
             await asyncio.gather(*(writer.inheritance.wait() for writer in writers))
             return True
-        try:
-            for writer, share in zip(writers, shares, strict=True):
-                writer.check_sequence(share.rows, request)
-        except SequenceExpired as error:
-            _give_up(done, error)
+        if len(shares) > 1 or done:
+            try:
+                for writer, share in zip(writers, shares, strict=True):
+                    writer.check_sequence(share.rows, request)
+            except SequenceExpired as error:
+                _give_up(done, error)
         return False
 
     def _cut(self, whole: "_Share", null_slot: int) -> "list[_Share]":
