@@ -189,7 +189,8 @@ class TopicRuntime:
         """
         null_slot = self._null_slot(request)
         done: list[Position] = []
-        waiting = [_Share(-1, None, rows, size_bytes)]
+        whole_request = [_Share(-1, None, rows, size_bytes)]
+        waiting = whole_request
         for _ in range(RESENDS):
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
@@ -205,6 +206,10 @@ class TopicRuntime:
             if not waiting:
                 # Shares that were cut anew after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
+            if request is not None:
+                # A segment takes all that a request with an id has for it at once: where a merge brings two shares
+                # together they must come as one. What is stored already is found so.
+                waiting = whole_request
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
     async def _must_look_again(

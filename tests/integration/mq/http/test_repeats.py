@@ -5,7 +5,7 @@ import base64
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ import pytest
 from filer import keys, producer_windows
 from filer.clock import SystemClock
 from filer.errors import BraidError, OutcomeUnknown, StoreRefused
+from filer.failing_store import FailingStore
+from filer.faults import FaultKind, ScriptedFaults
 from filer.forwarding_store import ForwardingStore
 from filer.local_store import LocalStore
 from filer.memory_store import MemoryStore
 from filer.segment_log import seal_at_end
+from filer.segment_writer import WriterState
 from filer.slots import SLOTS, equal_ranges, slot_of
 from filer.store import Data, Fetched, MakeData, Store
 from filer.topic_state import Segment, TopicState, Transition
@@ -73,6 +76,12 @@ async def topic(memory_broker: HttpBroker) -> HttpBroker:
     """A broker with topic `t` of four segments."""
     (await memory_broker.client.put("/v1/topics/t", json={"segments": 4})).raise_for_status()
     return memory_broker
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.005)
 
 
 async def change_shape(broker: Broker, ranges: Sequence[tuple[int, int]]) -> None:
@@ -217,6 +226,27 @@ async def test_a_segment_that_another_process_sealed(form: str) -> None:
         assert (await repeat).content == first.content
 
 
+async def test_shares_that_a_merge_brings_together_under_way() -> None:
+    """Both segments are lost before the shares are stored, and one takes their place: it has to store all of them."""
+    clock, faults, memory = SystemClock(), ScriptedFaults(), MemoryStore()
+    store = FailingStore(memory, faults, clock=clock)
+    async with http_broker(store) as broker:
+        (await broker.client.put("/v1/topics/t", json={"segments": 2})).raise_for_status()
+        faults.add("create", FaultKind.HANG, key_part="/segments/")
+        runtime = broker.broker.topics["t"]
+        request = asyncio.create_task(publish(broker, json_form(KEYS)))
+        await until(lambda: all(writer.pending_bytes for writer in runtime.writers.values()))
+        for segment in (0, 1):
+            await seal_at_end(memory, clock, runtime.ref(segment), start_offset=0, writer="other", grace_seconds=3600)
+        merging = asyncio.create_task(change_shape(broker.broker, [(0, SLOTS)]))
+        await until(lambda: runtime.writers[0].state is WriterState.SEALING)
+        await broker.broker.refresh("t")
+        store.release()
+        await merging
+        assert (await request).json() == {"positions": [{"segment": 2, "offset": 0, "count": len(KEYS)}]}
+        assert (await publish(broker, json_form(KEYS))).content == (await request).content
+
+
 async def test_repeats_while_segments_come_and_go(topic: HttpBroker) -> None:
     """Each request is sent three times, by publishers that know nothing of one another, under one change of shape
     after the other."""
@@ -293,18 +323,13 @@ async def test_a_repeat_completes_what_was_stored_in_part(moody: HttpBroker, par
     store.refused = "nothing at all"
     if parts is not None:
         # The broken segment is taken up first.
-        await repeated_state(moody, lambda state: all(s.id != 1 for s in state.open_segments))
+        runtime = moody.broker.topics["t"]
+        await until(lambda: all(segment.id != 1 for segment in runtime.state.open_segments))
         await change_shape(moody.broker, equal_ranges(parts))
     whole = await repeated_until_stored(moody, json_form(KEYS))
     assert part in whole.json()["positions"]
     assert (await publish(moody, json_form(KEYS))).content == whole.content
     assert sorted(value for value in await stored(moody) if value) == sorted(b"%d" % n for n in range(len(KEYS)))
-
-
-async def repeated_state(broker: HttpBroker, holds: Any) -> None:
-    async with asyncio.timeout(20):
-        while not holds(broker.broker.topics["t"].state):
-            await asyncio.sleep(0.01)
 
 
 async def test_without_an_id_a_part_may_not_be_repeated(moody: HttpBroker) -> None:
