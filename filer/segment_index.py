@@ -98,6 +98,8 @@ class SegmentIndex:
         self.changes += 1
         for request, position in requests:
             self.windows.note(request, position, facts.last_timestamp_us)
+        if requests:
+            self.windows.expire(facts.last_timestamp_us)
 
     def inherit(self, windows: ProducerWindows) -> None:
         """Put the predecessors' windows, cut for this segment's slots, under those of its own files."""

@@ -53,19 +53,23 @@ class WriterSettings:
 class _Pending(Accepted):
     """An accepted request's share of this segment, and who waits for it.
 
-    Of a request with an id, `known` is where messages of it are stored already; `payload` has only the others.
+    Of a request with an id, `known` is where messages of it are stored already, `payload` has only the others, and
+    `repeats` are told what `stored` is.
     """
 
     stored: asyncio.Future[list[Position]] = field(kw_only=True)
     known: Sequence[Position] = ()
+    repeats: Sequence[asyncio.Future[list[Position]]] = ()
     # To be answered as soon as all followers hold it; and whether that has happened before it was stored.
     replicated: bool = False
     early: bool = False
 
     def answer(self, segment: int) -> None:
         """Tell whoever waits where the messages are."""
-        if not self.stored.done():
-            self.stored.set_result([*self.known, Position(segment, self.base, self.count)])
+        positions = [*self.known, Position(segment, self.base, self.count)]
+        for waiting in (self.stored, *self.repeats):
+            if not waiting.done():
+                waiting.set_result(positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,7 @@ class SegmentWriter:
         self._unheld: deque[_Pending] = deque()
         self._hurried = False
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
-        self._unanswered: dict[RequestId, asyncio.Future[list[Position]]] = {}
+        self._unanswered: dict[RequestId, _Pending] = {}
         self._next_offset = index.end
         self._last_timestamp_us = index.last_timestamp_us
         # None yet: what told us that we own the segment, or where it ends, may be as old as it likes.
@@ -229,17 +233,22 @@ class SegmentWriter:
         """As `append`. Whoever gives up waiting leaves the others who wait for the same request their answer."""
         if not self.inheritance.complete:
             raise RuntimeError(f"{request} came before the windows of the predecessors")
-        unanswered = self._unanswered.get(request)
-        if unanswered is None:
-            known, new = sift(self.index.windows, request, payload)
-            if new is None:
-                answer: asyncio.Future[list[Position]] = self._loop.create_future()
-                answer.set_result(known)
-                return answer
-            if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
-                size_bytes = size_bytes * new.num_rows // payload.num_rows
-            unanswered = self._unanswered[request] = self._accept(new, size_bytes, request, known, replicated)
-        return asyncio.shield(unanswered)
+        if (first := self._unanswered.get(request)) is not None:
+            repeat: asyncio.Future[list[Position]] = self._loop.create_future()
+            first.repeats = [*first.repeats, repeat]
+            if first.early:
+                first.answer(self.ref.segment)
+            return repeat
+        known, new = sift(self.index.windows, request, payload)
+        if new is None:
+            answered: asyncio.Future[list[Position]] = self._loop.create_future()
+            answered.set_result(known)
+            return answered
+        if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
+            size_bytes = size_bytes * new.num_rows // payload.num_rows
+        stored = self._accept(new, size_bytes, request, known, replicated)
+        self._unanswered[request] = self._pending[-1]
+        return stored
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Raise `SequenceExpired` where `append` would."""
@@ -479,6 +488,8 @@ class SegmentWriter:
 
 def _fail(batch: Sequence[_Pending], error: Exception) -> None:
     for pending in batch:
-        if not pending.stored.done():
-            pending.stored.set_exception(error)
-            pending.stored.exception()
+        for future in (pending.stored, *pending.repeats):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+

@@ -243,7 +243,8 @@ class TopicRuntime:
         """
         null_slot = self._null_slot(request)
         done: list[Position] = []
-        waiting = [_Share(-1, None, rows, size_bytes)]
+        whole_request = [_Share(-1, None, rows, size_bytes)]
+        waiting = whole_request
         for attempt in range(RESENDS):
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
@@ -262,6 +263,10 @@ class TopicRuntime:
             if not waiting:
                 # Shares that were cut anew after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
+            if request is not None:
+                # A segment takes all that a request with an id has for it at once: where a merge brings two shares
+                # together they must come as one. What is stored already is found so.
+                waiting = whole_request
             await self._after_move(attempt)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
@@ -270,16 +275,17 @@ class TopicRuntime:
     ) -> bool:
         """Have the windows of all writers complete; whether that took time. Raises where the request is too old.
 
-        It is refused before any segment takes its share, as far as they are all here.
+        It is refused before any segment takes its share.
         """
         if not all(writer.inheritance.complete for writer in writers):
             await asyncio.gather(*(writer.inheritance.wait() for writer in writers))
             return True
-        try:
-            for writer, share in zip(writers, shares, strict=True):
-                writer.check_sequence(share.rows, request)
-        except SequenceExpired as error:
-            _give_up(done, error)
+        if len(shares) > 1 or done:
+            try:
+                for writer, share in zip(writers, shares, strict=True):
+                    writer.check_sequence(share.rows, request)
+            except SequenceExpired as error:
+                _give_up(done, error)
         return False
 
     def _cut(self, whole: "_Share", null_slot: int) -> "list[_Share]":
