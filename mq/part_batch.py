@@ -23,7 +23,9 @@ class Part:
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """The bytes to send: the rows of all parts one after the other."""
-    metadata = {_PARTS: orjson.dumps([[part.count, part.size_bytes, part.request] for part in parts])}
+    # orjson takes tuples, but no named ones.
+    listed = [(part.count, part.size_bytes, part.request and tuple(part.request)) for part in parts]
+    metadata = {_PARTS: orjson.dumps(listed)}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
         writer.write_table(rows.replace_schema_metadata(metadata))
