@@ -6,14 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
+SECONDS ?= 300
 ARGS ?=
 
-.PHONY: help run test setup lint format unit integration cluster bench clean
+.PHONY: help run test setup lint format unit integration cluster chaos bench clean
 
 help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
 	@echo "make test     set up and run everything: lint, types, unit, integration, cluster, simulation"
 	@echo "make setup    a complete .venv with .venv/bin/mq"
+	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
 	@echo "make unit | integration | cluster | lint | format | bench | clean"
 
 run: $(VENV)/.server
@@ -35,6 +37,9 @@ format: $(VENV)/.all
 
 unit integration cluster: $(VENV)/.all
 	$(BIN)/python -m pytest tests/$@ $(ARGS)
+
+chaos: $(VENV)/.all
+	$(BIN)/python -m tests.cluster.chaos --seconds $(SECONDS) $(ARGS)
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)

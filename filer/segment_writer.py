@@ -492,4 +492,3 @@ def _fail(batch: Sequence[_Pending], error: Exception) -> None:
             if not future.done():
                 future.set_exception(error)
                 future.exception()
-

@@ -1,7 +1,7 @@
 """Parts of requests on their way to a segment's owner: one Arrow stream of all rows, and what cuts it into parts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import orjson
 import pyarrow as pa
@@ -29,7 +29,12 @@ class Part:
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """The bytes to send: the rows of all parts one after the other."""
-    metadata = {_PARTS: orjson.dumps([astuple(part) for part in parts])}
+    # orjson takes tuples, but no named ones.
+    listed = [
+        (part.count, part.size_bytes, part.request and tuple(part.request), part.replicated, part.timestamp_us)
+        for part in parts
+    ]
+    metadata = {_PARTS: orjson.dumps(listed)}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
         writer.write_table(rows.replace_schema_metadata(metadata))

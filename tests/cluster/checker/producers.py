@@ -132,7 +132,8 @@ async def publish(client: httpx.AsyncClient, url: str, arguments: dict[str, Any]
         retryable = answer.get("retryable") is True
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return ended("unknown", f"{response.status_code}: {error!r}: {response.text}")
-    # A refusal that may be repeated stored nothing; of any other one cannot tell.
-    refused = retryable or response.status_code < 500
+    # Without an id a refusal that may be repeated stored nothing. With one it may have been stored in part, as
+    # repeating it is safe all the same.
+    refused = response.status_code < 500 or (retryable and "sequence" not in arguments["params"])
     final = response.status_code < 500 and not retryable
     return ended("failed" if refused else "unknown", response.text, final=final)

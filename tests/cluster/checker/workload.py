@@ -43,6 +43,10 @@ class HistoryFull(AssertionError):
     """The load has sent as many messages as a history holds: judge it, and start another one."""
 
 
+class NoProgress(AssertionError):
+    """Too little was acknowledged in the time given."""
+
+
 class NotReadable(AssertionError):
     """No broker let a topic be read from its start to its end."""
 
@@ -79,6 +83,7 @@ class Workload:
         self._reading: list[asyncio.Task[None]] = []
         self._sent = 0
         self._acknowledged: Counter[str] = Counter()
+        self._newest: dict[str, Request] = {}
 
     def now(self) -> float:
         """Seconds since the load was made, on a clock that only goes forward."""
@@ -88,18 +93,16 @@ class Workload:
     async def running(self) -> AsyncIterator["Workload"]:
         """Publish and read while the block runs; every request under way is finished at its end."""
         self._stop.clear()
-        async with self._client() as client, asyncio.TaskGroup() as group:
-            self._publishing = [
-                group.create_task(self._produce(client, producer, place))
-                for place, producer in enumerate(self._producers)
-            ]
-            self._reading = [group.create_task(follower.follow(client, self.urls)) for follower in self._followers]
+        async with self._client() as client:
+            for place, producer in enumerate(self._producers):
+                self._publishing.append(asyncio.create_task(self._produce(client, producer, place)))
+            for follower in self._followers:
+                self._reading.append(asyncio.create_task(follower.follow(client, self.urls)))
             try:
                 yield self
             finally:
-                self._stop.set()
-                for task in self._reading:
-                    task.cancel()
+                await self._stop_publishing()
+                await self._stop_reading()
 
     @contextlib.contextmanager
     def fault(self, name: str, detail: str = "") -> Iterator[Fault]:
@@ -119,25 +122,34 @@ class Workload:
     async def each_acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
         """Wait until every producer has had that many more messages acknowledged.
 
-        Raises `TimeoutError`, and `HistoryFull` where no more are sent.
+        Raises `NoProgress`, and `HistoryFull` where no more are sent.
         """
         wanted = {producer.name: self._acknowledged[producer.name] + more for producer in self._producers}
         await self._until(lambda: all(self._acknowledged[n] >= count for n, count in wanted.items()), timeout_seconds)
 
     async def _until(self, condition: Callable[[], bool], timeout_seconds: float) -> None:
-        async with asyncio.timeout(timeout_seconds):
-            while not condition():
-                if self._sent >= self._capacity:
-                    raise HistoryFull(f"{self._sent} messages were sent, a history holds {self._capacity}")
-                await asyncio.sleep(PAUSE_SECONDS)
+        deadline_seconds = self.now() + timeout_seconds
+        while not condition():
+            if self._sent >= self._capacity:
+                raise HistoryFull(f"{self._sent} messages were sent, a history holds {self._capacity}")
+            if self.now() > deadline_seconds:
+                raise NoProgress(f"in {timeout_seconds:g} s: {self._whereabouts()}")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _whereabouts(self) -> str:
+        """How far each producer has come, and what it was told last."""
+        places = []
+        for name, request in self._newest.items():
+            told = request.attempts[-1] if request.attempts else "nothing yet"
+            places.append(f"{name} has {self._acknowledged[name]} acknowledged, then {told}")
+        return "; ".join(places)
 
     async def read_to_the_end(self) -> None:
         """Stop publishing, let the consumers read what there is, then read every topic through every broker.
 
         A consumer that does not get there in time is for the verdict to complain of. Raises `NotReadable`.
         """
-        self._stop.set()
-        await asyncio.gather(*self._publishing)
+        await self._stop_publishing()
         topics = {producer.topic for producer in self._producers}
         topics |= {follower.record.topic for follower in self._followers}
         async with self._client() as client:
@@ -162,6 +174,7 @@ class Workload:
             messages = producer.take()
             self._sent += len(messages)
             request = Request(producer.name, producer.topic, messages, sequence=producer.next_sequence())
+            self._newest[producer.name] = request
             place = await self._deliver(client, producer, request, place)
             self.history.requests.append(request)
             if request.outcome == "acknowledged":
@@ -206,11 +219,24 @@ class Workload:
             async with asyncio.timeout(self._finish_seconds):
                 while not all(follower.has_reached(ends[follower.record.topic]) for follower in self._followers):
                     await asyncio.sleep(PAUSE_SECONDS)
-        for task in self._reading:
-            task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        await self._stop_reading()
         for follower in self._followers:
             follower.record.finished = True
+
+    async def _stop_publishing(self) -> None:
+        """Let every request under way end; raises what a producer's task raised."""
+        self._stop.set()
+        ended, self._publishing = self._publishing, []
+        await asyncio.gather(*ended)
+
+    async def _stop_reading(self) -> None:
+        """Raises what a consumer's task raised before it was told to end."""
+        ended, self._reading = self._reading, []
+        for task in ended:
+            task.cancel()
+        for outcome in await asyncio.gather(*ended, return_exceptions=True):
+            if not isinstance(outcome, asyncio.CancelledError):
+                raise outcome
 
     async def _read_whole(self, client: httpx.AsyncClient, url: str, topic: str) -> Reader:
         """All of a topic as one broker gives it; a read that breaks off is begun again from the start."""

@@ -57,7 +57,7 @@ def test_only_identified_producers_repeat() -> None:
         Producer("p", "t", "raw", repeat_every=2)
 
 
-async def answered(answer: httpx.Response | Exception) -> Attempt:
+async def answered(answer: httpx.Response | Exception, sequence: int | None = None) -> Attempt:
     def handle(request: httpx.Request) -> httpx.Response:
         if isinstance(answer, Exception):
             raise answer
@@ -65,7 +65,7 @@ async def answered(answer: httpx.Response | Exception) -> Attempt:
 
     times = iter((1.0, 2.0))
     async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as client:
-        arguments = Producer("p", "t", "json").request(URL, MESSAGES)
+        arguments = Producer("p", "t", "json").request(URL, MESSAGES, sequence)
         return await publish(client, URL, arguments, lambda: next(times))
 
 
@@ -97,3 +97,8 @@ async def test_an_acknowledgement() -> None:
 async def test_what_is_no_acknowledgement(answer: httpx.Response | Exception, outcome: str, final: bool) -> None:
     attempt = await answered(answer)
     assert (attempt.outcome, attempt.final, attempt.positions) == (outcome, final, ())
+
+
+async def test_a_refusal_with_an_id_may_have_stored_a_part() -> None:
+    assert (await answered(problem(503, retryable=True), sequence=1)).outcome == "unknown"
+    assert (await answered(problem(429, retryable=True), sequence=1)).outcome == "failed"
