@@ -26,7 +26,7 @@ async def test_a_wrong_port_fails_at_once_naming_the_address_and_the_cause(
 ) -> None:
     broker.faults.extend([Fault(refused)] * 5)
     with pytest.raises(NoConnection) as caught:
-        await client.cluster()
+        await client.topic("t")
     assert str(caught.value) == (
         "no connection to http://127.0.0.1:8080: Connection refused; is a broker listening there?"
     )
@@ -146,7 +146,7 @@ async def test_another_server_is_told_from_a_broker(
 ) -> None:
     broker.faults.append(Fault(response=response))
     with pytest.raises(NotABroker):
-        await client.cluster()
+        await client.topic("t")
 
 
 async def test_a_missing_topic_is_no_retry(client: AsyncClient, broker: FakeBroker) -> None:
