@@ -121,7 +121,6 @@ class _Trip:
         elsewhere = self.tour.goes_on_after(address, failure)
         if owner is not None and isinstance(failure, NoConnection | NotABroker) and self.routes is not None:
             self.routes.detours.avoid(owner)
-            elsewhere = True
         if self._elapsed_seconds() >= self.timeout_seconds:
             raise self._too_late(failure)
         if elsewhere or await self._has_moved(failure):

@@ -3,7 +3,7 @@
 import copy
 
 from braidmq.addresses import Addresses
-from braidmq.errors import BraidMQError, ConnectionBroken, NoConnection, OutcomeUnknown, Unavailable
+from braidmq.errors import BraidMQError, ConnectionBroken, NoConnection, NotABroker, OutcomeUnknown, Unavailable
 
 
 class Tour:
@@ -25,7 +25,7 @@ class Tour:
         """Note a failure; whether another address may do better, without a pause."""
         self._failures.pop(address, None)  # the last stands last
         self._failures[address] = failure
-        if not failed_by_broker(failure):
+        if not _failed_by_broker(failure):
             return False
         self._addresses.failed(address)
         return self._addresses.next(self._failures) is not None
@@ -44,10 +44,10 @@ class Tour:
         return told
 
 
-def failed_by_broker(failure: BraidMQError) -> bool:
+def _failed_by_broker(failure: BraidMQError) -> bool:
     """Whether it is this broker that cannot, or cannot be reached: another one may be able to."""
     if isinstance(failure, Unavailable):
         return failure.problem is None or failure.problem.slug in ("draining", "http")
     if isinstance(failure, OutcomeUnknown):
         return failure.problem is None or failure.problem.slug == "http"
-    return isinstance(failure, NoConnection | ConnectionBroken)
+    return isinstance(failure, NoConnection | ConnectionBroken | NotABroker)

@@ -74,13 +74,13 @@ async def test_a_read_that_stays_broken_says_so(client: AsyncClient, broker: Fak
     "error",
     [broken, lambda request: httpx.ReadTimeout("", request=request), lambda r: httpx.WriteError("", request=r)],
 )
-async def test_a_publish_whose_answer_is_lost_is_never_repeated(
-    client: AsyncClient, broker: FakeBroker, error: Callable[[httpx.Request], Exception]
+async def test_a_publish_that_brokers_cannot_tell_from_another_is_never_repeated_once_it_may_have_arrived(
+    cautious: AsyncClient, broker: FakeBroker, error: Callable[[httpx.Request], Exception]
 ) -> None:
     broker.add_topic("t")
     broker.faults.append(Fault(error, after=True))
     with pytest.raises(OutcomeUnknown, match="may or may not be stored") as caught:
-        await client.publish("t", "v")
+        await cautious.publish("t", "v")
     assert not caught.value.retryable
     assert len(broker.requests) == 1
     assert broker.values("t") == [b"v"]
@@ -96,39 +96,39 @@ async def test_a_full_broker_is_given_the_time_it_asks_for(
     assert clock.naps_seconds == [7.0]
 
 
-async def test_a_broker_that_stays_full_is_an_error_in_the_end(client: AsyncClient, broker: FakeBroker) -> None:
+async def test_a_broker_that_stays_full_is_an_error_in_the_end(cautious: AsyncClient, broker: FakeBroker) -> None:
     fault = Fault(response=problem(429, "front-store-full", retryable=True, retry_after=11))
     broker.faults.extend([fault] * 9)
     with pytest.raises(FrontStoreFull) as caught:
-        await client.publish("t", "v")
+        await cautious.publish("t", "v")
     assert caught.value.retryable
     assert len(broker.requests) == 3
 
 
 @pytest.mark.parametrize(("retryable", "requests"), [(True, 2), (False, 1)])
 async def test_an_unavailable_broker_is_asked_again_where_it_says_so(
-    client: AsyncClient, broker: FakeBroker, retryable: bool, requests: int
+    cautious: AsyncClient, broker: FakeBroker, retryable: bool, requests: int
 ) -> None:
     broker.add_topic("t")
     broker.faults.append(Fault(response=problem(503, "store-unavailable", retryable=retryable)))
     if retryable:
-        await client.publish("t", "v")
+        await cautious.publish("t", "v")
     else:
         with pytest.raises(OutcomeUnknown):
-            await client.publish("t", "v")
+            await cautious.publish("t", "v")
     assert len(broker.requests) == requests
 
 
-async def test_a_gateway_in_between_is_repeated_for_reads_only(client: AsyncClient, broker: FakeBroker) -> None:
+async def test_a_gateway_in_between_is_repeated_for_reads_only(cautious: AsyncClient, broker: FakeBroker) -> None:
     broker.add_topic("t")
     broker.faults.append(Fault(response=httpx.Response(502, text="<html>")))
-    await client.topic("t")
+    await cautious.topic("t")
     broker.faults.append(Fault(response=httpx.Response(504, text="<html>")))
     with pytest.raises(OutcomeUnknown, match="HTTP 504"):
-        await client.publish("t", "v")
+        await cautious.publish("t", "v")
     broker.faults.extend([Fault(response=httpx.Response(503, text="<html>"))] * 1000)
     with pytest.raises(Unavailable):
-        await client.topic("t")
+        await cautious.topic("t")
 
 
 @pytest.mark.parametrize(
