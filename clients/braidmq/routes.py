@@ -72,6 +72,7 @@ class TopicRoute:
     async def current(self) -> Route | None:
         """The route, fetched first where it is not known or out of date; None while nobody can tell it."""
         if self._out_of_date:
+            await self._let_pause_pass()
             await self.refresh(self.known)
         return self.known
 
@@ -104,6 +105,12 @@ class TopicRoute:
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
+
+    async def _let_pause_pass(self) -> None:
+        """Wait for the moment of the next look, unless it is far."""
+        rest = self._next_fetch_seconds - self._clock.monotonic_seconds()
+        if 0 < rest <= _PAUSE_SECONDS:
+            await self._clock.sleep(rest)
 
     async def _fetch(self) -> None:
         pause = _PAUSE_AFTER_FAILURE_SECONDS
