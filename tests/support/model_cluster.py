@@ -61,7 +61,7 @@ class ModelCluster:
     """`log` is every message in the order of storing. `faults` strike publishes, one each:
     the request is lost, the answer is, or the request arrives once more later on.
 
-    A broker whose `gates` event is clear holds publishes back before it looks at the route.
+    A broker whose `gates` event is clear holds publishes back before it looks at the route; `held` counts them.
     """
 
     def __init__(self, *, brokers: int, segments: int, window_size: int = 1000) -> None:
@@ -70,6 +70,7 @@ class ModelCluster:
         self.gates = {name: asyncio.Event() for name in self.alive}
         for gate in self.gates.values():
             gate.set()
+        self.held = dict.fromkeys(self.alive, 0)
         self.version = 1
         self.segments: list[ModelSegment] = []
         self.log: list[Row] = []
@@ -204,6 +205,7 @@ class ModelCluster:
         return await self._publish(broker, request)
 
     async def _publish(self, broker: str, request: httpx.Request) -> httpx.Response:
+        self.held[broker] += not self.gates[broker].is_set()
         await self.gates[broker].wait()
         identity = (request.url.params["producer"], int(request.url.params["sequence"]))
         self.publishes.append((broker, identity))
