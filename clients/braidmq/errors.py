@@ -114,6 +114,13 @@ class ConnectionBroken(BraidMQError):
 class OutcomeUnknown(BraidMQError):
     """The publish was not acknowledged: the messages may or may not be stored."""
 
+    def __init__(
+        self, message: str | None = None, *, problem: Problem | None = None, retry_after_seconds: float = 0.0
+    ) -> None:
+        super().__init__(message, problem=problem, retry_after_seconds=retry_after_seconds)
+        # The broker's word is about the same request with the same sequence; another call is another request.
+        self.retryable = False
+
 
 class PublishIncomplete(OutcomeUnknown):
     """Part of the request was acknowledged; the outcome of the rest is unknown."""
@@ -227,13 +234,15 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "front-store-full": FrontStoreFull,
     "sequence-expired": SequenceExpired,
 }
+# Failures of a broker that say for certain that nothing of a publish was stored.
+_NOTHING_STORED = ("segment-moved", "draining")
 _BY_STATUS: dict[int, type[Refused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 429: FrontStoreFull}
 
 
 def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float = 0.0) -> BraidMQError:
     """The exception for a problem document.
 
-    A publish that failed inside the broker and must not be repeated is one whose outcome is unknown.
+    A publish that failed inside the broker is one whose outcome is unknown, unless it says otherwise.
     """
     return _class_of(problem, publishing)(_sentence(problem), problem=problem, retry_after_seconds=retry_after_seconds)
 
@@ -243,7 +252,7 @@ def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
         return PublishIncomplete
     if problem.slug == "invalid-name":
         return InvalidName
-    if publishing and problem.status >= 500 and not problem.retryable:
+    if publishing and problem.status >= 500 and problem.slug not in _NOTHING_STORED:
         return OutcomeUnknown
     known = _BY_SLUG.get(problem.slug) or _BY_STATUS.get(problem.status)
     if known is not None:

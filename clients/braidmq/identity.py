@@ -8,7 +8,7 @@ from braidmq.errors import InvalidArgument
 from filer.clock import Clock
 
 _MAX_FREE = 1000
-_PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PRODUCER_ID = re.compile(r"[A-Za-z0-9._:-]{1,190}")
 
 
 class Identity:
@@ -55,5 +55,5 @@ class Identities:
 def checked_producer_id(producer_id: str) -> str:
     """The id, if it may be one; raises `InvalidArgument`."""
     if not _PRODUCER_ID.fullmatch(producer_id):
-        raise InvalidArgument(f"producer_id {producer_id!r:.120} must be 1 to 100 of A-Z a-z 0-9 . _ -")
+        raise InvalidArgument(f"producer_id {producer_id!r:.120} must be 1 to 190 of A-Z a-z 0-9 . _ : -")
     return producer_id

@@ -221,7 +221,7 @@ class ModelCluster:
             refusal = self._store(self.segments[segment_id], identity, rows, numbers)
             refusals += [] if refusal is None else [refusal]
         if refusals and len(refusals) < len(shares):
-            return problem(503, "publish-incomplete", positions=[])
+            return problem(503, "publish-incomplete", retryable=True, retry_after=1, positions=[])
         return refusals[0] if refusals else self._answer(identity, len(rows))
 
     def _store(

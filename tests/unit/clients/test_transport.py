@@ -105,13 +105,13 @@ async def test_a_broker_that_stays_full_is_an_error_in_the_end(cautious: AsyncCl
     assert len(broker.requests) == 3
 
 
-@pytest.mark.parametrize(("retryable", "requests"), [(True, 2), (False, 1)])
+@pytest.mark.parametrize(("slug", "requests"), [("draining", 2), ("segment-moved", 2), ("store-unavailable", 1)])
 async def test_an_unavailable_broker_is_asked_again_where_it_says_so(
-    cautious: AsyncClient, broker: FakeBroker, retryable: bool, requests: int
+    cautious: AsyncClient, broker: FakeBroker, slug: str, requests: int
 ) -> None:
     broker.add_topic("t")
-    broker.faults.append(Fault(response=problem(503, "store-unavailable", retryable=retryable)))
-    if retryable:
+    broker.faults.append(Fault(response=problem(503, slug, retryable=requests > 1)))
+    if requests > 1:
         await cautious.publish("t", "v")
     else:
         with pytest.raises(OutcomeUnknown):
