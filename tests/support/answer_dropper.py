@@ -18,21 +18,19 @@ class AnswerDropper:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
-        upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
-        ways = [
-            asyncio.create_task(_copy(reader, upstream_writer)),
-            asyncio.create_task(self._answers(upstream_reader, writer)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for each in (writer, upstream_writer):
-                each.close()
-                with contextlib.suppress(ConnectionError):
-                    await each.wait_closed()
+        async with _closing(writer):
+            upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
+            async with _closing(upstream_writer):
+                ways = [
+                    asyncio.create_task(_copy(reader, upstream_writer)),
+                    asyncio.create_task(self._answers(upstream_reader, writer)),
+                ]
+                try:
+                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for way in ways:
+                        way.cancel()
+                    await asyncio.gather(*ways, return_exceptions=True)
 
     async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65_536):
@@ -42,6 +40,16 @@ class AnswerDropper:
                 return
             writer.write(data)
             await writer.drain()
+
+
+@contextlib.asynccontextmanager
+async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

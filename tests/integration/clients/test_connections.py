@@ -52,7 +52,7 @@ async def test_silence_ends_with_the_timeout() -> None:
         server_saying(None) as url,
         AsyncClient(url, timeout_seconds=0.05, delivery_timeout_seconds=0.2) as client,
     ):
-        with pytest.raises(OutcomeUnknown, match="no acknowledgement within 0.2 seconds.*no answer in time"):
+        with pytest.raises(OutcomeUnknown, match=r"no acknowledgement within 0\.2 seconds.*no answer in time"):
             await client.publish("t", "v")
 
 
