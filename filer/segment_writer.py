@@ -39,7 +39,7 @@ TRICKLE_BYTES = 64 * 1024
 TRICKLE_FACTOR = 2.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSettings:
     """How an owner batches: sizes in bytes, times in seconds."""
 

@@ -342,7 +342,9 @@ def _writing(settings: BrokerSettings) -> WriterSettings:
     interval = settings.flush_interval
     if interval is None:
         interval = S3_FLUSH_INTERVAL_SECONDS if _on_s3(settings) else 0.0
-    return WriterSettings(settings.flush_bytes, interval, settings.grace)
+    return WriterSettings(
+        flush_bytes=settings.flush_bytes, flush_interval_seconds=interval, grace_seconds=settings.grace
+    )
 
 
 def _puts_at_once(settings: BrokerSettings) -> int:

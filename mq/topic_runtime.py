@@ -15,7 +15,7 @@ from filer.next_file import Accepted, Single, join
 from filer.producer_windows import ProducerWindows
 from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, recover_index
+from filer.segment_log import SegmentRef
 from filer.segment_writer import Replication, SegmentWriter, StoredFile, WriterState
 from filer.slots import SLOTS, slot_of
 from filer.topic_state import Segment, TopicState
@@ -26,11 +26,12 @@ from mq.front_store import Tail
 from mq.parts import Parts
 from mq.peers import TailPage
 from mq.routing import Appender, Route
+from mq.segment_indexes import SegmentIndexes
 
 RESENDS = 10
 # Between two looks for an owner; together some five seconds.
 LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
-FOREIGN_INDEX_SECONDS = 0.5
+FOREIGN_INDEX_SECONDS = 2.0
 _NEWEST = 2**62
 
 
@@ -45,8 +46,7 @@ class TopicRuntime:
         self._on_lost = on_lost
         self.writers: dict[int, SegmentWriter] = {}
         self._parts = parts
-        self._indexes: dict[int, SegmentIndex] = {}
-        self._index_seen_seconds: dict[int, float] = {}
+        self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
         self._route = Route([])
@@ -75,7 +75,7 @@ class TopicRuntime:
             return
         self.state = state
         kept = {segment.id for segment in state.segments}
-        for segment_id in [i for i in self._indexes if i not in kept]:
+        for segment_id in [i for i in self._indexes.known if i not in kept]:
             self._forget(segment_id)
         for segment in state.segments:
             if segment.state == "sealed":
@@ -102,7 +102,7 @@ class TopicRuntime:
                 self._open_writer(segment)
         for segment in self.state.segments:
             # Their heirs here have it by now; those at other brokers read the seals.
-            if segment.state == "sealed" and (index := self._indexes.get(segment.id)) is not None:
+            if segment.state == "sealed" and (index := self._indexes.known.get(segment.id)) is not None:
                 index.forget_windows()
         self._reroute()
 
@@ -117,9 +117,9 @@ class TopicRuntime:
     def _open_writer(self, segment: Segment) -> None:
         parts = self._parts
         index = SegmentIndex()
-        if (windows := handed_over(self.state, segment, self._indexes)) is not None:
+        if (windows := handed_over(self.state, segment, self._indexes.known)) is not None:
             index.inherit(windows)
-        self._indexes[segment.id] = index
+        self._indexes.put(segment.id, index)
         self._tails[segment.id] = Tail(0)
 
         async def still_there() -> bool:
@@ -163,14 +163,13 @@ class TopicRuntime:
 
     async def inherited(self, segment: Segment) -> ProducerWindows:
         """The producer windows that a segment has from its predecessors; raises as `read_inherited`."""
-        windows = handed_over(self.state, segment, self._indexes)
+        windows = handed_over(self.state, segment, self._indexes.known)
         if windows is not None:
             return windows
         return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment)
 
     def _forget(self, segment_id: int) -> None:
-        self._indexes.pop(segment_id, None)
-        self._index_seen_seconds.pop(segment_id, None)
+        self._indexes.forget(segment_id)
         self._tails.pop(segment_id, None)
         self._foreign.forget(segment_id)
         self._parts.copies.forget(self.topic, segment_id)
@@ -178,7 +177,7 @@ class TopicRuntime:
 
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
         """Use an index that somebody else in this process has recovered or sealed."""
-        self._indexes[segment_id] = index
+        self._indexes.put(segment_id, index)
 
     def _stored(self, stored: StoredFile) -> None:
         tail = self._tails[stored.segment]
@@ -201,7 +200,9 @@ class TopicRuntime:
 
     async def close(self) -> None:
         """Stop all writers; what they had not stored fails."""
-        await asyncio.gather(self._foreign.close(), *(writer.close() for writer in self.writers.values()))
+        await asyncio.gather(
+            self._foreign.close(), self._indexes.close(), *(writer.close() for writer in self.writers.values())
+        )
         _wake(self._news)
         _wake(self._state_news)
 
@@ -370,13 +371,14 @@ class TopicRuntime:
 
     async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
         """The offset after the newest message that can be read; nobody is asked once that is `at_least`."""
-        tail = self.tail(segment_id)
-        end = max((await self.index(segment_id)).end, tail.end if tail is not None else 0)
+        tail, known = self.tail(segment_id), self._indexes.known.get(segment_id)
+        end = max(known.end if known is not None else 0, tail.end if tail is not None else 0)
         if at_least is not None and end >= at_least:
             return end
         page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
         if page is not None:
             return max(end, page.end)
+        end = max(end, (await self.index(segment_id, fresh=True)).end)
         # A silent owner may have given out what the store does not show yet.
         silent = at_least is not None and self._foreign_open(segment_id) is not None
         return max(end, at_least or 0) if silent else end
@@ -386,15 +388,14 @@ class TopicRuntime:
 
         Of a segment that another broker writes it may lag behind by `FOREIGN_INDEX_SECONDS`, unless it is to be fresh.
         """
-        index = self._indexes.get(segment_id)
         segment = self.state.segment(segment_id)
+        index = self._indexes.known.get(segment_id)
         if segment is None:
             return index or SegmentIndex()
-        if index is None or self._stale(segment, index, FOREIGN_INDEX_SECONDS if not fresh else 0.0):
-            index = await recover_index(self._parts.store, self.ref(segment_id), start_offset=segment.start_offset)
-            self._indexes[segment_id] = index
-            self._index_seen_seconds[segment_id] = self._parts.clock.monotonic_seconds()
-        return index
+        writer = self.writers.get(segment_id)
+        if index is not None and writer is not None and writer.state is not WriterState.STOPPED:
+            return index
+        return await self._indexes.get(segment, longest_seconds=0.0 if fresh else FOREIGN_INDEX_SECONDS)
 
     def distrust_index(self, segment_id: int) -> None:
         """Recover the index of a segment at its next use: a file it names is gone.
@@ -404,16 +405,7 @@ class TopicRuntime:
         writer, segment = self.writers.get(segment_id), self.state.segment(segment_id)
         done = writer is None or writer.state in (WriterState.STOPPED, WriterState.SEALED)
         if done or (segment is not None and segment.state == "sealed"):
-            self._indexes.pop(segment_id, None)
-
-    def _stale(self, segment: Segment, index: SegmentIndex, longest_seconds: float) -> bool:
-        writer = self.writers.get(segment.id)
-        if writer is not None and writer.state is not WriterState.STOPPED:
-            return False
-        if index.sealed or (segment.end_offset is not None and index.end >= segment.end_offset):
-            return False
-        seen = self._index_seen_seconds.get(segment.id, -1e9)
-        return self._parts.clock.monotonic_seconds() - seen > longest_seconds
+            self._indexes.forget(segment_id)
 
     def news(self) -> asyncio.Future[None]:
         """Done when the next message is stored or the shape changes: take it before you look, then wait for it."""
