@@ -345,7 +345,7 @@ async def test_without_an_id_a_part_may_not_be_repeated(moody: HttpBroker) -> No
 async def test_an_unknown_outcome_may_be_repeated_with_an_id(
     topic: HttpBroker, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unknown(*arguments: object) -> None:
+    async def unknown(*arguments: object, **named: object) -> None:
         raise OutcomeUnknown("no answer")
 
     monkeypatch.setattr(TopicRuntime, "publish_rows", unknown)
