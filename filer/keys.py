@@ -8,7 +8,7 @@
 | `topics/<topic>/history/<first>-<last>.json` | never | lineage that has left topic.json |
 | `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
 | `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
-| `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment |
+| `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment, producer windows |
 | `topics/<topic>/groups/<group>.json` | by compare-and-swap | positions of a consumer group |
 | `topics/<topic>/uploads/<upload-id>` | never | a payload submitted by reference |
 

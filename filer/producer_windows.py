@@ -27,7 +27,7 @@ MAX_PRODUCERS = 4096
 MAX_SEQUENCES = 524_288
 """Of all producers of a segment together: 16 MiB. Beyond either limit the producers that have been silent longest are
 forgotten, early: a request of theirs that is repeated only now is stored a second time."""
-LARGEST_BYTES = 256 * 1024 * 1024
+LARGEST_BYTES = 64 * 1024 * 1024
 _VERSION = 1
 
 
@@ -82,10 +82,6 @@ class _Window:
     def copy(self) -> "_Window":
         return _Window(tuple(column[:] for column in self.columns))
 
-    def entries(self) -> Iterator[tuple[int, Position]]:
-        for sequence, segment, offset, count in zip(*self.columns, strict=True):
-            yield sequence, Position(segment, offset, count)
-
 
 @dataclass(slots=True)
 class _Range:
@@ -130,6 +126,8 @@ class ProducerWindows:
         producer = self._producers.get(request.producer)
         if producer is None:
             return [Found(self.start, self.stop, None, False)]
+        if len(producer.ranges) == 1 and producer.ranges[0].slots == (self.start, self.stop):
+            return [producer.ranges[0].window.found(self.start, self.stop, request.sequence)]
         return [
             Found(start, stop, None, False) if window is None else window.found(start, stop, request.sequence)
             for start, stop, window in _tiled(producer.ranges, self.start, self.stop)
@@ -164,11 +162,11 @@ class ProducerWindows:
     def stored_between(self, segment: int, start: int, end: int) -> list[StoredRequest]:
         """The remembered requests whose messages stand at the offsets `[start, end)` of a segment, in their order."""
         found = {
-            StoredRequest(RequestId(name, sequence), position)
+            StoredRequest(RequestId(name, sequence), Position(segment, offset, count))
             for name, producer in self._producers.items()
             for each in producer.ranges
-            for sequence, position in each.window.entries()
-            if position.segment == segment and start <= position.offset < end
+            for sequence, where, offset, count in zip(*each.window.columns, strict=True)
+            if start <= offset < end and where == segment
         }
         return sorted(found, key=lambda stored: (stored.position, stored.request))
 
@@ -233,7 +231,7 @@ class ProducerWindows:
             start, stop = document["range"]
             windows = cls(start, stop)
             for name, seen_us, ranges in document["producers"]:
-                producer = _Producer(seen_us, [_range_of(*each) for each in ranges])
+                producer = _Producer(int(seen_us), [_range_of(*each) for each in ranges])
                 windows._producers[name] = producer
                 windows._sequences += len(producer)
         except (zlib.error, ValueError, TypeError, KeyError, OverflowError) as error:

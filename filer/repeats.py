@@ -13,7 +13,7 @@ from filer.requests import Position, RequestId
 from filer.slots import slot_of, slots_of
 
 if TYPE_CHECKING:
-    from filer.segment_writer import Payload
+    from filer.next_file import Payload
 
 
 def sift(windows: ProducerWindows, request: RequestId, payload: "Payload") -> "tuple[list[Position], Payload | None]":
@@ -22,7 +22,7 @@ def sift(windows: ProducerWindows, request: RequestId, payload: "Payload") -> "t
     Raises `SequenceExpired` where it cannot be told of one of them.
     """
     parts = windows.look_up(request)
-    if len({(part.position, part.expired) for part in parts}) > 1:
+    if len(parts) > 1 and len({(part.position, part.expired) for part in parts}) > 1:
         return _sift_by_slot(parts, request, payload)
     if parts[0].expired:
         raise _expired(request)

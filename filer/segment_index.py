@@ -98,6 +98,8 @@ class SegmentIndex:
         self.changes += 1
         for request, position in requests:
             self.windows.note(request, position, facts.last_timestamp_us)
+        if requests:
+            self.windows.expire(facts.last_timestamp_us)
 
     def inherit(self, windows: ProducerWindows) -> None:
         """Put the predecessors' windows, cut for this segment's slots, under those of its own files."""
@@ -127,7 +129,8 @@ class SegmentIndex:
     def supersede(self, rolled: FileFacts, since_us: int) -> list[FileFacts]:
         """Let a roll-up stand for the files it covers; those, which now await deletion.
 
-        Nothing happens, and the list is empty, where the index holds a file that reaches as far already.
+        Nothing happens, and the list is empty, where the index holds a file that reaches as far already, and where it
+        begins in the middle of one.
         Raises `CorruptFile` where the roll-up would cut through a file.
         """
         first = bisect.bisect_left(self._starts, rolled.base)
@@ -141,7 +144,9 @@ class SegmentIndex:
             if first < len(self.files) and self.files[first].name.rolled and self.files[first].end >= rolled.end:
                 return []
             raise CorruptFile(f"roll-up {rolled.name} does not end where a file ends")
-        if [facts.name for facts in covered] == [rolled.name]:
+        if covered[0].name.base < rolled.base or [facts.name for facts in covered] == [rolled.name]:
+            # It begins within a roll-up of somebody else's, which its range does not hold: that one could never be
+            # deleted. They say the same, and the next roll-up of both holds them whole.
             return []
         self._replace(first, last, [replace(rolled, start=covered[0].start)])
         self.await_deletion(Superseded(rolled.base, rolled.end, since_us, rolled=True))

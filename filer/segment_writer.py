@@ -6,13 +6,12 @@ speed and a lone message waits for nobody.
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from filer.clock import Clock
@@ -20,11 +19,10 @@ from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.inheritance import Inheritance
 from filer.keys import FileName
 from filer.live_files import FileFacts
-from filer.producer_windows import ProducerWindows
+from filer.next_file import Accepted, NextFile, Payload, Single
 from filer.repeats import sift
-from filer.requests import Position, RequestId, StoredRequest
-from filer.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
-from filer.segment_file import Footer, count_refs
+from filer.requests import Position, RequestId
+from filer.segment_file import Footer
 from filer.segment_index import SegmentIndex
 from filer.segment_log import (
     Inherit,
@@ -47,37 +45,31 @@ class WriterSettings:
 
     flush_bytes: int = 8 * 1024 * 1024
     flush_interval_seconds: float = 0.0
+    replicated_flush_interval_seconds: float = 1.0
     grace_seconds: float = 3600.0
 
 
 @dataclass(slots=True)
-class Single:
-    """One message that came by itself; joined with its like into columns when the file is written."""
+class _Pending(Accepted):
+    """An accepted request's share of this segment, and who waits for it.
 
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] | None
-    event_time_us: int | None
-
-
-Payload: TypeAlias = "pa.RecordBatch | Single"
-
-
-@dataclass(slots=True)
-class _Pending:
-    """An accepted request's share of this segment, with the offset it was given.
-
-    Of a request with an id, `known` is where messages of it are stored already; `payload` has only the others.
+    Of a request with an id, `known` is where messages of it are stored already, `payload` has only the others, and
+    `repeats` are told what `stored` is.
     """
 
-    payload: Payload
-    base: int
-    count: int
-    size_bytes: int
-    timestamp_us: int
-    stored: asyncio.Future[list[Position]]
-    request: RequestId | None = None
+    stored: asyncio.Future[list[Position]] = field(kw_only=True)
     known: Sequence[Position] = ()
+    repeats: Sequence[asyncio.Future[list[Position]]] = ()
+    # To be answered as soon as all followers hold it; and whether that has happened before it was stored.
+    replicated: bool = False
+    early: bool = False
+
+    def answer(self, segment: int) -> None:
+        """Tell whoever waits where the messages are."""
+        positions = [*self.known, Position(segment, self.base, self.count)]
+        for waiting in (self.stored, *self.repeats):
+            if not waiting.done():
+                waiting.set_result(positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +80,43 @@ class StoredFile:
     facts: FileFacts
     table: pa.Table
     pending_bytes: int
+
+
+class Replicas(Protocol):
+    """The followers of an open segment: they get everything accepted, in order."""
+
+    def attach(self, on_held: Callable[[int], None], on_refused: Callable[[], None]) -> None:
+        """Have `on_held` called with the offset before which all followers hold everything, as it grows.
+
+        `on_refused` once a follower takes no more from this owner: it has helped to seal the segment.
+        """
+        ...
+
+    def send(self, accepted: Accepted) -> None:
+        """Send what goes on where the last one ended."""
+        ...
+
+    def stored(self, end: int) -> None:
+        """Everything before that offset is on the store: followers need not hold it."""
+        ...
+
+    def close(self) -> None:
+        """Send no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How an owner replicates: `in_touch` tells whether it may acknowledge what only its followers hold.
+
+    `on_held` gets what all followers hold and the store has not yet; `on_unstored` the growth of the bytes that are
+    acknowledged and not stored.
+    """
+
+    replicas: Replicas
+    in_touch: Callable[[], bool]
+    on_held: Callable[[int, Sequence[Accepted]], None]
+    on_unstored: Callable[[int], None]
 
 
 class WriterState(Enum):
@@ -105,7 +134,8 @@ class SegmentWriter:
     `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there (a
     fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
     once when another writer took over. `inherit` reads the producer windows that the predecessors left, unless the
-    index has them.
+    index has them. With `replication` all that is accepted goes to the followers too; what only they hold when the
+    writer stops is in `unflushed`.
     """
 
     def __init__(
@@ -122,6 +152,7 @@ class SegmentWriter:
         on_stored: Callable[[StoredFile], None],
         on_stopped: Callable[[int], None],
         inherit: Inherit = nothing_inherited,
+        replication: Replication | None = None,
     ) -> None:
         self.ref = ref
         self.index = index
@@ -130,9 +161,16 @@ class SegmentWriter:
         self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
         self._look, self._turns = look, turns
         self._on_stored, self._on_stopped = on_stored, on_stopped
+        self._replication = replication
+        if replication is not None:
+            replication.replicas.attach(self._held, self._refused)
+        self.unflushed: Sequence[Accepted] = ()
         self._pending: list[_Pending] = []
+        self._flying: Sequence[_Pending] = ()
+        self._unheld: deque[_Pending] = deque()
+        self._hurried = False
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
-        self._unanswered: dict[RequestId, asyncio.Future[list[Position]]] = {}
+        self._unanswered: dict[RequestId, _Pending] = {}
         self._next_offset = index.end
         self._last_timestamp_us = index.last_timestamp_us
         # None yet: what told us that we own the segment, or where it ends, may be as old as it likes.
@@ -148,9 +186,11 @@ class SegmentWriter:
         self._task = asyncio.create_task(self._run(), name=f"writer {ref.topic}/{ref.segment}")
 
     def append(
-        self, payload: Payload, size_bytes: int, request: RequestId | None = None
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
     ) -> asyncio.Future[list[Position]]:
         """Accept messages for the next file; the future tells where they are once they are stored.
+
+        With `replicated`, once all followers hold them, if that comes first.
 
         All messages that a request with an id has for this segment come at once, when the `inheritance` is complete;
         whatever of them is stored already, here or in a predecessor, is answered with its first positions. Raises
@@ -159,33 +199,56 @@ class SegmentWriter:
         if self.state is not WriterState.OPEN:
             raise SegmentMoved() if self.state is WriterState.STOPPED else SegmentSealed()
         if request is not None:
-            return self._append_once(payload, size_bytes, request)
+            return self._append_once(payload, size_bytes, request, replicated)
+        return self._accept(payload, size_bytes, None, (), replicated)
+
+    def _accept(
+        self,
+        payload: Payload,
+        size_bytes: int,
+        request: RequestId | None,
+        known: Sequence[Position],
+        replicated: bool,
+    ) -> asyncio.Future[list[Position]]:
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self._last_timestamp_us = max(self._clock.now_us(), self._last_timestamp_us)
         stored: asyncio.Future[list[Position]] = self._loop.create_future()
-        self._pending.append(_Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, stored))
+        pending = _Pending(
+            payload, self._next_offset, count, size_bytes, self._last_timestamp_us, request, known, stored=stored
+        )
+        self._pending.append(pending)
         self._next_offset += count
         self.pending_bytes += size_bytes
+        if self._replication is not None:
+            pending.replicated = replicated
+            self._unheld.append(pending)
+            self._replication.replicas.send(pending)
         self._idle.clear()
         self._wake.set()
         return stored
 
-    def _append_once(self, payload: Payload, size_bytes: int, request: RequestId) -> asyncio.Future[list[Position]]:
+    def _append_once(
+        self, payload: Payload, size_bytes: int, request: RequestId, replicated: bool
+    ) -> asyncio.Future[list[Position]]:
         """As `append`. Whoever gives up waiting leaves the others who wait for the same request their answer."""
         if not self.inheritance.complete:
             raise RuntimeError(f"{request} came before the windows of the predecessors")
-        unanswered = self._unanswered.get(request)
-        if unanswered is None:
-            known, new = sift(self.index.windows, request, payload)
-            if new is None:
-                answer: asyncio.Future[list[Position]] = self._loop.create_future()
-                answer.set_result(known)
-                return answer
-            if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
-                size_bytes = size_bytes * new.num_rows // payload.num_rows
-            unanswered = self._unanswered[request] = self.append(new, size_bytes)
-            self._pending[-1].request, self._pending[-1].known = request, known
-        return asyncio.shield(unanswered)
+        if (first := self._unanswered.get(request)) is not None:
+            repeat: asyncio.Future[list[Position]] = self._loop.create_future()
+            first.repeats = [*first.repeats, repeat]
+            if first.early:
+                first.answer(self.ref.segment)
+            return repeat
+        known, new = sift(self.index.windows, request, payload)
+        if new is None:
+            answered: asyncio.Future[list[Position]] = self._loop.create_future()
+            answered.set_result(known)
+            return answered
+        if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
+            size_bytes = size_bytes * new.num_rows // payload.num_rows
+        stored = self._accept(new, size_bytes, request, known, replicated)
+        self._unanswered[request] = self._pending[-1]
+        return stored
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Raise `SequenceExpired` where `append` would."""
@@ -209,7 +272,8 @@ class SegmentWriter:
         return self._next_offset
 
     async def flush(self) -> None:
-        """Wait until everything accepted so far is stored or has failed."""
+        """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files."""
+        self._hurried = True
         await self._idle.wait()
 
     async def close(self) -> None:
@@ -232,18 +296,63 @@ class SegmentWriter:
                 if not self._pending and self.state is WriterState.OPEN:
                     self._wake.clear()
                 if batch or seal:
+                    self._flying = batch
                     await self._store_batch(batch, seal)
+                    self._flying = ()
 
     async def _await_interval(self) -> None:
         """On a store where puts cost money, let a stream of messages share files; a lone one goes at once."""
-        factor = 1.0 if self._last_file_bytes >= TRICKLE_BYTES else TRICKLE_FACTOR
-        due = self._last_put_seconds + self._settings.flush_interval_seconds * factor
         while (
             self.state is WriterState.OPEN
+            and not self._hurried
             and self.pending_bytes < self._settings.flush_bytes
-            and (left := due - self._clock.monotonic_seconds()) > 0
+            and (left := self._last_put_seconds + self._interval_seconds() - self._clock.monotonic_seconds()) > 0
         ):
             await self._clock.sleep(min(left, 0.02))
+
+    def _interval_seconds(self) -> float:
+        """How old the last put is to be: followers make it safe to wait, while the others count us as alive."""
+        factor = 1.0 if self._last_file_bytes >= TRICKLE_BYTES else TRICKLE_FACTOR
+        seconds = self._settings.flush_interval_seconds * factor
+        if self._replication is None or not self._replication.in_touch():
+            return seconds
+        waits = any(not pending.replicated for pending in self._pending)
+        return seconds if waits else max(seconds, self._settings.replicated_flush_interval_seconds)
+
+    def _held(self, end: int) -> None:
+        """All followers hold everything before `end`: those who asked for no more are answered.
+
+        Safe: while we are in touch nobody seals in our stead before a follower refuses us, and whoever does seal then
+        flushes what it holds first (DESIGN.md §6). Stopping within this loses answers only.
+        """
+        replication = self._replication
+        if replication is None or self.state not in (WriterState.OPEN, WriterState.SEALING):
+            return
+        held: list[_Pending] = []
+        while self._unheld and self._unheld[0].end <= end:
+            held.append(self._unheld.popleft())
+        fresh = [pending for pending in held if pending.base >= self.index.end]
+        if fresh:
+            replication.on_held(self.ref.segment, fresh)
+        if replication.in_touch():
+            for pending in fresh:
+                self._answer_early(replication, pending)
+
+    def _answer_early(self, replication: Replication, pending: _Pending) -> None:
+        if pending.replicated and not pending.stored.done():
+            pending.early = True
+            replication.on_unstored(pending.size_bytes)
+            pending.answer(self.ref.segment)
+
+    def _refused(self) -> None:
+        self._stop(SegmentMoved("a follower takes no more: the segment is being sealed"), self._flying)
+
+    def _settle_replication(self, batch: Iterable[_Pending]) -> None:
+        """What was answered early has been stored, or is no longer ours to store."""
+        if self._replication is not None:
+            self._replication.on_unstored(-sum(pending.size_bytes for pending in batch if pending.early))
+            while self._unheld and self._unheld[0].end <= self.index.end:
+                self._unheld.popleft()
 
     def _take(self) -> list[_Pending]:
         """The accepted requests that make up the next file: whole requests, about `flush_bytes`."""
@@ -262,7 +371,7 @@ class SegmentWriter:
     async def _store_batch(self, batch: Sequence[_Pending], seal: bool) -> None:
         base = batch[0].base if batch else self._next_offset
         sent_seconds = self._clock.monotonic_seconds()
-        file = _NextFile(self.ref, batch, base, f"{self._broker}/{self._clock.ulid()}")
+        file = NextFile(self.ref, batch, base, f"{self._broker}/{self._clock.ulid()}")
         try:
             if seal:
                 await self.inheritance.wait()
@@ -280,9 +389,11 @@ class SegmentWriter:
             # Whatever it was: a task that just ended would leave every publisher waiting for ever.
             self._stop(error, batch)
             return
+        if self.state is WriterState.STOPPED:
+            return  # refused by a follower meanwhile: everybody has been told
         self._proof_seconds = self._last_put_seconds = sent_seconds
         self._last_file_bytes = file.size_bytes
-        self._acknowledge(batch, file.table, file.footer, file.size_bytes)
+        self._acknowledge(batch, file)
         if last:
             self._stop(SegmentMoved())
 
@@ -308,38 +419,35 @@ class SegmentWriter:
             raise SegmentMoved()
         return (seen.sealed and not footer.sealed) or seen.end != footer.end
 
-    def _acknowledge(self, batch: Sequence[_Pending], table: pa.Table, footer: Footer, size_bytes: int) -> None:
+    def _acknowledge(self, batch: Sequence[_Pending], file: NextFile) -> None:
         """The put has returned and is ours, so the messages are durable and at their offsets: tell everybody.
 
         Stopping before or within this loses answers only: the messages stand in the store, and the publishers
         who got no answer do not count on them.
         """
-        facts = FileFacts(
-            FileName(footer.base),
-            footer.end,
-            size_bytes,
-            footer.first_timestamp_us,
-            footer.last_timestamp_us,
-            footer.refs,
-            footer.sealed,
-            footer.base,
-        )
+        footer = file.footer
         # The repetitions of these requests are answered from here on, as they are after any recovery.
-        self.index.append(facts, footer.requests)
+        self.index.append(file.facts, footer.requests)
         for stored in footer.requests:
-            del self._unanswered[stored.request]
+            self._unanswered.pop(stored.request, None)
         pending_bytes = sum(pending.size_bytes for pending in batch)
         self.pending_bytes -= pending_bytes
-        self._on_stored(StoredFile(self.ref.segment, facts, table, pending_bytes))
+        self._on_stored(StoredFile(self.ref.segment, file.facts, file.table, pending_bytes))
         for pending in batch:
-            if not pending.stored.done():
-                here = Position(self.ref.segment, pending.base, pending.count)
-                pending.stored.set_result([*pending.known, here])
+            pending.answer(self.ref.segment)
+        self._settle_replication(batch)
+        if self._replication is not None:
+            self._replication.replicas.stored(footer.end)
         if not self._pending:
             self._idle.set()
         if footer.sealed:
             self.state = WriterState.SEALED
+            self._end_replication()
             self._finished.set_result(footer.end)
+
+    def _end_replication(self) -> None:
+        if self._replication is not None:
+            self._replication.replicas.close()
 
     async def _lose(self, batch: Sequence[_Pending], seal: bool) -> None:
         """Somebody else wrote at our offset. If it was the seal we wanted to put ourselves, that is as good."""
@@ -357,7 +465,13 @@ class SegmentWriter:
         if self.state in (WriterState.STOPPED, WriterState.SEALED):
             return
         self.state = WriterState.STOPPED
+        if self._replication is not None:
+            # A stopped owner still holds a copy, as a follower does: whoever seals asks it for that.
+            self.unflushed = [*batch, *self._pending]
+            self._fail_replicated(error)
         _fail((*batch, *self._pending), error)
+        self._settle_replication((*batch, *self._pending))
+        self._end_replication()
         self._pending.clear()
         self._unanswered.clear()
         self.inheritance.stop()
@@ -366,111 +480,15 @@ class SegmentWriter:
         self._finished.exception()
         self._on_stopped(self.ref.segment)
 
+    def _fail_replicated(self, error: Exception) -> None:
+        """A follower that seals stores what it holds: without an id that must not be sent again."""
+        unknown = OutcomeUnknown(f"{error}; a follower may store the message yet")
+        _fail([each for each in self.unflushed if isinstance(each, _Pending) and each.request is None], unknown)
+
 
 def _fail(batch: Sequence[_Pending], error: Exception) -> None:
     for pending in batch:
-        if not pending.stored.done():
-            pending.stored.set_exception(error)
-            pending.stored.exception()
-
-
-class _NextFile:
-    """The next file of a segment: encoded when the store first wants its bytes, and the same ever after."""
-
-    def __init__(self, ref: SegmentRef, batch: Sequence[_Pending], base: int, writer: str) -> None:
-        self.writer = writer
-        self.table: pa.Table
-        self.footer: Footer
-        self._ref, self._batch, self._base = ref, batch, base
-        self._windows: ProducerWindows | None = None
-        self._last_us = 0
-        self._data: pa.Buffer | None = None
-
-    def seal_with(self, windows: ProducerWindows, last_us: int) -> None:
-        """Make it the seal; `windows` are as of all files before it, `last_us` is the segment's last timestamp."""
-        self._windows, self._last_us = windows, last_us
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the encoded file; 0 before it is."""
-        return 0 if self._data is None else int(self._data.size)
-
-    def __call__(self) -> memoryview:
-        """Runs on a thread of the store's: columns, then Parquet."""
-        if self._data is None:
-            batch = self._batch
-            self.table = join(self._ref, batch, self._base)
-            requests = tuple(
-                StoredRequest(each.request, Position(self._ref.segment, each.base, each.count))
-                for each in batch
-                if each.request is not None
-            )
-            self.footer = Footer(
-                segment=self._ref.segment,
-                base=self._base,
-                count=self.table.num_rows,
-                writer=self.writer,
-                first_timestamp_us=batch[0].timestamp_us if batch else 0,
-                last_timestamp_us=batch[-1].timestamp_us if batch else 0,
-                refs=count_refs(self.table),
-                sealed=self._windows is not None,
-                requests=requests,
-                windows=self._windows_with(requests),
-            )
-            self._data = self._ref.encode(self.table, self.footer)
-        return memoryview(self._data)
-
-    def _windows_with(self, requests: Sequence[StoredRequest]) -> bytes:
-        """What the seal says of producers: all that is known with the messages it holds itself."""
-        if self._windows is None or (self._windows.empty and not requests):
-            return b""
-        windows = self._windows.copy()
-        for request, position in requests:
-            windows.note(request, position, self._last_us)
-        windows.expire(self._last_us)
-        return windows.to_bytes()
-
-
-def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
-    """Columns of `rows_schema` from whole batches and single messages, in order, without copying the batches."""
-    schema = rows_schema(ref.key_type, ref.value_type)
-    chunks: list[pa.RecordBatch] = []
-    singles: list[Single] = []
-    for payload in payloads:
-        if isinstance(payload, Single):
-            singles.append(payload)
-            continue
-        if singles:
-            chunks.append(_columns_of(singles, schema))
-            singles = []
-        chunks.append(payload)
-    if singles:
-        chunks.append(_columns_of(singles, schema))
-    return pa.Table.from_batches(chunks, schema=schema)
-
-
-def join(ref: SegmentRef, batch: Sequence[_Pending], base: int) -> pa.Table:
-    """Columns of `log_schema` from the payloads, in order."""
-    rows = rows_of_payloads(ref, (pending.payload for pending in batch))
-    counts = [pending.count for pending in batch]
-    stamps = np.repeat(np.array([pending.timestamp_us for pending in batch], dtype=np.int64), counts)
-    offsets = np.arange(base, base + rows.num_rows, dtype=np.int64)
-    first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
-    return pa.Table.from_arrays([*first, *rows.columns], schema=ref.schema)
-
-
-def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """A 64-bit column over the numbers themselves."""
-    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
-    count = len(singles)
-    columns = [
-        pa.array([single.key for single in singles], schema.field("key").type),
-        pa.array([single.value for single in singles], schema.field("value").type),
-        pa.array([single.event_time_us for single in singles], schema.field("event_time").type),
-        pa.array([single.headers for single in singles], schema.field("headers").type),
-        pa.nulls(count, schema.field("_ref").type),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+        for future in (pending.stored, *pending.repeats):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()

@@ -26,6 +26,7 @@ from leader.coordinator import BrokerInfo, Coordinator
 from leader.leading import Leading
 from leader.placement import owned
 from leader.transitions import new_topic, recreated
+from mq.copies import Copies
 from mq.errors import Conflict, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import HttpPeers
@@ -82,6 +83,7 @@ class Broker:
         self.parts = Parts(
             self.id, store, clock, self.catalogue, reader, self._decode_pool, self._upkeep_pool, self.front_store,
             self.metrics, settings, _writing(settings), Turns(_puts_at_once(settings)), coordinator, self.peers,
+            Copies(self.front_store),
         )  # fmt: skip
         self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
         self.leading = Leading(coordinator, self.catalogue, clock, self.arm)

@@ -13,6 +13,8 @@ BraidError
 ├── Conflict               the request contradicts what stands
 ├── PositionTooOld         a position older than what is kept
 ├── Forbidden              the authorizer says no
+├── CopyRefused            a follower takes no more of a segment that it helped to seal
+├── CopyGap                a follower misses what comes before
 ├── PeerUnreachable        another broker certainly did not get the request
 └── PeerFailed             another broker refused it
 """
@@ -99,6 +101,14 @@ class PositionTooOld(PositionExpired):
 
 class Forbidden(BraidError):
     """Not allowed."""
+
+
+class CopyRefused(BraidError):
+    """This follower has helped to seal the segment: its owner can add nothing to it any more."""
+
+
+class CopyGap(BraidError):
+    """This follower misses messages that come before these."""
 
 
 class PeerUnreachable(BraidError):

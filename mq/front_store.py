@@ -94,6 +94,13 @@ class FrontStore:
             self._evict()
         return True
 
+    def grow(self, size_bytes: int) -> None:
+        """Count bytes that are there whether there is room or not: acknowledged, and not stored yet; or fewer."""
+        self.pending_bytes += size_bytes
+        self._evict()
+        if size_bytes < 0:
+            self.release(0)
+
     def release(self, size_bytes: int) -> None:
         """Give room back: the request was stored, refused or broken off."""
         self.pending_bytes -= size_bytes

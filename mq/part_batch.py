@@ -14,17 +14,26 @@ _PARTS = b"braidmq.parts"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one request that go into one segment: so many, of about so many bytes."""
+    """The rows of one request that go into one segment: so many, of about so many bytes.
+
+    `replicated`: to be answered once all followers hold them. `timestamp_us`, on the way to those: when the owner took
+    them.
+    """
 
     count: int
     size_bytes: int
     request: RequestId | None = None
+    replicated: bool = False
+    timestamp_us: int = 0
 
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """The bytes to send: the rows of all parts one after the other."""
     # orjson takes tuples, but no named ones.
-    listed = [(part.count, part.size_bytes, part.request and tuple(part.request)) for part in parts]
+    listed = [
+        (part.count, part.size_bytes, part.request and tuple(part.request), part.replicated, part.timestamp_us)
+        for part in parts
+    ]
     metadata = {_PARTS: orjson.dumps(listed)}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
@@ -53,5 +62,5 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
         start += part.count
 
 
-def _part(count: int, size_bytes: int, request: tuple[str, int] | None) -> Part:
-    return Part(count, size_bytes, None if request is None else RequestId(*request))
+def _part(count: int, size_bytes: int, request: tuple[str, int] | None, replicated: bool, timestamp_us: int) -> Part:
+    return Part(count, size_bytes, None if request is None else RequestId(*request), replicated, timestamp_us)

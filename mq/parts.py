@@ -1,7 +1,7 @@
 """What a broker is put together from: passed in, never imported as globals, so that tests can own it."""
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from filer.catalogue import Catalogue
 from filer.clock import Clock
@@ -10,6 +10,7 @@ from filer.segment_writer import WriterSettings
 from filer.store import Store
 from filer.turns import Turns
 from leader.coordinator import Coordinator
+from mq.copies import Copies
 from mq.front_store import FrontStore
 from mq.metrics import Metrics
 from mq.peers import Peers
@@ -34,6 +35,8 @@ class Parts:
     turns: Turns
     coordinator: Coordinator
     peers: Peers
+    copies: Copies
+    last_urls: dict[str, str] = field(default_factory=dict)
 
     @property
     def clustered(self) -> bool:
@@ -42,4 +45,11 @@ class Parts:
 
     def url_of(self, broker: str) -> str | None:
         """The address of a live broker; None where it is not known to live."""
-        return next((info.url for info in self.coordinator.brokers() if info.id == broker), None)
+        url = next((info.url for info in self.coordinator.brokers() if info.id == broker), None)
+        if url is not None:
+            self.last_urls[broker] = url
+        return url
+
+    def last_url_of(self, broker: str) -> str | None:
+        """Where a broker is or was last seen: one that is not announced may be alive all the same."""
+        return self.url_of(broker) or self.last_urls.get(broker)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
-from mq.errors import FrontStoreFull, PeerFailed
+from mq.errors import CopyGap, CopyRefused, FrontStoreFull, PeerFailed, PeerUnreachable
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -27,6 +27,8 @@ APPEND_SECONDS = 120.0
 _ERRORS: Mapping[str, type[BraidError]] = {
     "segment-moved": SegmentMoved,
     "front-store-full": FrontStoreFull,
+    "copy-refused": CopyRefused,
+    "copy-gap": CopyGap,
     "sequence-expired": SequenceExpired,
 }
 
@@ -101,11 +103,38 @@ class Peers:
         )
         return [_outcome(entry) for entry in _document(answer)["outcomes"]]
 
-    async def seal(self, url: str, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
+    async def seal(self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
         """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
         answer = await self._call("POST", url, path, timeout_seconds=timeout_seconds)
         return int(_document(answer)["end_offset"])
+
+    async def replicate(
+        self,
+        url: str | None,
+        topic: str,
+        segment: int,
+        version: int,
+        rows: pa.Table,
+        parts: Sequence[Part],
+        *,
+        base: int,
+        stored_end: int,
+    ) -> int:
+        """Have a follower hold what its owner accepted from offset `base` on; up to where it holds the segment then.
+
+        Raises `CopyRefused`, `CopyGap`, `FrontStoreFull`, and as `append`.
+        """
+        path = f"/topics/{topic}/segments/{segment}/replicate?version={version}&base={base}&stored={stored_end}"
+        answer = await self._call("POST", url, path, pack_parts(rows, parts), timeout_seconds=SHORT_SECONDS)
+        return int(_document(answer)["held_end"])
+
+    async def take_over(
+        self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
+    ) -> int:
+        """Have a follower refuse the owner, store what it holds and seal; the end offset. Raises as `append`."""
+        path = f"/topics/{topic}/segments/{segment}/takeover?version={version}"
+        return int(_document(await self._call("POST", url, path, timeout_seconds=timeout_seconds))["end_offset"])
 
     async def tail(
         self, url: str, topic: str, segment: int, offset: int, *, max_rows: int, max_bytes: int, wait_seconds: float
@@ -132,8 +161,10 @@ class Peers:
         return int(_document(answer)["segments"])
 
     async def _call(
-        self, method: str, url: str, path: str, body: bytes | memoryview = b"", *, timeout_seconds: float
+        self, method: str, url: str | None, path: str, body: bytes | memoryview = b"", *, timeout_seconds: float
     ) -> PeerAnswer:
+        if url is None:
+            raise PeerUnreachable("no address of that broker is known")
         headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
         return await self._transport.send(
             method, url.rstrip("/") + PREFIX + path, headers, body, timeout_seconds=timeout_seconds

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.next_file import Payload, Single, rows_of_payloads
 from filer.requests import Position, RequestId
 from filer.segment_log import SegmentRef
-from filer.segment_writer import Payload, Single, WriterState, rows_of_payloads
+from filer.segment_writer import WriterState
 from mq.errors import PeerUnreachable
 from mq.part_batch import Part
 from mq.peers import Peers
@@ -60,7 +61,7 @@ class RemoteSegment:
         self.inheritance = _OwnersKnowledge()
 
     def append(
-        self, payload: Payload, size_bytes: int, request: RequestId | None = None
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
     ) -> asyncio.Future[list[Position]]:
         """Send messages to the owner; the future tells where they are once they are stored.
 
@@ -70,7 +71,7 @@ class RemoteSegment:
             raise SegmentMoved()
         stored: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         count = 1 if isinstance(payload, Single) else payload.num_rows
-        self._waiting.append(_Waiting(payload, Part(count, size_bytes, request), stored))
+        self._waiting.append(_Waiting(payload, Part(count, size_bytes, request, replicated), stored))
         self._call_if_free()
         return stored
 

@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from filer.next_file import Payload
 from filer.requests import Position, RequestId
-from filer.segment_writer import Payload, WriterState
+from filer.segment_writer import WriterState
 from filer.slots import slots_of
 
 
@@ -40,7 +41,7 @@ class Appender(Protocol):
         ...
 
     def append(
-        self, payload: Payload, size_bytes: int, request: RequestId | None = None
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
     ) -> asyncio.Future[list[Position]]:
         """Accept messages; the future tells where they are. Raises `SegmentSealed`, `SegmentMoved`, `SequenceExpired`.
 

@@ -11,14 +11,16 @@ import pyarrow as pa
 
 from filer.errors import BraidError, SegmentMoved, SequenceExpired
 from filer.inheritance import handed_over, read_inherited
+from filer.next_file import Accepted, Single, join
 from filer.producer_windows import ProducerWindows
 from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index
-from filer.segment_writer import SegmentWriter, Single, StoredFile, WriterState
+from filer.segment_writer import Replication, SegmentWriter, StoredFile, WriterState
 from filer.slots import SLOTS, slot_of
 from filer.topic_state import Segment, TopicState
 from mq.errors import PublishIncomplete
+from mq.followers import Followers
 from mq.foreign_segments import ForeignSegments
 from mq.front_store import Tail
 from mq.parts import Parts
@@ -78,6 +80,7 @@ class TopicRuntime:
         for segment in state.segments:
             if segment.state == "sealed":
                 self._foreign.forget(segment.id)
+                self._parts.copies.forget(self.topic, segment.id)
         self._open_writers()
         _wake(self._state_news)
         _wake(self._news)
@@ -135,7 +138,28 @@ class TopicRuntime:
             on_stored=self._stored,
             on_stopped=self._lost,
             inherit=partial(self.inherited, segment),
+            replication=self._replication(segment),
         )
+
+    def _replication(self, segment: Segment) -> Replication | None:
+        """How our segment is replicated; None where it has no followers."""
+        parts, followers = self._parts, segment.brokers[1:]
+        if not followers:
+            return None
+        return Replication(
+            Followers(parts, self.ref(segment.id), followers, self.state.version),
+            parts.coordinator.in_touch,
+            self._held,
+            parts.front_store.grow,
+        )
+
+    def _held(self, segment_id: int, held: Sequence[Accepted]) -> None:
+        """All followers hold these messages of ours: readers get them before they are stored."""
+        tail = self._tails[segment_id]
+        if held[0].base == tail.end:
+            table = join(self.ref(segment_id), held, tail.end)
+            self._parts.front_store.keep(tail, table, sum(each.size_bytes for each in held))
+            _wake(self._news)
 
     async def inherited(self, segment: Segment) -> ProducerWindows:
         """The producer windows that a segment has from its predecessors; raises as `read_inherited`."""
@@ -149,6 +173,7 @@ class TopicRuntime:
         self._index_seen_seconds.pop(segment_id, None)
         self._tails.pop(segment_id, None)
         self._foreign.forget(segment_id)
+        self._parts.copies.forget(self.topic, segment_id)
         self.writers.pop(segment_id, None)
 
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
@@ -156,7 +181,9 @@ class TopicRuntime:
         self._indexes[segment_id] = index
 
     def _stored(self, stored: StoredFile) -> None:
-        self._parts.front_store.keep(self._tails[stored.segment], stored.table, stored.pending_bytes)
+        tail = self._tails[stored.segment]
+        if (known := tail.end - stored.facts.base) < stored.table.num_rows:
+            self._parts.front_store.keep(tail, stored.table.slice(known), stored.pending_bytes)
         self._counted.inc(stored.table.num_rows)
         self._files.inc()
         self._parts.metrics.file_bytes.observe(stored.facts.size_bytes)
@@ -181,7 +208,9 @@ class TopicRuntime:
     # -- publishing ----------------------------------------------------------------------------------------
     # Callers reserve room in the front store before they read a body, and give it back when they have an answer.
 
-    async def publish_single(self, single: Single, size_bytes: int, request: RequestId | None = None) -> Position:
+    async def publish_single(
+        self, single: Single, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+    ) -> Position:
         """Store one message, or find it stored already by its request's id.
 
         Raises `SegmentMoved` where this broker cannot store it; then it is not in the log. `SequenceExpired`.
@@ -198,13 +227,13 @@ class TopicRuntime:
                 await writer.inheritance.wait()
                 continue
             try:
-                return (await writer.append(single, size_bytes, request))[0]
+                return (await writer.append(single, size_bytes, request, replicated=replicated))[0]
             except SegmentMoved:
                 await self._after_move(attempt)
         raise SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again")
 
     async def publish_rows(
-        self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None
+        self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
     ) -> list[Position]:
         """Store the rows of one request, in their order within each segment; a position per segment touched.
 
@@ -214,7 +243,8 @@ class TopicRuntime:
         """
         null_slot = self._null_slot(request)
         done: list[Position] = []
-        waiting = [_Share(-1, None, rows, size_bytes)]
+        whole_request = [_Share(-1, None, rows, size_bytes)]
+        waiting = whole_request
         for attempt in range(RESENDS):
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
@@ -224,12 +254,19 @@ class TopicRuntime:
             if request is not None and await self._must_look_again(open_writers, shares, request, done):
                 continue
             # Nothing is awaited between the look at the writers and here: all take their share, or none did.
-            futures = [w.append(s.rows, s.size_bytes, request) for w, s in zip(open_writers, shares, strict=True)]
+            futures = [
+                writer.append(share.rows, share.size_bytes, request, replicated=replicated)
+                for writer, share in zip(open_writers, shares, strict=True)
+            ]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             waiting = _sort_out(shares, outcomes, done)
             if not waiting:
                 # Shares that were cut anew after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
+            if request is not None:
+                # A segment takes all that a request with an id has for it at once: where a merge brings two shares
+                # together they must come as one. What is stored already is found so.
+                waiting = whole_request
             await self._after_move(attempt)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
@@ -238,16 +275,17 @@ class TopicRuntime:
     ) -> bool:
         """Have the windows of all writers complete; whether that took time. Raises where the request is too old.
 
-        It is refused before any segment takes its share, as far as they are all here.
+        It is refused before any segment takes its share.
         """
         if not all(writer.inheritance.complete for writer in writers):
             await asyncio.gather(*(writer.inheritance.wait() for writer in writers))
             return True
-        try:
-            for writer, share in zip(writers, shares, strict=True):
-                writer.check_sequence(share.rows, request)
-        except SequenceExpired as error:
-            _give_up(done, error)
+        if len(shares) > 1 or done:
+            try:
+                for writer, share in zip(writers, shares, strict=True):
+                    writer.check_sequence(share.rows, request)
+            except SequenceExpired as error:
+                _give_up(done, error)
         return False
 
     def _cut(self, whole: "_Share", null_slot: int) -> "list[_Share]":

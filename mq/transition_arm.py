@@ -7,7 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
-from filer.segment_log import seal_at_end
+from filer.next_file import Accepted
+from filer.take_over import flush_and_seal
 from filer.topic_config import TopicConfig
 from filer.topic_state import Reason, Segment, TopicState
 from leader.placement import choose, owned, replacements
@@ -16,8 +17,10 @@ from mq.errors import Draining, PeerFailed, PeerUnreachable
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
-# An owner that is announced and does not answer may be paused: the store decides against it.
+# An owner that does not answer may be paused: the store, or a follower, decides against it.
 OWNER_SEAL_SECONDS = 5.0
+OWNER_SEAL_SHARE = 0.5
+TAKE_OVER_SECONDS = 30.0
 
 
 class Topics(Protocol):
@@ -144,39 +147,83 @@ class TransitionArm:
         with contextlib.suppress(BraidError):
             await self._parts.peers.refresh(url, state.topic, state.version)
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
-        """Have a segment sealed by its owner, or at the end of its log where that is gone or silent.
+    # -- sealing -------------------------------------------------------------------------------------------
 
-        The store lets only one of them seal: an owner that still writes either comes before our seal, which then goes
-        behind its file, or loses the name of its next file to it and acknowledges nothing more.
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+        """As `Sealer.seal`: by its owner; else by a follower; else, where all of them are gone, at the end of its log.
+
+        The store lets only one of them seal: an owner that still writes either comes before the other's seal, which
+        then goes behind its file, or loses the name of its next file to it and stores nothing more. What it has
+        acknowledged by its followers' holding it is stored by the follower, which refuses it before it looks. So
+        nobody seals for a segment with followers while one of them, or the owner, may be alive and has not done so.
+        Raises `OutcomeUnknown` then.
         """
         self._topics.see(state)
         runtime = self._topics.topics[topic]
-        writer = runtime.writers.get(segment.id)
-        if writer is not None:
-            # Whatever stopped the writer, its segment is sealed at the end of its log.
-            with contextlib.suppress(Exception):
-                return await writer.seal()
-        elif (end := await self._sealed_by_owner(topic, segment, state)) is not None:
+        if segment.id in runtime.writers:
+            return await self.seal_ours(runtime, segment.id)
+        if (end := await self._sealed_by_owner(topic, segment, state)) is not None:
             return end
-        index = await seal_at_end(
+        silent = [] if len(segment.brokers) == 1 or self._is_gone(segment.owner) else [segment.owner]
+        for follower in segment.brokers[1:]:
+            if (end := await self._sealed_by_follower(runtime, follower, segment, state)) is not None:
+                return end
+            silent += [] if self._is_gone(follower) else [follower]
+        if silent:
+            raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r}: no answer from {', '.join(silent)}")
+        return await self._flush_and_seal(runtime, segment.id, ())
+
+    async def seal_ours(self, runtime: TopicRuntime, segment: int) -> int:
+        """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us."""
+        writer = runtime.writers[segment]
+        # Whatever stopped the writer, its segment is sealed at the end of its log.
+        with contextlib.suppress(Exception):
+            return await writer.seal()
+        return await self._flush_and_seal(runtime, segment, writer.unflushed)
+
+    async def take_over(self, runtime: TopicRuntime, segment: int) -> int:
+        """Seal a segment that we follow: refuse its owner, then store what we hold of it."""
+        return await self._flush_and_seal(runtime, segment, self._parts.copies.refuse(runtime.topic, segment))
+
+    def _is_gone(self, broker: str) -> bool:
+        """Its session has ended, and it does not answer (whoever asks has tried)."""
+        return self._parts.url_of(broker) is None
+
+    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
+        if not self._parts.clustered:
+            return None
+        url = self._parts.last_url_of(segment.owner)
+        session_seconds = self._parts.coordinator.session_timeout_seconds
+        timeout_seconds = min(OWNER_SEAL_SECONDS, session_seconds * OWNER_SEAL_SHARE)
+        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
+            return await self._parts.peers.seal(url, topic, segment.id, state.version, timeout_seconds=timeout_seconds)
+        return None
+
+    async def _sealed_by_follower(
+        self, runtime: TopicRuntime, follower: str, segment: Segment, state: TopicState
+    ) -> int | None:
+        if follower == self._parts.broker:
+            return await self.take_over(runtime, segment.id)
+        url = self._parts.last_url_of(follower)
+        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
+            return await self._parts.peers.take_over(
+                url, runtime.topic, segment.id, state.version, timeout_seconds=TAKE_OVER_SECONDS
+            )
+        return None
+
+    async def _flush_and_seal(self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted]) -> int:
+        segment = runtime.state.segment(segment_id)
+        if segment is None:
+            raise SegmentMoved(f"topic {runtime.topic!r} has no segment {segment_id} any more")
+        index = await flush_and_seal(
             self._parts.store,
             self._parts.clock,
-            runtime.ref(segment.id),
+            runtime.ref(segment_id),
+            held,
             start_offset=segment.start_offset,
             writer=self._parts.broker,
             grace_seconds=self._parts.settings.grace,
             inherit=partial(runtime.inherited, segment),
         )
-        runtime.adopt_index(segment.id, index)
+        runtime.adopt_index(segment_id, index)
         return index.end
-
-    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
-        url = self._parts.url_of(segment.owner) if self._parts.clustered else None
-        if url is None:
-            return None
-        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
-            return await self._parts.peers.seal(
-                url, topic, segment.id, state.version, timeout_seconds=OWNER_SEAL_SECONDS
-            )
-        return None

@@ -29,6 +29,7 @@ from braidmq.errors import (
     PublishIncomplete,
     Refused,
     SegmentNotFound,
+    SequenceExpired,
     TopicNotFound,
     Unavailable,
     UploadNotFound,
@@ -49,7 +50,8 @@ from braidmq.models import (
 from braidmq.outgoing import OutgoingMessage, Upload
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Acknowledgement, Position, PositionRange, Published
-from braidmq.producer import AsyncProducer, AsyncReceipt
+from braidmq.producer import AsyncProducer
+from braidmq.receipts import AsyncReceipt
 from braidmq.retry import Retry
 
 __all__ = [
@@ -103,6 +105,7 @@ __all__ = [
     "Segment",
     "SegmentFile",
     "SegmentNotFound",
+    "SequenceExpired",
     "Tables",
     "Topic",
     "TopicNotFound",

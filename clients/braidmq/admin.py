@@ -48,11 +48,11 @@ class Admin:
         """Delete the topic; raises `TopicNotFound` where there is none."""
         tries = 0
 
-        async def attempt() -> None:
+        async def attempt(address: str) -> None:
             nonlocal tries
             tries += 1
             try:
-                await self._transport.once(Call("DELETE", topic_path(topic)))
+                await self._transport.once(Call("DELETE", topic_path(topic)), address)
             except TopicNotFound:
                 # After a try whose answer was lost it is that try which has deleted it.
                 if tries == 1:
@@ -60,13 +60,15 @@ class Admin:
 
         await self._transport.repeat(attempt)
 
-    async def route(self, topic: str) -> Route:
+    async def route(self, topic: str, *, retry: Retry | None = None, timeout_seconds: float | None = None) -> Route:
         """The open segments and their owners."""
-        return _read(Route, await self._transport.request(Call("GET", f"{topic_path(topic)}/route")))
+        call = Call("GET", f"{topic_path(topic)}/route", timeout_seconds=timeout_seconds)
+        return _read(Route, await self._transport.request(call, retry=retry))
 
-    async def cluster(self) -> Cluster:
+    async def cluster(self, *, retry: Retry | None = None, timeout_seconds: float | None = None) -> Cluster:
         """The brokers and the leader."""
-        return _read(Cluster, await self._transport.request(Call("GET", "/v1/cluster")))
+        call = Call("GET", "/v1/cluster", timeout_seconds=timeout_seconds)
+        return _read(Cluster, await self._transport.request(call, retry=retry))
 
     async def drain_broker(self, broker: str) -> BrokerDrain:
         """Have a broker hand over what it owns; raises `NotFound`."""

@@ -1,6 +1,6 @@
 """The asynchronous client: every call of BraidMQ, for asyncio."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -8,18 +8,24 @@ from typing import Any, BinaryIO, Self
 import httpx
 import pyarrow as pa
 
+from braidmq.addresses import Addresses, parse_addresses
 from braidmq.admin import Admin
 from braidmq.cursors import AsyncMessages, AsyncTables
+from braidmq.delivery import Delivery
+from braidmq.discovery import Discovery
+from braidmq.errors import InvalidArgument
+from braidmq.identity import Identities, Identity, checked_producer_id
 from braidmq.message import Message
 from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Position, Published
-from braidmq.producer import AsyncProducer
+from braidmq.producer import AsyncProducer, ProducerSettings
 from braidmq.publisher import Progress, Publisher
 from braidmq.ranges import SegmentRanges
 from braidmq.reader import Reader, start_of
 from braidmq.retry import Retry
+from braidmq.routes import Routes
 from braidmq.tables import TablePlan
 from braidmq.transport import Transport
 from braidmq.uploads import Uploader
@@ -28,6 +34,9 @@ from filer.clock import Clock, SystemClock
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_CONNECT_TIMEOUT_SECONDS = 3.0
+DEFAULT_DELIVERY_TIMEOUT_SECONDS = 120.0
+# Owners forget a producer that has been silent for an hour, and could then store a repeated request again.
+LONGEST_DELIVERY_TIMEOUT_SECONDS = 1800.0
 DEFAULT_UPLOAD_THRESHOLD_BYTES = 1024 * 1024
 DEFAULT_LINGER_SECONDS = 0.005
 DEFAULT_BATCH_BYTES = 1024 * 1024
@@ -35,30 +44,43 @@ DEFAULT_MAX_PENDING_BYTES = 64 * 1024 * 1024
 
 
 class AsyncClient:
-    """A broker at `url`, from asyncio. Use it as an asynchronous context manager, or call `aclose`.
+    """A cluster known by one or several of its brokers' addresses, from asyncio.
 
-    `timeout_seconds` bounds each wait for the broker, `connect_timeout_seconds` each attempt to connect.
-    `headers` go with every request to the broker. Reads and repeatable calls are retried as `retry` says;
-    publishes only when the broker has said, or the missing connection proves, that nothing was stored.
-    Values longer than `upload_threshold_bytes` are uploaded and published by reference.
-    `http_transport` and `clock` are for tests.
+    Use it as an asynchronous context manager, or call `aclose`. `url` is an address, several separated by commas,
+    or a list of them: where one broker fails the next is asked.
+
+    `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
+    `headers` go with every request to brokers. Reads and repeatable calls are retried as `retry` says. Publishes are
+    `idempotent`: brokers tell a repeated request from a new one, so that it is repeated until its outcome is known,
+    for `delivery_timeout_seconds`; without, only when the broker has said, or the missing connection proves, that
+    nothing was stored. `direct` learns of the cluster's other brokers and sends messages straight to those that own
+    their segments; without, only the given addresses are used, a load balancer's say. Values longer than
+    `upload_threshold_bytes` are uploaded and published by reference. `http_transport` and `clock` are for tests.
     """
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | Sequence[str] = DEFAULT_URL,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
+        delivery_timeout_seconds: float = DEFAULT_DELIVERY_TIMEOUT_SECONDS,
         retry: Retry | None = None,
+        idempotent: bool = True,
+        direct: bool = True,
         upload_threshold_bytes: int = DEFAULT_UPLOAD_THRESHOLD_BYTES,
         http_transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if not 0 < delivery_timeout_seconds <= LONGEST_DELIVERY_TIMEOUT_SECONDS:
+            raise InvalidArgument(
+                f"delivery_timeout_seconds is {delivery_timeout_seconds:g}: it must be above 0 and at most "
+                f"{LONGEST_DELIVERY_TIMEOUT_SECONDS:g}, as brokers do not remember producers for ever"
+            )
         self._clock = clock or SystemClock()
         self._transport = Transport(
-            url,
+            Addresses(parse_addresses(url)),
             headers=headers or {},
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
@@ -67,13 +89,29 @@ class AsyncClient:
             http_transport=http_transport,
         )
         self._admin = Admin(self._transport)
+        self._discovery = Discovery(self._transport, self._admin)
+        if direct:
+            self._transport.heard = self._discovery.soon
         self._uploader = Uploader(self._transport)
-        self._publisher = Publisher(self._transport, self._uploader, upload_threshold_bytes=upload_threshold_bytes)
+        self._routes = Routes(self._admin, self._transport.addresses, self._clock) if direct else None
+        self._idempotent = idempotent
+        self._publisher = Publisher(
+            Delivery(self._transport, self._routes, timeout_seconds=delivery_timeout_seconds),
+            self._uploader,
+            Identities(self._clock) if idempotent else None,
+            self._routes,
+            upload_threshold_bytes=upload_threshold_bytes,
+        )
 
     @property
     def url(self) -> str:
-        """The broker's address."""
-        return self._transport.url
+        """The first of the addresses that the client was given."""
+        return self._transport.addresses.given[0]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers' addresses that are known: those given, then those learned."""
+        return self._transport.addresses.all
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,7 +123,10 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Close every connection; later calls raise `ClientClosed`."""
-        await self._transport.aclose()
+        await self._transport.aclose()  # first: whoever waits for a route goes on, and finds the client closed
+        await self._discovery.close()
+        if self._routes is not None:
+            await self._routes.close()
 
     async def create_topic(self, topic: str, **config: Any) -> Topic:
         """Create a topic, or change the configuration of one that exists: `segments=4`, `retention={…}`, ….
@@ -149,10 +190,9 @@ class AsyncClient:
     ) -> Position:
         """Publish one message and return its place once it is stored.
 
-        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where the answer was lost.
+        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where no acknowledgement came in time.
         """
-        message = OutgoingMessage(value, key, headers or {}, event_time)
-        answered = await self._publisher.send_rows(topic, [await self._publisher.row(topic, message)])
+        answered = await self._publisher.publish(topic, OutgoingMessage(value, key, headers or {}, event_time))
         return Position(answered[0].segment, answered[0].offset)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
@@ -191,17 +231,36 @@ class AsyncClient:
         linger_seconds: float = DEFAULT_LINGER_SECONDS,
         batch_bytes: int = DEFAULT_BATCH_BYTES,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        idempotent: bool | None = None,
+        producer_id: str | None = None,
+        first_sequence: int = 1,
     ) -> AsyncProducer:
-        """A producer that sends messages of a topic in batches; see `AsyncProducer`."""
+        """A producer that sends messages of a topic in batches; see `AsyncProducer`.
+
+        `idempotent` is the client's unless given. A `producer_id` of the caller's own (a random one otherwise) may
+        be used again only with a `first_sequence` beyond every sequence it has had: what comes under an old one is
+        taken for a repetition, and not stored.
+        """
+        wanted = self._idempotent if idempotent is None else idempotent
         return AsyncProducer(
             self._publisher,
             SegmentRanges(self._admin, topic),
+            None if self._routes is None else self._routes.of(topic),
             topic,
             clock=self._clock,
-            linger_seconds=linger_seconds,
-            batch_bytes=batch_bytes,
-            max_pending_bytes=max_pending_bytes,
+            settings=ProducerSettings(linger_seconds, batch_bytes, max_pending_bytes),
+            identity=self._identity(producer_id, first_sequence, idempotent=wanted),
         )
+
+    def _identity(self, producer_id: str | None, first_sequence: int, *, idempotent: bool) -> Identity | None:
+        if not idempotent:
+            if producer_id is not None:
+                raise InvalidArgument("a producer that is not idempotent has no producer_id")
+            return None
+        if first_sequence < 0:
+            raise InvalidArgument(f"first_sequence is {first_sequence}: it must be 0 or more")
+        known_as = self._clock.ulid() if producer_id is None else checked_producer_id(producer_id)
+        return Identity(known_as, first_sequence=first_sequence)
 
     async def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
         """Store a payload, from bytes or a seekable binary file, to be published as a value of this topic."""

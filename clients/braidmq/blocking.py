@@ -21,8 +21,9 @@ from braidmq.message import Message
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Row, Value, is_inline, row_of
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Acknowledgement
-from braidmq.producer import AsyncProducer, AsyncReceipt
+from braidmq.producer import AsyncProducer
 from braidmq.reader import Reader
+from braidmq.receipts import AsyncReceipt
 
 T = TypeVar("T")
 
@@ -190,7 +191,7 @@ class Receipt:
 
 
 class Producer:
-    """Messages of one topic in batches, one request in flight; see `AsyncProducer`.
+    """Messages of one topic in batches, one request in flight for each open segment; see `AsyncProducer`.
 
     May be shared by threads. Small messages are handed to the loop's thread some at a time: crossing over for
     each would cost more than sending it.
@@ -202,6 +203,11 @@ class Producer:
         self._queue: deque[tuple[Row, Receipt]] = deque()
         self._asked = False
         self._taking = asyncio.Lock()
+
+    @property
+    def producer_id(self) -> str | None:
+        """The id that brokers know this producer by; None for one that is not idempotent."""
+        return self._producer.producer_id
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
 """The blocking client: the asynchronous one on an event loop in a thread of its own."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -12,6 +12,7 @@ import pyarrow as pa
 from braidmq.async_client import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
+    DEFAULT_DELIVERY_TIMEOUT_SECONDS,
     DEFAULT_LINGER_SECONDS,
     DEFAULT_MAX_PENDING_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
@@ -31,7 +32,7 @@ from filer.clock import Clock
 
 
 class Client:
-    """A broker at `url`. Use it as a context manager, or call `close`.
+    """A cluster known by one or several of its brokers' addresses. Use it as a context manager, or call `close`.
 
     Calls and arguments are those of `AsyncClient`, which does the work; the client may be shared by threads,
     an iterator or a payload may not.
@@ -39,12 +40,15 @@ class Client:
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | Sequence[str] = DEFAULT_URL,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
+        delivery_timeout_seconds: float = DEFAULT_DELIVERY_TIMEOUT_SECONDS,
         retry: Retry | None = None,
+        idempotent: bool = True,
+        direct: bool = True,
         upload_threshold_bytes: int = DEFAULT_UPLOAD_THRESHOLD_BYTES,
         http_transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
@@ -54,7 +58,10 @@ class Client:
             headers=headers,
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
+            delivery_timeout_seconds=delivery_timeout_seconds,
             retry=retry,
+            idempotent=idempotent,
+            direct=direct,
             upload_threshold_bytes=upload_threshold_bytes,
             http_transport=http_transport,
             clock=clock,
@@ -63,8 +70,13 @@ class Client:
 
     @property
     def url(self) -> str:
-        """The broker's address."""
+        """The first of the addresses that the client was given."""
         return self._async.url
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers' addresses that are known: those given, then those learned."""
+        return self._async.urls
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +141,7 @@ class Client:
     ) -> Position:
         """Publish one message and return its place once it is stored.
 
-        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where the answer was lost.
+        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where no acknowledgement came in time.
         """
         return self._loop.call(self._async.publish, topic, value, key=key, headers=headers, event_time=event_time)
 
@@ -181,10 +193,19 @@ class Client:
         linger_seconds: float = DEFAULT_LINGER_SECONDS,
         batch_bytes: int = DEFAULT_BATCH_BYTES,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        idempotent: bool | None = None,
+        producer_id: str | None = None,
+        first_sequence: int = 1,
     ) -> Producer:
-        """A producer that sends messages of a topic in batches; see `AsyncProducer`."""
+        """A producer that sends messages of a topic in batches; see `AsyncClient.producer` and `AsyncProducer`."""
         producer = self._async.producer(
-            topic, linger_seconds=linger_seconds, batch_bytes=batch_bytes, max_pending_bytes=max_pending_bytes
+            topic,
+            linger_seconds=linger_seconds,
+            batch_bytes=batch_bytes,
+            max_pending_bytes=max_pending_bytes,
+            idempotent=idempotent,
+            producer_id=producer_id,
+            first_sequence=first_sequence,
         )
         return Producer(self._loop, producer)
 

@@ -6,7 +6,7 @@
     ├── ClientClosed                 the client or the producer has been closed
     ├── NoConnection                 nobody answers at that address; nothing was sent      retryable
     ├── ConnectionBroken             the answer to a read or a repeatable call was lost    retryable
-    ├── OutcomeUnknown               the answer to a publish was lost: stored, or not
+    ├── OutcomeUnknown               a publish was not acknowledged in time: stored, or not
     │   └── PublishIncomplete        some segments' share is stored: `positions` says which
     ├── NotABroker                   something answers there, but it is not a BraidMQ broker
     ├── PayloadMismatch              a payload is not what its reference promises
@@ -22,16 +22,20 @@
         ├── PositionExpired          older than retention kept: `earliest` is a marker to go on from
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
+        │   └── SequenceExpired      the owner no longer knows whether it has stored this sequence
         ├── Forbidden
         ├── FrontStoreFull           the broker's memory is full: wait, then repeat         retryable
         ├── Unavailable              draining, segment moved, store not reachable           retryable
         └── BrokerFailed             an error inside the broker
 
 `retryable` says whether repeating the very same call can help *and* cannot store anything twice. Where the
-broker sent a problem document, its word counts; the table above is the usual case.
+broker sent a problem document, its word counts; the table above is the usual case. The client has repeated by
+itself what may be repeated: an error that reaches the user is one that outlasted it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from braidmq.positions import PositionRange, Published
@@ -59,6 +63,9 @@ class BraidMQError(BraidError):
     published: Published | None = None
     """For calls that publish many messages: what was acknowledged before the failure."""
 
+    tried_before: Mapping[str, "BraidMQError"] = MappingProxyType({})
+    """The failures of other brokers' addresses that were tried before this one."""
+
     def __init__(
         self, message: str | None = None, *, problem: Problem | None = None, retry_after_seconds: float = 0.0
     ) -> None:
@@ -67,6 +74,12 @@ class BraidMQError(BraidError):
         self.retry_after_seconds = retry_after_seconds
         if problem is not None:
             self.retryable = problem.retryable
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not self.tried_before:
+            return said
+        return f"{said}; before that: {'; '.join(map(str, self.tried_before.values()))}"
 
     @property
     def status(self) -> int | None:
@@ -99,7 +112,14 @@ class ConnectionBroken(BraidMQError):
 
 
 class OutcomeUnknown(BraidMQError):
-    """The answer to a publish was lost: the messages may or may not be stored."""
+    """The publish was not acknowledged: the messages may or may not be stored."""
+
+    def __init__(
+        self, message: str | None = None, *, problem: Problem | None = None, retry_after_seconds: float = 0.0
+    ) -> None:
+        super().__init__(message, problem=problem, retry_after_seconds=retry_after_seconds)
+        # The broker's word is about the same request with the same sequence; another call is another request.
+        self.retryable = False
 
 
 class PublishIncomplete(OutcomeUnknown):
@@ -178,6 +198,10 @@ class Conflict(Refused):
     """The request contradicts what is there already."""
 
 
+class SequenceExpired(Conflict):
+    """The sequence is older than what the owner remembers of this producer."""
+
+
 class Forbidden(Refused):
     """This is not allowed to you."""
 
@@ -208,14 +232,17 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "position-expired": PositionExpired,
     "body-too-large": BodyTooLarge,
     "front-store-full": FrontStoreFull,
+    "sequence-expired": SequenceExpired,
 }
+# Failures of a broker that say for certain that nothing of a publish was stored.
+_NOTHING_STORED = ("segment-moved", "draining")
 _BY_STATUS: dict[int, type[Refused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 429: FrontStoreFull}
 
 
 def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float = 0.0) -> BraidMQError:
     """The exception for a problem document.
 
-    A publish that failed inside the broker and must not be repeated is one whose outcome is unknown.
+    A publish that failed inside the broker is one whose outcome is unknown, unless it says otherwise.
     """
     return _class_of(problem, publishing)(_sentence(problem), problem=problem, retry_after_seconds=retry_after_seconds)
 
@@ -225,7 +252,7 @@ def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
         return PublishIncomplete
     if problem.slug == "invalid-name":
         return InvalidName
-    if publishing and problem.status >= 500 and not problem.retryable:
+    if publishing and problem.status >= 500 and problem.slug not in _NOTHING_STORED:
         return OutcomeUnknown
     known = _BY_SLUG.get(problem.slug) or _BY_STATUS.get(problem.status)
     if known is not None:

@@ -44,10 +44,10 @@ class TopicSummary(_Answer):
 
 
 class Owner(_Answer):
-    """The broker that takes a segment's messages."""
+    """The broker that takes a segment's messages; `url` is None while its address is not known."""
 
     broker: str
-    url: str
+    url: str | None = None
 
 
 class RouteEntry(_Answer):
@@ -70,7 +70,7 @@ class Broker(_Answer):
     """One broker of the cluster. `segments` is how many open ones it owns, where the cluster tells."""
 
     broker: str
-    url: str
+    url: str | None = None
     zone: str | None = None
     version: str | None = None
     state: str

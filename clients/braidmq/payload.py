@@ -37,7 +37,7 @@ class AsyncPayload(AsyncIterator[bytes]):
         if ref is None:
             self._chunks = _once(self._message.value or b"")
             return self
-        self._response = await self._transport.repeat(lambda: self._open(ref))
+        self._response = await self._transport.repeat(lambda address: self._open(ref, address))
         self._chunks = self._response.aiter_raw()
         return self
 
@@ -67,13 +67,13 @@ class AsyncPayload(AsyncIterator[bytes]):
         self._digest.update(chunk)
         return chunk
 
-    async def _open(self, ref: Reference) -> httpx.Response:
+    async def _open(self, ref: Reference, address: str) -> httpx.Response:
         path = f"{topic_path(self._message.topic)}/messages/{self._message.id}/payload"
-        response = await self._transport.send(Call("GET", path, headers=_AS_IT_IS), stream=True)
+        response = await self._transport.send(Call("GET", path, headers=_AS_IT_IS), address, stream=True)
         if response.is_redirect:
             await response.aclose()
             there = Call("GET", response.headers["location"], headers=_AS_IT_IS)
-            response = await self._transport.send(there, stream=True)
+            response = await self._transport.send(there, address, stream=True)
         if not response.is_success:
             await response.aread()
             raise refusal(response, publishing=False)

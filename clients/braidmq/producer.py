@@ -1,104 +1,92 @@
-"""A producer: collects messages for a moment, sends them as one batch, hands each its acknowledgement."""
+"""A producer: collects messages for a moment, sends them in batches, hands each its acknowledgement."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from braidmq.errors import BraidMQError, ClientClosed, InvalidArgument
+from braidmq.identity import Identity
+from braidmq.lane import Lane, Pace
+from braidmq.lanes import MAX_KEYLESS_LANES, Lanes
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Row, Value
 from braidmq.placement import place
 from braidmq.positions import Acknowledgement, PositionRange
 from braidmq.publisher import Publisher
 from braidmq.ranges import SegmentRanges
+from braidmq.receipts import AsyncReceipt, Pending
+from braidmq.routes import TopicRoute
 from filer.clock import Clock
 
 _MAX_UNASKED_FAILURES = 1000
 
 
-class AsyncReceipt(asyncio.Future[Acknowledgement]):
-    """The acknowledgement of one message, to be awaited.
-
-    A failure that nobody asks for is raised by the producer's `flush`, or when its block is left.
-    """
-
-    asked = False
-
-    def __await__(self) -> Generator[Any, None, Acknowledgement]:
-        self.asked = True
-        return super().__await__()
-
-    def add_done_callback(self, *args: Any, **kwargs: Any) -> None:
-        """As of any future: `asyncio.gather` and `asyncio.wait` come this way."""
-        self.asked = True
-        super().add_done_callback(*args, **kwargs)
-
-    def result(self) -> Acknowledgement:
-        """The acknowledgement; raises what the publish raised."""
-        self.asked = True
-        return super().result()
-
-    def exception(self) -> BaseException | None:
-        """What the publish raised, if anything."""
-        self.asked = True
-        return super().exception()
-
-
 @dataclass(frozen=True, slots=True)
-class _Pending:
-    row: Row
-    receipt: AsyncReceipt
-    due_seconds: float
+class ProducerSettings:
+    """How a producer batches; raises `InvalidArgument` for what makes no sense."""
+
+    linger_seconds: float
+    batch_bytes: int
+    max_pending_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.linger_seconds < 0 or not 0 < self.batch_bytes <= self.max_pending_bytes:
+            raise InvalidArgument(
+                "a producer needs linger_seconds of 0 or more, and batch_bytes of 1 up to max_pending_bytes"
+            )
 
 
 class AsyncProducer:
-    """Messages of one topic in batches of up to `batch_bytes`, one request in flight.
+    """Messages of one topic in batches of up to `batch_bytes`, one request in flight for each open segment.
 
     A batch goes when it is full, when its oldest message is `linger_seconds` old, or when `flush` is called;
-    while a request is under way the next batch gathers. Messages are sent in the order of `send`, so each
-    key's order is kept. At most `max_pending_bytes` wait for their acknowledgement: beyond, `send` waits.
+    while a request is under way the next batch gathers. Messages of one key are sent in the order of `send`.
+    At most `max_pending_bytes` wait for their acknowledgement: beyond, `send` waits.
+
+    With an `identity` a request whose answer is lost is sent again, to whichever broker owns its keys by then,
+    and stored once. With a `route` each goes straight to the owner of its segment; without, all go one after the
+    other to the client's own addresses.
     """
 
     def __init__(
         self,
         publisher: Publisher,
         ranges: SegmentRanges,
+        route: TopicRoute | None,
         topic: str,
         *,
         clock: Clock,
-        linger_seconds: float,
-        batch_bytes: int,
-        max_pending_bytes: int,
+        settings: ProducerSettings,
+        identity: Identity | None,
     ) -> None:
-        if linger_seconds < 0 or not 0 < batch_bytes <= max_pending_bytes:
-            raise InvalidArgument(
-                "a producer needs linger_seconds of 0 or more, and batch_bytes of 1 up to max_pending_bytes"
-            )
         self.topic = topic
         self.upload_threshold_bytes = publisher.upload_threshold_bytes
         self._publisher = publisher
         self._ranges = ranges
+        self._route = route
         self._clock = clock
-        self._linger_seconds = linger_seconds
-        self._batch_bytes = batch_bytes
-        self._max_pending_bytes = max_pending_bytes
-        self._waiting: deque[_Pending] = deque()
-        self._waiting_bytes = 0
-        self._in_flight_bytes = 0
-        self._in_flight: list[_Pending] = []
-        self._failed: list[AsyncReceipt] = []
+        self._settings = settings
+        self._identity = identity
+        self._keyless = [] if identity is None else [identity.aside(each + 1) for each in range(MAX_KEYLESS_LANES)]
+        self._pace = Pace(clock, settings.linger_seconds, settings.batch_bytes)
+        self._lanes = Lanes(self._pace, self._look, self._ship)
+        self._held_bytes = 0
         self._taken = 0
-        self._answered = 0
-        self._urgent = 0
+        self._era = 0
+        self._unanswered: Counter[int] = Counter()
+        self._failed: list[AsyncReceipt] = []
         self._closed = False
         self._turn = asyncio.Lock()
-        self._more = asyncio.Event()
         self._batch_done = asyncio.Condition()
-        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def producer_id(self) -> str | None:
+        """The id that brokers know this producer by; None for one that is not idempotent."""
+        return None if self._identity is None else self._identity.producer_id
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,11 +131,11 @@ class AsyncProducer:
         await self._room_for(row.size_bytes)
         self.check_open()
         receipt = AsyncReceipt(loop=asyncio.get_running_loop())
-        due = self._clock.monotonic_seconds() + self._linger_seconds
-        self._waiting.append(_Pending(row, receipt, due))
-        self._waiting_bytes += row.size_bytes
+        due_seconds = self._clock.monotonic_seconds() + self._settings.linger_seconds
         self._taken += 1
-        self._wake()
+        self._held_bytes += row.size_bytes
+        self._unanswered[self._era] += 1
+        self._lanes.put(Pending(row, receipt, due_seconds, self._taken, self._era))
         return receipt
 
     async def flush(self) -> None:
@@ -155,8 +143,9 @@ class AsyncProducer:
 
         Raises the first failure since the last flush that nobody has asked its receipt for.
         """
-        newest = self._taken
-        await self._urgently(lambda: self._answered >= newest)
+        era = self._era
+        self._era += 1
+        await self._hurriedly(lambda: all(each > era for each in self._unanswered))
         failed, self._failed = self._failed, []
         unasked = [receipt for receipt in failed if not receipt.asked]
         errors = [asyncio.Future.exception(receipt) for receipt in unasked]
@@ -175,13 +164,9 @@ class AsyncProducer:
     async def abandon(self) -> None:
         """Stop at once; messages without an answer may or may not be stored, their receipts are cancelled."""
         self._closed = True
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
-        for pending in (*self._in_flight, *self._waiting):
+        for pending in await self._lanes.stop():
             pending.receipt.cancel()
-        self._answered = self._taken
-        self._waiting.clear()
+        self._unanswered.clear()
         await self._tell()
 
     def check_open(self) -> None:
@@ -191,95 +176,58 @@ class AsyncProducer:
 
     async def _room_for(self, size_bytes: int) -> None:
         def fits() -> bool:
-            held = self._waiting_bytes + self._in_flight_bytes
-            return held == 0 or held + size_bytes <= self._max_pending_bytes or self._closed
+            held = self._held_bytes
+            return held == 0 or held + size_bytes <= self._settings.max_pending_bytes or self._closed
 
         if not fits():
-            await self._urgently(fits)
+            await self._hurriedly(fits)
 
-    async def _urgently(self, reached: Callable[[], bool]) -> None:
+    async def _hurriedly(self, reached: Callable[[], bool]) -> None:
         """Send without lingering until `reached`."""
-        self._urgent += 1
+        self._pace.hurried += 1
         try:
-            self._wake()
+            self._lanes.hurry()
             async with self._batch_done:
                 await self._batch_done.wait_for(reached)
         finally:
-            self._urgent -= 1
-
-    def _wake(self) -> None:
-        self._more.set()
-        if self._worker is None and self._waiting:
-            self._worker = asyncio.create_task(self._work(), name=f"braidmq producer of {self.topic}")
-
-    async def _work(self) -> None:
-        while True:
-            await self._gather_batch()
-            self._in_flight = self._take()
-            self._in_flight_bytes = sum(pending.row.size_bytes for pending in self._in_flight)
-            await self._send_batch(self._in_flight)
-            self._answered += len(self._in_flight)
-            self._in_flight, self._in_flight_bytes = [], 0
-            await self._tell()
+            self._pace.hurried -= 1
 
     async def _tell(self) -> None:
         async with self._batch_done:
             self._batch_done.notify_all()
 
-    async def _gather_batch(self) -> None:
-        """Return once a batch should go."""
-        while True:
-            self._more.clear()
-            if not self._waiting:
-                await self._more.wait()
-                continue
-            rest = self._waiting[0].due_seconds - self._clock.monotonic_seconds()
-            if rest <= 0 or self._urgent or self._waiting_bytes >= self._batch_bytes:
-                return
-            await self._sleep_or_more(rest)
+    async def _look(self) -> None:
+        """Cut the lanes by the newest route."""
+        if self._route is not None:
+            self._lanes.follow(await self._route.current())
 
-    async def _sleep_or_more(self, seconds: float) -> None:
-        waits = [
-            asyncio.create_task(self._clock.sleep(seconds)),
-            asyncio.create_task(self._full_or_urgent()),
-        ]
+    async def _ship(self, lane: Lane, batch: list[Pending]) -> None:
+        self._lanes.take_turns(lane)
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-
-    async def _full_or_urgent(self) -> None:
-        while self._waiting_bytes < self._batch_bytes and not self._urgent:
-            self._more.clear()
-            await self._more.wait()
-
-    def _take(self) -> list[_Pending]:
-        """The oldest waiting messages that fit into a batch, one at least."""
-        batch = [self._waiting.popleft()]
-        size_bytes = batch[0].row.size_bytes
-        while self._waiting and size_bytes + self._waiting[0].row.size_bytes <= self._batch_bytes:
-            size_bytes += self._waiting[0].row.size_bytes
-            batch.append(self._waiting.popleft())
-        self._waiting_bytes -= size_bytes
-        return batch
-
-    async def _send_batch(self, batch: Sequence[_Pending]) -> None:
-        try:
-            answered = await self._publisher.send_rows(self.topic, [pending.row for pending in batch])
-            await self._acknowledge(batch, answered)
+            identity = self._keyless[lane.number - 1] if lane.number and self._keyless else self._identity
+            rows = [pending.row for pending in batch]
+            await self._acknowledge(batch, await self._publisher.send_rows(self.topic, rows, identity))
         except Exception as failure:  # whatever it is, it belongs to whoever awaits the receipts
             self._fail(batch, failure)
+        await self._settle(batch)
 
-    async def _acknowledge(self, batch: Sequence[_Pending], answered: tuple[PositionRange, ...]) -> None:
+    async def _settle(self, batch: Sequence[Pending]) -> None:
+        """The batch has come to an end: make room, and tell those who wait for it."""
+        self._held_bytes -= sum(pending.row.size_bytes for pending in batch)
+        self._unanswered.subtract(pending.era for pending in batch)
+        for era in {pending.era for pending in batch}:
+            if not self._unanswered[era]:
+                del self._unanswered[era]
+        await self._tell()
+
+    async def _acknowledge(self, batch: Sequence[Pending], answered: tuple[PositionRange, ...]) -> None:
         ranges = await self._ranges.of([each.segment for each in answered]) if len(answered) > 1 else {}
         positions = place([pending.row.key for pending in batch], answered, ranges)
         for pending, position in zip(batch, positions, strict=True):
             if not pending.receipt.done():
                 pending.receipt.set_result(Acknowledgement(self.topic, position, answered))
 
-    def _fail(self, batch: Sequence[_Pending], failure: Exception) -> None:
+    def _fail(self, batch: Sequence[Pending], failure: Exception) -> None:
         failed = [pending.receipt for pending in batch if not pending.receipt.done()]
         for receipt in failed:
             receipt.set_exception(failure)

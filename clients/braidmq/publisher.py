@@ -1,38 +1,64 @@
-"""Publishing: messages and tables as bounded requests, one after the other."""
+"""Publishing: messages and tables as bounded requests, each key's one after the other."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 
 import anyio.to_thread
-import httpx
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braidmq.errors import BraidMQError, NotABroker
+from braidmq.delivery import Delivery, Shipment
+from braidmq.errors import BraidMQError
+from braidmq.identity import Identities, Identity
+from braidmq.models import Route
 from braidmq.names import topic_path
 from braidmq.outgoing import OutgoingMessage, Row, Upload, Value, row_of
 from braidmq.positions import PositionRange, Published
-from braidmq.problems import json_of
-from braidmq.reader import ARROW
+from braidmq.routes import Routes
+from braidmq.shares import Share, shares_of
 from braidmq.tables import TablePlan, arrow_table, message_tables
-from braidmq.transport import Call, Transport
 from braidmq.uploads import Uploader
 from braidmq.wire import cut, ipc_bytes, rows_table, with_uploads
+from filer.slots import slot_of
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 REQUEST_BYTES = 8 * 1024 * 1024
+_SHARES_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """So many rows, and the bodies that bring them to their segments."""
+
+    rows: int
+    bodies: tuple[tuple[int | None, bytes], ...]
 
 
 class Publisher:
-    """Sends rows to a broker. Requests of one call follow each other, so that each key's order is kept."""
+    """Sends rows to brokers. Requests of one call follow each other, so that each key's order is kept.
 
-    def __init__(self, transport: Transport, uploader: Uploader, *, upload_threshold_bytes: int) -> None:
-        self._transport = transport
+    Without `identities` a request is repeated only where nothing of it can be stored yet; without `routes` it goes
+    to any broker.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        uploader: Uploader,
+        identities: Identities | None,
+        routes: Routes | None,
+        *,
+        upload_threshold_bytes: int,
+    ) -> None:
+        self._delivery = delivery
         self._uploader = uploader
+        self._identities = identities
+        self._routes = routes
         self.upload_threshold_bytes = upload_threshold_bytes
 
     async def row(self, topic: str, message: OutgoingMessage) -> Row:
@@ -47,29 +73,35 @@ class Publisher:
             return row
         return row_of(message, upload=await self._uploader.upload(topic, row.value))
 
-    async def send_rows(self, topic: str, rows: Sequence[Row]) -> tuple[PositionRange, ...]:
-        """One request."""
-        return await self._send(topic, ipc_bytes(rows_table(rows)))
+    async def publish(self, topic: str, message: OutgoingMessage) -> tuple[PositionRange, ...]:
+        """One message."""
+        row = await self.row(topic, message)
+        await self._route(topic)
+        with self._lease() as identity:
+            return await self.send_rows(topic, [row], identity)
+
+    async def send_rows(self, topic: str, rows: Sequence[Row], identity: Identity | None) -> tuple[PositionRange, ...]:
+        """One request, to the owner of the first row's key."""
+        key = next((row.key for row in rows if row.key is not None), None)
+        body = ipc_bytes(rows_table(rows)).to_pybytes()
+        return await self._send(topic, None if key is None else slot_of(key), body, identity)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """All messages, in order, in as many requests as their bytes ask for."""
         published = Published()
         rows: list[Row] = []
         size_bytes = 0
-        try:
+        with self._lease() as identity, _telling(lambda: published):
             for message in messages:
                 given = message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
                 row = await self.row(topic, given)
                 if rows and size_bytes + row.size_bytes > REQUEST_BYTES:
-                    published += Published(len(rows), await self.send_rows(topic, rows))
+                    published += await self._send_table(topic, rows_table(rows), identity)
                     rows, size_bytes = [], 0
                 rows.append(row)
                 size_bytes += row.size_bytes
             if rows:
-                published += Published(len(rows), await self.send_rows(topic, rows))
-        except BraidMQError as failure:
-            failure.published = published
-            raise
+                published += await self._send_table(topic, rows_table(rows), identity)
         return published
 
     async def publish_table(self, topic: str, frame: Any, plan: TablePlan, progress: Progress | None) -> Published:
@@ -77,26 +109,21 @@ class Publisher:
         topic_path(topic)
         table = arrow_table(frame)
         published = Published()
-        try:
+        with self._lease() as identity, _telling(lambda: published):
             async with aclosing(_ahead(self._requests(topic, table, plan))) as requests:
-                async for rows, body in requests:
-                    published += Published(rows, await self._send(topic, body))
+                async for request in requests:
+                    published += await self._send_request(topic, request, identity)
                     if progress is not None:
                         progress(published.count, table.num_rows)
-        except BraidMQError as failure:
-            failure.published = published
-            raise
         return published
 
-    async def _requests(
-        self, topic: str, table: pa.Table, plan: TablePlan
-    ) -> AsyncGenerator[tuple[int, pa.Buffer], None]:
-        """The number of rows and the body of each request."""
+    async def _requests(self, topic: str, table: pa.Table, plan: TablePlan) -> AsyncGenerator[_Request, None]:
         tables = message_tables(table, plan, slice_bytes=REQUEST_BYTES)
         while (wire := await anyio.to_thread.run_sync(next, tables, None)) is not None:
             small = await self._by_reference(topic, wire)
-            bodies = ((part.num_rows, ipc_bytes(part)) for part in cut(small, REQUEST_BYTES))
-            while (request := await anyio.to_thread.run_sync(next, bodies, None)) is not None:
+            route = await self._route(topic)
+            requests = (_request(part, route) for part in cut(small, REQUEST_BYTES))
+            while (request := await anyio.to_thread.run_sync(next, requests, None)) is not None:
                 yield request
 
     async def _by_reference(self, topic: str, wire: pa.Table) -> pa.Table:
@@ -110,15 +137,69 @@ class Publisher:
             uploads[row] = await self._uploader.upload(topic, wire["value"][row].as_buffer().to_pybytes())
         return with_uploads(wire, uploads)
 
-    async def _send(self, topic: str, body: pa.Buffer) -> tuple[PositionRange, ...]:
-        call = Call(
-            "POST",
-            f"{topic_path(topic)}/messages",
-            content=body.to_pybytes(),
-            headers={"content-type": ARROW},
-            publishing=True,
-        )
-        return _positions(await self._transport.request(call))
+    async def _send_table(self, topic: str, table: pa.Table, identity: Identity | None) -> Published:
+        return await self._send_request(topic, _request(table, await self._route(topic)), identity)
+
+    async def _send_request(self, topic: str, request: _Request, identity: Identity | None) -> Published:
+        """All bodies of a request at once: no two of them hold the same key."""
+        turns = asyncio.Semaphore(_SHARES_AT_ONCE)
+
+        async def send(slot: int | None, body: bytes) -> tuple[PositionRange, ...]:
+            async with turns:
+                return await self._send(topic, slot, body, identity)
+
+        if len(request.bodies) == 1:
+            return Published(request.rows, await send(*request.bodies[0]))
+        outcomes = await asyncio.gather(*(send(*each) for each in request.bodies), return_exceptions=True)
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        positions = [position for each in outcomes if not isinstance(each, BaseException) for position in each]
+        if not failures:
+            return Published(request.rows, tuple(positions))
+        if isinstance(failures[0], BraidMQError):
+            failures[0].published = Published(0, tuple(positions))
+        raise failures[0]
+
+    async def _send(
+        self, topic: str, slot: int | None, body: bytes, identity: Identity | None
+    ) -> tuple[PositionRange, ...]:
+        if identity is None:
+            return await self._delivery.deliver(Shipment(topic, body, slot))
+        # From here on the sequence stays with these bytes, whatever becomes of them.
+        sequence = identity.next_sequence()
+        if slot is None:
+            slot = keyless_slot(identity.producer_id, sequence)
+        return await self._delivery.deliver(Shipment(topic, body, slot, identity.producer_id, sequence))
+
+    async def _route(self, topic: str) -> Route | None:
+        return None if self._routes is None else await self._routes.of(topic).current()
+
+    @contextmanager
+    def _lease(self) -> Iterator[Identity | None]:
+        if self._identities is None:
+            yield None
+        else:
+            with self._identities.lease() as identity:
+                yield identity
+
+
+def keyless_slot(producer_id: str, sequence: int) -> int:
+    """The slot that brokers give the messages without a key of a request, however often it is repeated."""
+    return slot_of(f"{producer_id} {sequence}".encode())
+
+
+def _request(table: pa.Table, route: Route | None) -> _Request:
+    shares: list[Share] = shares_of(table, None if route is None else [entry.range for entry in route.segments])
+    return _Request(table.num_rows, tuple((share.slot, ipc_bytes(share.table).to_pybytes()) for share in shares))
+
+
+@contextmanager
+def _telling(published: Callable[[], Published]) -> Iterator[None]:
+    """Let a failure say what was acknowledged before it."""
+    try:
+        yield
+    except BraidMQError as failure:
+        failure.published = published() + (failure.published or Published())
+        raise
 
 
 async def _ahead(source: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
@@ -136,11 +217,3 @@ async def _ahead(source: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         upcoming.cancel()
         await asyncio.gather(upcoming, return_exceptions=True)
         await source.aclose()
-
-
-def _positions(response: httpx.Response) -> tuple[PositionRange, ...]:
-    try:
-        listed = json_of(response)["positions"]
-        return tuple(PositionRange(each["segment"], each["offset"], each["count"]) for each in listed)
-    except (KeyError, TypeError) as failure:
-        raise NotABroker(f"{response.request.url} answered a publish without positions") from failure

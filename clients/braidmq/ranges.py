@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping
 from braidmq.admin import Admin
 from braidmq.errors import BraidMQError
 from braidmq.placement import KeyRange
-from braidmq.retry import Retry
-
-_ONE_TRY = Retry(give_up_after_seconds=0)
+from braidmq.retry import ONE_ROUND
 
 
 class SegmentRanges:
@@ -25,7 +23,7 @@ class SegmentRanges:
         """
         if not set(segments) <= self._known.keys():
             try:
-                topic = await self._admin.topic(self._topic, retry=_ONE_TRY)
+                topic = await self._admin.topic(self._topic, retry=ONE_ROUND)
             except BraidMQError:
                 return self._known
             self._known = {each.segment: each.range for each in topic.segments}

@@ -17,9 +17,8 @@ from braidmq.message import MessagePage
 from braidmq.names import topic_path
 from braidmq.retry import NEVER_GIVE_UP
 from braidmq.times import rfc3339
-from braidmq.transport import Call, Transport
+from braidmq.transport import ARROW, Call, Transport
 
-ARROW = "application/vnd.apache.arrow.stream"
 PAGE_ROWS = 10_000
 PAGE_BYTES = 8 * 1024 * 1024
 WAIT_SECONDS = 25

@@ -22,3 +22,4 @@ class Retry:
 
 
 NEVER_GIVE_UP = float("inf")
+ONE_ROUND = Retry(give_up_after_seconds=0)

@@ -1,4 +1,4 @@
-"""HTTP to one broker: what was sent, what came back, and whether it may be sent again."""
+"""HTTP to the brokers: what was sent, what came back, and whether it may be sent again."""
 
 import asyncio
 import os
@@ -9,22 +9,24 @@ from typing import TypeAlias, TypeVar
 
 import httpx
 
+from braidmq.addresses import Addresses
 from braidmq.errors import (
     BraidMQError,
     ClientClosed,
     ConnectionBroken,
-    InvalidArgument,
     NoConnection,
     OutcomeUnknown,
 )
 from braidmq.problems import refusal
 from braidmq.retry import Retry
+from braidmq.tour import Tour
 from filer.clock import Clock
 
 Content: TypeAlias = bytes | AsyncIterator[bytes]
 Parameters: TypeAlias = Mapping[str, str | int | float]
 T = TypeVar("T")
 
+ARROW = "application/vnd.apache.arrow.stream"
 _JITTER_BYTES = 4
 _MAX_CONNECTIONS = 1000
 # Below the five seconds after which servers commonly close idle connections: a publish that meets a
@@ -39,8 +41,9 @@ _LIMITS = httpx.Limits(
 class Call:
     """One HTTP request: `target` is a path on the broker, or a whole address that the broker gave.
 
-    `publishing` marks the one kind that must not be repeated once it may have arrived. `wait_seconds` is how
-    long the broker was asked to hold the answer back.
+    `publishing` marks the one kind whose repetition could store something twice once it may have arrived.
+    `wait_seconds` is how long the broker was asked to hold the answer back; `timeout_seconds` is how long this
+    one may take where that is less than the client's own time-out.
     """
 
     method: str
@@ -50,18 +53,20 @@ class Call:
     headers: Mapping[str, str] | None = None
     publishing: bool = False
     wait_seconds: float = 0.0
+    timeout_seconds: float | None = None
 
 
 class Transport:
-    """Requests to the broker at `url`, and to the object store that it points to.
+    """Requests to the brokers at `addresses`, and to the object store that they point to.
 
-    A failure to connect is repeated only once the address has answered at least once: a wrong port fails at
-    the first call, a broker that restarts is waited for.
+    A call whose broker fails goes on at the next one. A failure to connect to any is repeated only once one of
+    them has answered: a wrong port fails at the first call, a broker that restarts is waited for. `heard` is
+    called after each answer.
     """
 
     def __init__(
         self,
-        url: str,
+        addresses: Addresses,
         *,
         headers: Mapping[str, str],
         timeout_seconds: float,
@@ -70,7 +75,8 @@ class Transport:
         clock: Clock,
         http_transport: httpx.AsyncBaseTransport | None,
     ) -> None:
-        self.url = _checked(url)
+        self.addresses = addresses
+        self.heard: Callable[[], None] = _nothing
         self.clock = clock
         self.retry = retry
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
@@ -99,47 +105,63 @@ class Transport:
         if "_store" in self.__dict__:
             await self._store.aclose()
 
-    async def request(self, call: Call, *, retry: Retry | None = None) -> httpx.Response:
-        """A successful answer of the broker, after as many tries as are safe and `retry` allows."""
-        return await self.repeat(lambda: self.once(call), retry=retry)
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests are refused."""
+        return self._broker.is_closed
 
-    async def once(self, call: Call) -> httpx.Response:
+    async def request(self, call: Call, *, retry: Retry | None = None) -> httpx.Response:
+        """A successful answer of a broker, after as many tries as are safe and `retry` allows."""
+        return await self.repeat(lambda address: self.once(call, address), retry=retry)
+
+    async def once(self, call: Call, address: str) -> httpx.Response:
         """One try: a successful answer, or the exception for any other."""
-        response = await self.send(call)
+        response = await self.send(call, address)
         if not response.is_success:
             raise refusal(response, publishing=call.publishing)
         return response
 
-    async def repeat(self, attempt: Callable[[], Awaitable[T]], *, retry: Retry | None = None) -> T:
-        """The result of `attempt`, tried again while it fails with retryable errors and `retry` allows."""
+    async def repeat(self, attempt: Callable[[str], Awaitable[T]], *, retry: Retry | None = None) -> T:
+        """The result of `attempt`, given a broker's address.
+
+        Where it fails with a retryable error it is tried with every other address at once, and after a pause
+        with all of them again, while `retry` allows.
+        """
         policy = self.retry if retry is None else retry
         started = self.clock.monotonic_seconds()
-        failures = 0
+        rounds = 0
+        tour = Tour(self.addresses)
         while True:
+            address = tour.next_address()
             try:
-                return await attempt()
+                return await attempt(address)
             except BraidMQError as failure:
-                failures += 1
-                if not self._may_repeat(failure):
+                if not failure.retryable:
                     raise
-                pause = max(self.pause_seconds(failures, policy), failure.retry_after_seconds)
-                if self.clock.monotonic_seconds() + pause - started > policy.give_up_after_seconds:
-                    raise
+                if tour.goes_on_after(address, failure):
+                    continue
+                rounds += 1
+                pause = max(self.pause_seconds(rounds, policy), failure.retry_after_seconds)
+                late = self.clock.monotonic_seconds() + pause - started > policy.give_up_after_seconds
+                if late or self.is_hopeless(failure):
+                    raise tour.told(failure) from failure.__cause__
             await self.clock.sleep(pause)
+            tour.begin_again()
 
     def pause_seconds(self, failures: int, policy: Retry) -> float:
         """How long to wait after that many failures in a row."""
         return policy.delay_seconds(failures, self.clock.entropy(_JITTER_BYTES))
 
-    def _may_repeat(self, failure: BraidMQError) -> bool:
-        return failure.retryable and (self._reached or not isinstance(failure, NoConnection))
+    def is_hopeless(self, failure: BraidMQError) -> bool:
+        """Whether nobody answers, and nobody ever has."""
+        return isinstance(failure, NoConnection) and not self._reached
 
-    async def send(self, call: Call, *, stream: bool = False) -> httpx.Response:
+    async def send(self, call: Call, address: str, *, stream: bool = False) -> httpx.Response:
         """One try: the answer, whatever its status; with `stream` its body is still to be read and closed."""
-        url = f"{self.url}{call.target}" if call.target.startswith("/") else call.target
+        url = f"{address}{call.target}" if call.target.startswith("/") else call.target
         if self._broker.is_closed:
             raise ClientClosed()
-        client = self._broker if self._is_broker(url) else self._store
+        client = self._broker if url.startswith(f"{address}/") or self._is_broker(url) else self._store
         request = client.build_request(
             call.method,
             url,
@@ -164,12 +186,16 @@ class Transport:
         finally:
             self._exchanges.discard(exchange)
         self._reached = True
+        self.heard()
         return response
 
     def _is_broker(self, url: str) -> bool:
-        return url.startswith(f"{self.url}/")
+        return any(url.startswith(f"{each}/") for each in self.addresses.all)
 
     def _timeout_of(self, call: Call) -> httpx.Timeout:
+        if call.timeout_seconds is not None:
+            whole = min(self._timeout.read or call.timeout_seconds, call.timeout_seconds)
+            return httpx.Timeout(whole, connect=min(self._timeout.connect or whole, whole))
         patient = httpx.Timeout(self._timeout)
         if patient.read is not None:
             patient.read += call.wait_seconds
@@ -204,11 +230,5 @@ def _cause(failure: BaseException) -> str:
     return str(failure) or type(failure).__name__
 
 
-def _checked(url: str) -> str:
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as failure:
-        raise InvalidArgument(f"{url!r} is no broker's address: {failure}") from failure
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidArgument(f"{url!r} is no broker's address: give it as http://host:port or https://host")
-    return url.rstrip("/")
+def _nothing() -> None:
+    """For clients that do not look at the cluster."""

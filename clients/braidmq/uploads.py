@@ -31,9 +31,9 @@ class Uploader:
         try that fails is repeated at a new place: what was left at the old one goes after a day.
         """
         payload = await anyio.to_thread.run_sync(_Payload, data)
-        return await self._transport.repeat(lambda: self._attempt(topic, payload))
+        return await self._transport.repeat(lambda address: self._attempt(topic, payload, address))
 
-    async def _attempt(self, topic: str, payload: "_Payload") -> Upload:
+    async def _attempt(self, topic: str, payload: "_Payload", address: str) -> Upload:
         body = orjson.dumps({"size": payload.size_bytes, "sha256": payload.sha256})
         call = Call(
             "POST",
@@ -41,15 +41,15 @@ class Uploader:
             content=body,
             headers={"content-type": "application/json"},
         )
-        place = json_of(await self._transport.once(call))
-        await self._put(place, payload)
+        place = json_of(await self._transport.once(call, address))
+        await self._put(place, payload, address)
         return Upload(place["upload"], payload.size_bytes, payload.sha256)
 
-    async def _put(self, place: dict[str, Any], payload: "_Payload") -> None:
+    async def _put(self, place: dict[str, Any], payload: "_Payload", address: str) -> None:
         # The length by hand: presigned addresses bind it, and chunked bodies are refused there.
         headers = {**place.get("headers", {}), "content-length": str(payload.size_bytes)}
         call = Call(place.get("method", "PUT"), place["url"], content=payload.chunks(), headers=headers)
-        response = await self._transport.send(call)
+        response = await self._transport.send(call, address)
         if response.is_success:
             return
         failure = refusal(response, publishing=False)

@@ -9,12 +9,13 @@ import orjson
 import pyarrow as pa
 
 from filer.errors import InvalidInput, SegmentMoved, SegmentSealed
+from filer.next_file import Accepted
 from filer.requests import Position
 from filer.schema import rows_schema
 from filer.segment_writer import SegmentWriter, WriterState
 from mq.bodies.intake import ClientGone, Intake, Receive
 from mq.broker import Broker
-from mq.errors import Forbidden, NotFound
+from mq.errors import CopyRefused, Forbidden, NotFound
 from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
 from mq.part_batch import Part, unpack_parts
@@ -37,6 +38,8 @@ class Internal:
         self._calls: dict[tuple[str, str], Callable[[Receive, str, int, dict[str, int | float]], Awaitable[Answer]]] = {
             ("POST", "append"): self._append,
             ("POST", "seal"): self._seal,
+            ("POST", "replicate"): self._replicate,
+            ("POST", "takeover"): self._take_over,
             ("GET", "tail"): self._tail,
             ("POST", "refresh"): self._refresh,
         }
@@ -83,24 +86,48 @@ class Internal:
         return _json({"outcomes": [_outcome(outcome) for outcome in outcomes]})
 
     async def _writer(self, topic: str, segment: int, version: int) -> tuple[TopicRuntime, SegmentWriter]:
-        """Our open writer of that segment; raises `SegmentMoved`. The asker may have heard of it before us."""
-        runtime = await self._broker.topic(topic)
-        if runtime.state.version < version:
-            await runtime.refresh()
+        """Our open writer of that segment; raises `SegmentMoved`."""
+        runtime = await self._runtime(topic, version)
         writer = runtime.writers.get(segment)
         if writer is None or writer.state is not WriterState.OPEN:
             raise SegmentMoved(f"segment {segment} of topic {topic!r} is not open here")
         return runtime, writer
 
+    async def _replicate(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+        """Hold what an owner accepted, for as long as it is not stored."""
+        broker = self._broker
+        with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
+            body = await intake.read(receive, None)
+        runtime = await self._runtime(topic, int(query["version"]))
+        found = runtime.state.segment(segment)
+        if found is None or found.state != "open" or broker.id not in found.brokers[1:]:
+            raise CopyRefused(f"segment {segment} of topic {topic!r} has no open copy here")
+        config = runtime.state.config
+        entries: list[Accepted] = []
+        base = int(query["base"])
+        for part, rows in unpack_parts(body, rows_schema(config.key_type, config.value_type)):
+            entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
+            base += part.count
+        return _json({"held_end": broker.parts.copies.take(topic, segment, entries, int(query["stored"]))})
+
+    async def _take_over(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+        """Seal a segment that we follow in its owner's stead, with all that we hold of it."""
+        runtime = await self._runtime(topic, int(query["version"]))
+        return _json({"end_offset": await self._broker.arm.take_over(runtime, segment)})
+
+    async def _runtime(self, topic: str, version: int) -> TopicRuntime:
+        """The topic as of that version of its record or a later one: the asker may have heard of it before us."""
+        runtime = await self._broker.topic(topic)
+        if runtime.state.version < version:
+            await runtime.refresh()
+        return runtime
+
     async def _seal(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
         """Seal a segment of ours, everything accepted before in it; repeated it gives the same answer."""
-        runtime = await self._broker.topic(topic)
-        if runtime.state.version < query["version"]:
-            await runtime.refresh()
-        writer = runtime.writers.get(segment)
-        if writer is None:
+        runtime = await self._runtime(topic, int(query["version"]))
+        if segment not in runtime.writers:
             raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
-        return _json({"end_offset": await writer.seal()})
+        return _json({"end_offset": await self._broker.arm.seal_ours(runtime, segment)})
 
     async def _tail(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
         """Messages of a segment of ours from an offset on, as soon as there are any."""
@@ -130,9 +157,7 @@ class Internal:
 
     async def _refresh(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
         """The topic's record has changed."""
-        runtime = await self._broker.topic(topic)
-        if runtime.state.version < query["version"]:
-            await runtime.refresh()
+        runtime = await self._runtime(topic, int(query["version"]))
         return _json({"version": runtime.state.version})
 
 
@@ -148,7 +173,7 @@ def _numbers(query: bytes) -> dict[str, int | float]:
 async def _stored(writer: SegmentWriter, part: Part, rows: pa.RecordBatch) -> list[Position]:
     """Where a part of a request stands, once it does; raises what `append` and its answer raise."""
     try:
-        stored = writer.append(rows, part.size_bytes, part.request)
+        stored = writer.append(rows, part.size_bytes, part.request, replicated=part.replicated)
     except SegmentSealed as error:
         raise SegmentMoved() from error
     return await stored

@@ -5,6 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from mq.http.request_id import MAX_SEQUENCE, PRODUCER_PATTERN
+
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TOPIC = {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}}
 _PROBLEM = {
@@ -57,12 +59,25 @@ _PUBLISH = {
     "tags": ["messages"],
     "summary": "Publish",
     "description": (
-        "Store messages; answered when they are durable. The rows of one segment keep the order of the request."
+        "Store messages; answered when they are durable. The rows of one segment keep the order of the request. With "
+        "`producer` and `sequence` it may be sent again: it is stored once, and answered with the first positions."
     ),
     "operationId": "publish",
     "parameters": [
         _TOPIC,
         {"name": "acks", "in": "query", "schema": {"enum": ["stored", "replicated"]}},
+        {
+            "name": "producer",
+            "in": "query",
+            "description": "An id of the publisher's own; goes with `sequence`.",
+            "schema": {"type": "string", "pattern": PRODUCER_PATTERN},
+        },
+        {
+            "name": "sequence",
+            "in": "query",
+            "description": "A number that grows with each request of the producer; goes with `producer`.",
+            "schema": {"type": "integer", "minimum": 0, "maximum": MAX_SEQUENCE},
+        },
         {"name": "key", "in": "query", "description": "Of a raw body.", "schema": {"type": "string"}},
         {"name": "key_base64", "in": "query", "description": "Of a raw body.", "schema": {"type": "string"}},
     ],

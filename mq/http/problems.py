@@ -59,6 +59,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.BodyTimeout, "request-timeout", "The body did not arrive in time", 408, True),
     (errors.UnsupportedMedia, "unsupported-media-type", "The media type is not understood", 415, False),
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more just now", 429, True),
+    (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
+    (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from filer.errors import InvalidInput, OutcomeUnknown
 from filer.nearest import unknown_name
+from filer.next_file import Single
 from filer.requests import Position
 from filer.schema import REF
-from filer.segment_writer import Single
 from filer.topic_config import TopicConfig
 from mq.bodies.arrow_body import decode_arrow
 from mq.bodies.intake import Intake, Receive
@@ -94,7 +94,7 @@ class Publisher:
             runtime = await broker.topic(topic)
         request = PublishRequest(scope)
         config = runtime.state.config
-        _check_acks(request.parameters.get("acks"), config)
+        replicated = _wants_replicated(request.parameters.get("acks"), config)
         wait = config.overflow == "block"
         limit_bytes = broker.settings.max_body_bytes
         if request.content_type in _JSON_TYPES:
@@ -105,16 +105,16 @@ class Publisher:
                 body = await intake.inflate(body, request.encoding)
             try:
                 if request.content_type in _DECODERS:
-                    return await self._publish_rows(runtime, request, body, intake.held_bytes)
+                    return await self._publish_rows(runtime, request, body, intake.held_bytes, replicated)
                 single = _single(request, body, config)
-                return _answer([await runtime.publish_single(single, len(body), request.id)])
+                return _answer([await runtime.publish_single(single, len(body), request.id, replicated=replicated)])
             except (OutcomeUnknown, PublishIncomplete) as error:
                 if request.id is None:
                     raise
                 raise Repeatable(error) from error
 
     async def _publish_rows(
-        self, runtime: TopicRuntime, request: PublishRequest, body: bytes, size_bytes: int
+        self, runtime: TopicRuntime, request: PublishRequest, body: bytes, size_bytes: int, replicated: bool
     ) -> bytes:
         for name in request.parameters:
             if name not in _ANY_PARAMETERS:
@@ -131,7 +131,7 @@ class Publisher:
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return _answer([])
-        return _answer(await runtime.publish_rows(batch, size_bytes, request.id))
+        return _answer(await runtime.publish_rows(batch, size_bytes, request.id, replicated=replicated))
 
     async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
         """The rows with their references checked against the store and pinned."""
@@ -145,12 +145,14 @@ class Publisher:
         return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
 
 
-def _check_acks(acks: str | None, config: TopicConfig) -> None:
+def _wants_replicated(acks: str | None, config: TopicConfig) -> bool:
+    """Whether the request is answered once all replicas hold it."""
     wanted = acks or config.acks
     if wanted not in ("stored", "replicated"):
         raise InvalidInput(f"acks is 'stored' or 'replicated', not {wanted!r:.80}")
     if wanted == "replicated" and config.replicas < 2:
         raise InvalidInput("acks=replicated needs a topic with replicas of 2 or more; this one has 1")
+    return wanted == "replicated"
 
 
 def _single(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:

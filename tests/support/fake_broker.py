@@ -14,6 +14,7 @@ import pyarrow as pa
 from filer.positions import from_marker, to_marker
 from filer.slots import equal_ranges, slot_of
 
+WINDOW_SEQUENCES = 1000
 NOW_US = 1_700_000_000_000_000
 READ_SCHEMA = pa.schema(
     [
@@ -84,19 +85,29 @@ def streamed(data: bytes, *, etag: str | None = None) -> httpx.Response:
     return httpx.Response(200, content=chunks(), headers={} if etag is None else {"etag": etag})
 
 
+def _origin(request: httpx.Request) -> str:
+    return f"{request.url.scheme}://{request.url.netloc.decode()}"
+
+
 @dataclass
 class FakeTopic:
     ranges: list[tuple[int, int]]
     rows: list[list[dict[str, Any]]]
     config: dict[str, Any] = field(default_factory=dict)
+    answered: dict[tuple[str, int], list[dict[str, int]]] = field(default_factory=dict)
 
 
 class FakeBroker:
-    """Handles requests; `faults` are used up one a request, None for one that goes well."""
+    """Handles requests; `faults` are used up one a request, None for one that goes well.
+
+    Clients look at routes and at the cluster beside what they are asked for: such requests are in `looks` and not
+    in `requests`, and meet no faults.
+    """
 
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
         self.requests: list[httpx.Request] = []
+        self.looks: list[httpx.Request] = []
         self.faults: deque[Fault | None] = deque()
         self.uploads: dict[str, bytes] = {}
         self.page_rows = 10_000
@@ -118,6 +129,9 @@ class FakeBroker:
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         await request.aread()
+        if request.url.path.endswith(("/v1/cluster", "/route")):
+            self.looks.append(request)
+            return await self._answer(request)
         self.requests.append(request)
         fault = self.faults.popleft() if self.faults else None
         if fault is not None and not fault.after:
@@ -129,6 +143,10 @@ class FakeBroker:
         parts = request.url.path.partition("/v1/")[2].split("/")
         if parts == ["topics"]:
             return self._list(request)
+        if parts == ["cluster"]:
+            brokers = [{"broker": "b", "url": _origin(request), "zone": None, "state": "running"}]
+            answer = {"cluster": "c", "version": "1", "leader": "b", "brokers": brokers, "transitions": []}
+            return httpx.Response(200, json=answer)
         if parts[0] != "topics":
             return problem(404, "not-found")
         name, rest = parts[1], parts[2:]
@@ -140,6 +158,10 @@ class FakeBroker:
             return problem(404, "topic-not-found")
         if rest == []:
             return self._topic(request, name, topic)
+        if rest == ["route"]:
+            owner = {"broker": "b", "url": _origin(request)}
+            entries = [{"segment": n, "range": list(each), "owner": owner} for n, each in enumerate(topic.ranges)]
+            return httpx.Response(200, json={"topic": name, "version": 1, "segments": entries})
         if rest == ["messages"]:
             return await (
                 self._publish(request, topic) if request.method == "POST" else self._browse(request, name, topic)
@@ -170,6 +192,17 @@ class FakeBroker:
 
     async def _publish(self, request: httpx.Request, topic: FakeTopic) -> httpx.Response:
         await self.gate.wait()
+        params = request.url.params
+        producer, sequence = params.get("producer"), int(params.get("sequence", -1))
+        if producer is None:
+            return httpx.Response(200, json={"positions": self._store(request, topic)})
+        if (producer, sequence) not in topic.answered:
+            if sequence <= max((n for each, n in topic.answered if each == producer), default=0) - WINDOW_SEQUENCES:
+                return problem(409, "sequence-expired")
+            topic.answered[producer, sequence] = self._store(request, topic)
+        return httpx.Response(200, json={"positions": topic.answered[producer, sequence]})
+
+    def _store(self, request: httpx.Request, topic: FakeTopic) -> list[dict[str, int]]:
         with pa.ipc.open_stream(request.content) as stream:
             rows = stream.read_all().to_pylist()
         positions: dict[int, list[int]] = {}
@@ -185,8 +218,7 @@ class FakeBroker:
                  "event_time": row.get("event_time"), "headers": row.get("headers"), "_ref": self._ref(row.get("ref"))}
             )  # fmt: skip
         self.published.set()
-        listed = [{"segment": n, "offset": at, "count": count} for n, (at, count) in sorted(positions.items())]
-        return httpx.Response(200, json={"positions": listed})
+        return [{"segment": n, "offset": at, "count": count} for n, (at, count) in sorted(positions.items())]
 
     def _ref(self, ref: dict[str, Any] | None) -> dict[str, Any] | None:
         if ref is None:

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from filer.clock import Clock
+from filer.next_file import Single
 from filer.requests import Position
 from filer.segment_file import decode
 from filer.segment_index import SegmentIndex
 from filer.segment_log import Inherit, SegmentRef, nothing_inherited, recover_index
-from filer.segment_writer import SegmentWriter, Single, WriterSettings
+from filer.segment_writer import SegmentWriter, WriterSettings
 from filer.store import Store
 from filer.turns import Turns
 

@@ -1,6 +1,10 @@
 """docs/file-format.md: its snippets read each message once in every state of a roll-up, its tables are true."""
 
+import asyncio
+import base64
+import json
 import re
+import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +19,7 @@ from filer.clock import SystemClock
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.local_store import LocalStore
+from filer.requests import RequestId
 from filer.rollup import roll_up
 from filer.schema import KeyType, ValueType
 from filer.segment_index import SegmentIndex
@@ -31,6 +36,7 @@ from tests.support.format_snippets import (
     read_independently,
 )
 from tests.support.segment_files import append, value_of
+from tests.support.segment_owners import owner, single
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -302,6 +308,29 @@ async def test_footers_are_as_documented(typed: tuple[SegmentRef, list[Path]]) -
     for path in typed[1]:
         metadata = pq.read_metadata(path).metadata
         is_seal = path == typed[1][-1]
-        assert {name.decode() for name in metadata} == names - (set() if is_seal else {"braidmq.sealed"})
+        optional = {"braidmq.requests", "braidmq.windows"} | (set() if is_seal else {"braidmq.sealed"})
+        assert {name.decode() for name in metadata} == names - optional
         assert metadata[b"braidmq.version"] == b"1"
         assert int(metadata[b"braidmq.count"]) == pq.read_metadata(path).num_rows
+
+
+async def test_requests_and_windows_are_as_documented(tmp_path: Path) -> None:
+    clock = SystemClock()
+    store, ref, index = LocalStore(tmp_path, clock=clock), SegmentRef(TOPIC, 4), SegmentIndex()
+    writer = owner(store, clock, ref, index)
+    await writer.inheritance.wait()
+    await writer.append(single(b"x"), 1, RequestId("till-7", 41))
+    await writer.append(single(b"x"), 1)
+    waiting = [writer.append(single(b"x"), 1, RequestId("till-7", sequence)) for sequence in (43, 42)]
+    await writer.seal()
+    await asyncio.gather(*waiting)
+    footers = [pq.read_metadata(tmp_path / ref.key(facts.name)).metadata for facts in index.files]
+    said = [json.loads(footer.get(b"braidmq.requests", b"{}")) for footer in footers]
+    assert said == [{"till-7": [41, 0, 1]}, {}, {"till-7": [43, 0, 1, 42, 1, 1]}]
+    assert [b"braidmq.windows" in footer for footer in footers] == [False, False, True]
+    windows = json.loads(zlib.decompress(base64.b64decode(footers[-1][b"braidmq.windows"])))
+    assert (windows["version"], windows["range"]) == (1, [0, 65_536])
+    seen_us = int(footers[-1][b"braidmq.last_timestamp"])
+    # Sequences 41 to 43, of segment 4, at offsets 0, 3 and 2, one message each.
+    ranges = [[0, 65_536, [41, 1, 1], [4, 0, 0], [0, 3, -1], [1, 0, 0]]]
+    assert windows["producers"] == [["till-7", seen_us, ranges]]

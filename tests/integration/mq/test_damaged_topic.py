@@ -7,7 +7,7 @@ import pytest
 from filer.clock import SystemClock
 from filer.errors import SegmentMoved
 from filer.local_store import LocalStore
-from filer.segment_writer import Single
+from filer.next_file import Single
 from leader.coordinator import InProcessCoordinator
 from mq.broker import Broker
 from mq.settings import BrokerSettings

@@ -14,11 +14,11 @@ from filer.errors import ObjectNotFound, OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
 from filer.keys import FileName
 from filer.memory_store import MemoryStore
+from filer.next_file import Single
 from filer.schema import rows_schema
 from filer.segment_file import decode
 from filer.segment_log import SegmentRef, list_names, load_snapshot
 from filer.segment_reader import SegmentReader
-from filer.segment_writer import Single
 from filer.store import Data, Fetched, ObjectInfo, Store
 from filer.topic_config import parse_config
 from filer.topic_state import TopicState

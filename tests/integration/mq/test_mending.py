@@ -9,7 +9,7 @@ from filer.clock import ManualClock
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, StoreRefused
 from filer.forwarding_store import ForwardingStore
 from filer.memory_store import MemoryStore
-from filer.segment_writer import Single
+from filer.next_file import Single
 from filer.store import Data, MakeData
 from leader.coordinator import InProcessCoordinator
 from mq.broker import Broker

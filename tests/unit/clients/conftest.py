@@ -23,3 +23,12 @@ def clock() -> InstantClock:
 async def client(broker: FakeBroker, clock: InstantClock) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(URL, http_transport=broker.transport, clock=clock) as client:
         yield client
+
+
+@pytest.fixture
+async def cautious(broker: FakeBroker, clock: InstantClock) -> AsyncIterator[AsyncClient]:
+    """A client whose publishes brokers cannot tell from repeated ones."""
+    async with AsyncClient(
+        URL, http_transport=broker.transport, clock=clock, idempotent=False, direct=False
+    ) as cautious:
+        yield cautious

@@ -9,16 +9,16 @@ import pytest
 
 from braidmq import (
     AsyncClient,
+    BodyTooLarge,
     Client,
     ClientClosed,
     InvalidArgument,
-    OutcomeUnknown,
     OutgoingMessage,
     PayloadMismatch,
     Position,
     TopicNotFound,
 )
-from tests.support.fake_broker import FakeBroker, Fault, broken, streamed
+from tests.support.fake_broker import FakeBroker, Fault, problem, streamed
 from tests.support.instant_clock import InstantClock
 
 
@@ -161,8 +161,8 @@ def test_what_is_published_may_come_from_the_same_client(sync: Client, broker: F
 
 def test_a_failure_says_what_was_acknowledged_before(sync: Client, broker: FakeBroker) -> None:
     broker.add_topic("t")
-    broker.faults.extend([None, None, Fault(broken)])
-    with pytest.raises(OutcomeUnknown) as caught:
+    broker.faults.extend([None, None, Fault(response=problem(413, "body-too-large"))])
+    with pytest.raises(BodyTooLarge) as caught:
         sync.publish_many("t", (str(n) for n in range(35_000)))
     assert caught.value.published is not None
     assert caught.value.published.count == 20_000

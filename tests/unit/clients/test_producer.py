@@ -131,12 +131,11 @@ async def test_positions_follow_the_keys_over_several_segments(client: AsyncClie
         assert topic.rows[position.segment][position.offset]["value"] == b"%d" % n
 
 
-async def test_ranges_that_cannot_be_fetched_leave_messages_acknowledged(
-    client: AsyncClient, broker: FakeBroker
-) -> None:
+async def test_ranges_that_cannot_be_fetched_leave_messages_acknowledged(broker: FakeBroker, hand: ManualClock) -> None:
     broker.add_topic("t", segments=4)
     broker.faults.extend([None, Fault(broken)])
-    async with client.producer("t") as producer:
+    client = AsyncClient("http://b", http_transport=broker.transport, clock=hand, direct=False)
+    async with client, client.producer("t") as producer:
         receipts = [await producer.send("v", key=str(n)) for n in range(20)]
     acknowledged = [await receipt for receipt in receipts]
     assert {each.position for each in acknowledged} == {None}
@@ -146,7 +145,7 @@ async def test_ranges_that_cannot_be_fetched_leave_messages_acknowledged(
 async def test_a_failure_reaches_every_message_of_its_batch(client: AsyncClient, broker: FakeBroker) -> None:
     broker.add_topic("t")
     broker.faults.append(Fault(broken))
-    async with client.producer("t", linger_seconds=1000) as producer:
+    async with client.producer("t", linger_seconds=1000, idempotent=False) as producer:
         failing = [await producer.send("v") for _ in range(3)]
         outcomes = await asyncio.gather(*failing, producer.flush(), return_exceptions=True)
         assert [type(each) for each in outcomes] == [OutcomeUnknown] * 3 + [type(None)]

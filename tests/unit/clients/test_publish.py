@@ -105,11 +105,13 @@ async def test_many_bytes_are_cut_into_several_requests_in_order(client: AsyncCl
 
 
 @pytest.mark.usefixtures("small_requests")
-async def test_a_failure_says_what_was_acknowledged_before(client: AsyncClient, broker: FakeBroker) -> None:
+async def test_a_failure_says_what_was_acknowledged_before(
+    client: AsyncClient, cautious: AsyncClient, broker: FakeBroker
+) -> None:
     broker.add_topic("t")
     broker.faults.extend([None, Fault(broken)])
     with pytest.raises(OutcomeUnknown) as caught:
-        await client.publish_many("t", [bytes(300)] * 20)
+        await cautious.publish_many("t", [bytes(300)] * 20)
     assert caught.value.published == Published(6, (PositionRange(0, 0, 6),))
     broker.faults.extend([None, None, Fault(response=problem(413, "body-too-large", limit_bytes=10))])
     with pytest.raises(BodyTooLarge) as refused:

@@ -12,12 +12,13 @@ from filer.errors import CorruptFile, OutcomeUnknown, SegmentMoved, SegmentSeale
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
 from filer.memory_store import MemoryStore
+from filer.next_file import Single
 from filer.producer_windows import ProducerWindows
 from filer.requests import Position, RequestId
 from filer.schema import rows_schema
 from filer.segment_index import SegmentIndex
 from filer.segment_log import Inherit, SegmentRef, fetch_footer, recover_index, seal_at_end
-from filer.segment_writer import SegmentWriter, Single
+from filer.segment_writer import SegmentWriter
 from filer.slots import SLOTS, slot_of
 from tests.support.segment_owners import GRACE_SECONDS, offset_of, owner, single, stored_values
 

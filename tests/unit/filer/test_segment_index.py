@@ -90,6 +90,18 @@ def test_roll_ups_stand_for_what_they_cover(counts: list[int], data: st.DataObje
         assert not index.supersede(roll_up(first, last), since_us=8)
 
 
+def test_a_roll_up_that_begins_within_another_is_left_alone() -> None:
+    index = index_of(1, 1, 1, 1, seal=True)
+    assert index.supersede(roll_up(0, 2), since_us=1)
+    assert index.supersede(roll_up(1, 3), since_us=2)
+    for later in (roll_up(2, 3), roll_up(2, 4)):
+        assert not index.supersede(later, since_us=3)
+    assert [(f.name.base, f.start, f.end) for f in index.files[:3]] == [(0, 0, 2), (1, 2, 3), (3, 3, 4)]
+    assert len(index.supersede(roll_up(0, 4), since_us=4)) == 3
+    for name in (FileName(0, 2), FileName(1, 3), FileName(2, 3), FileName(2, 4)):
+        assert any(old.holds(name) for old in index.superseded)
+
+
 def test_roll_up_that_cuts_through_a_file_is_refused() -> None:
     index = index_of(2, 2, 2)
     with pytest.raises(CorruptFile, match="does not end where a file ends"):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,9 @@ from filer.errors import OutcomeUnknown
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
 from filer.forwarding_store import ForwardingStore
+from filer.inheritance import read_inherited
 from filer.memory_store import MemoryStore
+from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index, seal_at_end
 from filer.store import Data, MakeData, Store
@@ -20,6 +23,7 @@ from filer.topic_state import Segment, TopicState, broken_invariants
 from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
 from tests.support.instant_clock import InstantClock
 from tests.support.segment_files import append
+from tests.support.segment_owners import owner, single
 
 TOPIC = "events"
 MESSAGES = {0: 3, 1: 0}
@@ -89,13 +93,22 @@ class Leader:
     def rolling(self, state: TopicState) -> TopicState | None:
         return replacing(state, [0, 1], self.place, "roll", now_us=1)
 
+    def rolling_again(self, state: TopicState) -> TopicState | None:
+        return replacing(state, [2, 3], self.place, "roll", now_us=1)
+
     def deleting(self, state: TopicState) -> TopicState | None:
         return deleting(state, now_us=1)
 
     async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
         """As `Sealer.seal`."""
         index = await seal_at_end(
-            self.store, self.clock, SegmentRef(topic, segment.id), start_offset=0, writer=self._name, grace_seconds=60
+            self.store,
+            self.clock,
+            SegmentRef(topic, segment.id),
+            start_offset=0,
+            writer=self._name,
+            grace_seconds=60,
+            inherit=partial(read_inherited, self.store, self.catalogue, topic, segment),
         )
         return index.end
 
@@ -185,6 +198,39 @@ async def test_a_fault_at_every_call(operation: str, fault: FaultKind) -> None:
         met, nth = not faults.left, nth + 1
         await world.check_done(await leader.runner.run(TOPIC, leader.rolling))
     assert nth > 2
+
+
+async def test_what_is_known_of_producers_outlives_killed_leaders() -> None:
+    """Two rolls, killed at every point: nothing is written to the segments between, so only seals hand it on."""
+    request, other = RequestId("p", 1), RequestId("p", 2)
+    for nth in range(1, 200):
+        world = await World().begin()
+        writer = owner(world.store, InstantClock(), SegmentRef(TOPIC, 1), SegmentIndex())
+        await writer.inheritance.wait()
+        for each in (request, other):
+            await writer.append(single(b"x"), 1, each)
+        await writer.close()
+        try:
+            await roll_twice(Leader(world, on_point=killing_at(nth)))
+            killed = False
+        except Killed:
+            killed = True
+            await roll_twice(Leader(world, name="second"))
+        state = await world.state()
+        assert [s.id for s in state.open_segments] == [4, 5]
+        for heir in state.open_segments:
+            windows = await read_inherited(world.store, Catalogue(world.store, InstantClock()), TOPIC, heir)
+            known = [[part.position for part in windows.look_up(each)] for each in (request, other)]
+            assert known == ([[Position(1, 0, 1)], [Position(1, 1, 1)]] if heir.id == 5 else [[None], [None]])
+        if not killed:
+            assert nth > 40, "two transitions pass more points than that"
+            return
+    raise AssertionError("the transitions never came to their end")
+
+
+async def roll_twice(leader: Leader) -> None:
+    await leader.runner.run(TOPIC, leader.rolling)
+    await leader.runner.run(TOPIC, leader.rolling_again)
 
 
 async def test_two_leaders_at_once() -> None:

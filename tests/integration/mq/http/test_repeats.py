@@ -5,7 +5,7 @@ import base64
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,18 @@ from typing import Any
 import httpx
 import pytest
 
-from filer import producer_windows
+from filer import keys, producer_windows
 from filer.clock import SystemClock
 from filer.errors import BraidError, OutcomeUnknown, StoreRefused
+from filer.failing_store import FailingStore
+from filer.faults import FaultKind, ScriptedFaults
 from filer.forwarding_store import ForwardingStore
 from filer.local_store import LocalStore
 from filer.memory_store import MemoryStore
+from filer.segment_log import seal_at_end
+from filer.segment_writer import WriterState
 from filer.slots import SLOTS, equal_ranges, slot_of
-from filer.store import Data, MakeData, Store
+from filer.store import Data, Fetched, MakeData, Store
 from filer.topic_state import Segment, TopicState, Transition
 from mq.broker import Broker
 from mq.topic_runtime import TopicRuntime
@@ -73,6 +77,12 @@ async def topic(memory_broker: HttpBroker) -> HttpBroker:
     """A broker with topic `t` of four segments."""
     (await memory_broker.client.put("/v1/topics/t", json={"segments": 4})).raise_for_status()
     return memory_broker
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.005)
 
 
 async def change_shape(broker: Broker, ranges: Sequence[tuple[int, int]]) -> None:
@@ -182,6 +192,61 @@ async def test_across_a_restart(tmp_path: Path, drains: bool, parts: int) -> Non
         assert len(await stored(broker)) == len(KEYS)
 
 
+class ForgetfulStore(ForwardingStore):
+    """Once a transition is over it gives no answer to who reads `segment=0`, until told to."""
+
+    forgets = False
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        if key == keys.topic("t"):
+            self.forgets = TopicState.from_json(bytes(data)).transition is None
+        return await self.inner.replace(key, data, etag=etag)
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        if "/segment=0/" in key and self.forgets:
+            raise OutcomeUnknown("no answer")
+        return await self.inner.get(key, start=start, stop=stop)
+
+
+@pytest.mark.parametrize("form", ["json", "raw"])
+async def test_a_segment_that_another_process_sealed(form: str) -> None:
+    """Its successor has to read the seal: who has an id waits for that, nobody else does."""
+    store = ForgetfulStore(MemoryStore())
+    async with http_broker(store) as broker:
+        (await broker.client.put("/v1/topics/t")).raise_for_status()
+        first = await publish(broker, FORMS[form](KEYS))
+        ref = broker.broker.topics["t"].ref(0)
+        await seal_at_end(store.inner, SystemClock(), ref, start_offset=0, writer="other", grace_seconds=3600)
+        other = await repeated_until_stored(broker, FORMS[form](KEYS), {})
+        assert {position["segment"] for position in other.json()["positions"]} == {1}
+        repeat = asyncio.create_task(publish(broker, FORMS[form](KEYS)))
+        assert (await publish(broker, FORMS[form](KEYS), {})).status_code == 200
+        assert not repeat.done()
+        store.forgets = False
+        assert (await repeat).content == first.content
+
+
+async def test_shares_that_a_merge_brings_together_under_way() -> None:
+    """Both segments are lost before the shares are stored, and one takes their place: it has to store all of them."""
+    clock, faults, memory = SystemClock(), ScriptedFaults(), MemoryStore()
+    store = FailingStore(memory, faults, clock=clock)
+    async with http_broker(store) as broker:
+        (await broker.client.put("/v1/topics/t", json={"segments": 2})).raise_for_status()
+        faults.add("create", FaultKind.HANG, key_part="/segments/")
+        runtime = broker.broker.topics["t"]
+        request = asyncio.create_task(publish(broker, json_form(KEYS)))
+        await until(lambda: all(writer.pending_bytes for writer in runtime.writers.values()))
+        for segment in (0, 1):
+            await seal_at_end(memory, clock, runtime.ref(segment), start_offset=0, writer="other", grace_seconds=3600)
+        merging = asyncio.create_task(change_shape(broker.broker, [(0, SLOTS)]))
+        await until(lambda: runtime.writers[0].state is WriterState.SEALING)
+        await broker.broker.refresh("t")
+        store.release()
+        await merging
+        assert (await request).json() == {"positions": [{"segment": 2, "offset": 0, "count": len(KEYS)}]}
+        assert (await publish(broker, json_form(KEYS))).content == (await request).content
+
+
 async def test_repeats_while_segments_come_and_go(topic: HttpBroker) -> None:
     """Each request is sent three times, by publishers that know nothing of one another, under one change of shape
     after the other."""
@@ -234,10 +299,12 @@ async def moody() -> AsyncIterator[HttpBroker]:
         yield broker
 
 
-async def repeated_until_stored(broker: HttpBroker, arguments: Mapping[str, Any]) -> httpx.Response:
+async def repeated_until_stored(
+    broker: HttpBroker, arguments: Mapping[str, Any], request: Mapping[str, str] = ID
+) -> httpx.Response:
     """What a client does that believes `retryable`."""
     async with asyncio.timeout(20):
-        while (answer := await publish(broker, arguments)).status_code != 200:
+        while (answer := await publish(broker, arguments, request)).status_code != 200:
             assert answer.json()["retryable"], answer.text
             await asyncio.sleep(0.01)
     return answer
@@ -256,18 +323,13 @@ async def test_a_repeat_completes_what_was_stored_in_part(moody: HttpBroker, par
     store.refused = "nothing at all"
     if parts is not None:
         # The broken segment is taken up first.
-        await repeated_state(moody, lambda state: all(s.id != 1 for s in state.open_segments))
+        runtime = moody.broker.topics["t"]
+        await until(lambda: all(segment.id != 1 for segment in runtime.state.open_segments))
         await change_shape(moody.broker, equal_ranges(parts))
     whole = await repeated_until_stored(moody, json_form(KEYS))
     assert part in whole.json()["positions"]
     assert (await publish(moody, json_form(KEYS))).content == whole.content
     assert sorted(value for value in await stored(moody) if value) == sorted(b"%d" % n for n in range(len(KEYS)))
-
-
-async def repeated_state(broker: HttpBroker, holds: Any) -> None:
-    async with asyncio.timeout(20):
-        while not holds(broker.broker.topics["t"].state):
-            await asyncio.sleep(0.01)
 
 
 async def test_without_an_id_a_part_may_not_be_repeated(moody: HttpBroker) -> None:

@@ -1,0 +1,69 @@
+"""What this broker holds as a follower: the messages of other owners' segments that are not stored yet."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from filer.next_file import Accepted
+from mq.errors import CopyGap, CopyRefused, FrontStoreFull
+from mq.front_store import FrontStore
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One segment's unstored messages, without a gap up to `next`; `refused`: nothing is added any more."""
+
+    entries: deque[Accepted] = field(default_factory=deque)
+    next: int = 0
+    refused: bool = False
+
+
+class Copies:
+    """Copies by topic and segment, within the front store's budget. All methods belong to the event loop's thread."""
+
+    def __init__(self, front_store: FrontStore) -> None:
+        self._front_store = front_store
+        self._copies: dict[tuple[str, int], _Copy] = {}
+
+    def take(self, topic: str, segment: int, entries: Sequence[Accepted], stored_end: int) -> int:
+        """Hold what the owner accepted next; up to where it is held then.
+
+        Everything before `stored_end` is on the store and need not be held. Repeating it changes nothing. Raises
+        `CopyRefused` where we have helped to seal the segment, `CopyGap` where messages are missing before these, and
+        `FrontStoreFull`.
+        """
+        copy = self._copies.setdefault((topic, segment), _Copy())
+        if copy.refused:
+            raise CopyRefused(f"segment {segment} of topic {topic!r} is being sealed")
+        self._drop_stored(copy, stored_end)
+        for entry in entries:
+            if entry.end <= copy.next:
+                continue
+            if entry.base != copy.next:
+                raise CopyGap(f"segment {segment} of topic {topic!r} goes on at {copy.next}, not at {entry.base}")
+            if not self._front_store.try_reserve(entry.size_bytes):
+                raise FrontStoreFull("a follower has no room for a copy")
+            copy.entries.append(entry)
+            copy.next = entry.end
+        return copy.next
+
+    def refuse(self, topic: str, segment: int) -> Sequence[Accepted]:
+        """Take no more from the owner, for ever, and give what is held of its segment.
+
+        From here on the owner can have nothing acknowledged that we do not hold, so the segment may be sealed in its
+        stead. Stopping right after this loses nothing: we are then a follower that is gone.
+        """
+        copy = self._copies.setdefault((topic, segment), _Copy())
+        copy.refused = True
+        return tuple(copy.entries)
+
+    def forget(self, topic: str, segment: int) -> None:
+        """The segment is sealed, so all of it is stored. A late owner is refused by the topic's record."""
+        copy = self._copies.pop((topic, segment), None)
+        if copy is not None:
+            self._front_store.release(sum(entry.size_bytes for entry in copy.entries))
+
+    def _drop_stored(self, copy: _Copy, stored_end: int) -> None:
+        while copy.entries and copy.entries[0].end <= stored_end:
+            self._front_store.release(copy.entries.popleft().size_bytes)
+        copy.next = max(copy.next, stored_end)

@@ -1,0 +1,213 @@
+"""Clients that know several brokers: what one cannot do the next one does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from braidmq import AsyncClient, InvalidArgument, NoConnection, NotABroker
+from braidmq.addresses import Addresses, parse_addresses
+from tests.support.fake_broker import FakeBroker, problem, refused
+from tests.support.instant_clock import InstantClock
+
+ADDRESSES = ["http://a", "http://b:8080", "http://c"]
+
+
+class Hosts:
+    """One fake broker under several names; `down` ones refuse, or answer as `down` says."""
+
+    def __init__(self) -> None:
+        self.broker = FakeBroker()
+        self.down: dict[str, httpx.Response | None] = {}
+        self.asked: list[str] = []
+        self.brokers = [{"broker": "a", "url": "http://a", "state": "running"}]
+
+    async def handle(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if request.url.path == "/v1/cluster" and host not in self.down:
+            answer = {"cluster": "c", "version": "1", "leader": None, "brokers": self.brokers}
+            return httpx.Response(200, json=answer)
+        self.asked.append(host)
+        if host in self.down:
+            answer = self.down[host]
+            if answer is None:
+                raise refused(request)
+            return answer
+        return await self.broker.handle(request)
+
+
+@pytest.fixture
+def hosts() -> Hosts:
+    hosts = Hosts()
+    hosts.broker.add_topic("t")
+    return hosts
+
+
+@pytest.fixture
+async def several(hosts: Hosts, clock: InstantClock) -> AsyncIterator[AsyncClient]:
+    transport = httpx.MockTransport(hosts.handle)
+    async with AsyncClient(ADDRESSES, http_transport=transport, clock=clock) as client:
+        yield client
+
+
+async def test_the_next_broker_is_asked_at_once_and_kept_to(
+    several: AsyncClient, hosts: Hosts, clock: InstantClock
+) -> None:
+    hosts.down = {"a": None}
+    await several.topic("t")
+    await several.topic("t")
+    assert hosts.asked == ["a", "b", "b"]
+    assert clock.naps_seconds == []
+
+
+async def test_when_nobody_answers_the_error_names_them_all(several: AsyncClient, hosts: Hosts) -> None:
+    hosts.down = {"a": None, "b": None, "c": None}
+    with pytest.raises(NoConnection) as caught:
+        await several.publish("t", "v", key="k")
+    said = str(caught.value)
+    assert all(f"no connection to {address}: Connection refused" in said for address in ADDRESSES)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [problem(503, "draining", retryable=True, retry_after=1), httpx.Response(502, text="<html>")],
+)
+async def test_a_broker_that_leaves_is_left(
+    several: AsyncClient, hosts: Hosts, clock: InstantClock, answer: httpx.Response
+) -> None:
+    hosts.down = {"a": answer}
+    assert (await several.create_topic("u")).topic == "u"
+    await several.publish("t", "v")
+    assert [message.value async for message in several.browse("t")] == [b"v"]
+    assert clock.naps_seconds == []
+
+
+async def test_brokers_that_the_cluster_tells_of_serve_when_the_first_is_gone(
+    hosts: Hosts, clock: InstantClock
+) -> None:
+    hosts.brokers += [
+        {"broker": "d", "url": "http://d", "state": "draining"},
+        {"broker": "e", "url": "http://e/", "state": "running"},
+        {"broker": "f", "url": None, "state": "running"},
+        {"broker": "g", "url": "http://127.0.0.1:9", "state": "running"},
+    ]
+    transport = httpx.MockTransport(hosts.handle)
+    async with AsyncClient("http://a", http_transport=transport, clock=clock) as client:
+        await client.topic("t")
+        while len(client.urls) == 1:
+            await asyncio.sleep(0)
+        assert client.urls == ("http://a", "http://e", "http://d")
+        assert client.url == "http://a"
+        hosts.down = {"a": None}
+        await client.publish("t", "v", key="k")
+        await client.topic("t")
+    assert hosts.asked[-1] == "e"
+    assert hosts.broker.values("t") == [b"v"]
+
+
+async def test_behind_a_load_balancer_only_its_address_is_used(hosts: Hosts, clock: InstantClock) -> None:
+    hosts.brokers.append({"broker": "e", "url": "http://e", "state": "running"})
+    transport = httpx.MockTransport(hosts.handle)
+    async with AsyncClient("http://lb", http_transport=transport, clock=clock, direct=False) as client:
+        await client.publish("t", "v", key="k")
+        async with client.producer("t") as producer:
+            await producer.send("w", key="k")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert client.urls == ("http://lb",)
+    assert hosts.asked == ["lb", "lb"]
+    assert hosts.broker.looks == []
+
+
+async def test_a_subscription_goes_on_at_another_broker_without_gap_or_double(
+    several: AsyncClient, hosts: Hosts, clock: InstantClock
+) -> None:
+    hosts.broker.page_rows = 3
+    await several.publish_many("t", [str(n) for n in range(10)])
+    subscription = several.subscribe("t", from_="earliest")
+    read = []
+    for n in range(10):
+        if n == 4:
+            hosts.down = {"a": None}
+        if n == 7:
+            hosts.down = {"b": problem(503, "draining", retryable=True)}
+        read.append((await anext(subscription)).value)
+    assert read == [b"%d" % n for n in range(10)]
+    assert {"a", "b", "c"} <= set(hosts.asked)
+
+
+async def test_an_owners_address_that_leads_to_something_else_is_gone_around(hosts: Hosts, clock: InstantClock) -> None:
+    async def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "printer":
+            return httpx.Response(404, text="<h1>paper jam</h1>")
+        answer = await hosts.handle(request)
+        if request.url.path.endswith("/route"):
+            return httpx.Response(200, content=answer.content.replace(b"http://a", b"http://printer"))
+        return answer
+
+    async with AsyncClient("http://a", http_transport=httpx.MockTransport(handle), clock=clock) as client:
+        await client.publish("t", "v", key="k")
+        with pytest.raises(NotABroker):
+            await AsyncClient("http://printer", http_transport=httpx.MockTransport(handle)).topic("t")
+    assert hosts.broker.values("t") == [b"v"]
+    assert clock.naps_seconds == []
+
+
+async def test_a_publish_that_is_not_idempotent_moves_on_only_where_nothing_was_sent(
+    hosts: Hosts, clock: InstantClock
+) -> None:
+    transport = httpx.MockTransport(hosts.handle)
+    async with AsyncClient(ADDRESSES, http_transport=transport, clock=clock, idempotent=False) as client:
+        hosts.down = {"a": None}
+        await client.publish("t", "v")
+    assert hosts.broker.values("t") == [b"v"]
+
+
+def test_addresses_may_be_a_list_or_separated_by_commas() -> None:
+    expected = ("http://a:1", "https://b")
+    assert parse_addresses("http://a:1, https://b/") == expected
+    assert parse_addresses(["http://a:1", "https://b", "http://a:1/"]) == expected
+    for bad in ("", "http://a,", [], ["a:1"]):
+        with pytest.raises(InvalidArgument):
+            parse_addresses(bad)
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "admitted"),
+    [
+        ("http://mq.example.com", "http://10.0.0.1:8080", True),
+        ("http://mq.example.com", "http://127.0.0.1:8080", False),
+        ("http://mq.example.com", "http://localhost:8080", False),
+        ("http://mq.example.com", "http://[::1]:8080", False),
+        ("http://localhost:8080", "http://127.0.0.1:8081", True),
+        ("https://mq.example.com", "http://10.0.0.1:8080", False),
+        ("https://mq.example.com", "https://b1.example.com", True),
+    ],
+)
+def test_an_address_that_cannot_be_meant_for_this_client_is_not_believed(given: str, told: str, admitted: bool) -> None:
+    assert Addresses([given]).admits(told) is admitted
+
+
+def test_a_delivery_time_out_beyond_what_brokers_remember_is_refused() -> None:
+    for seconds in (0, -1, 3600):
+        with pytest.raises(InvalidArgument, match="delivery_timeout_seconds"):
+            AsyncClient(delivery_timeout_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"producer_id": ""}, {"producer_id": "a b"}, {"first_sequence": -1}, {"producer_id": "p", "idempotent": False}],
+)
+async def test_an_identity_without_sense_is_refused(several: AsyncClient, settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgument):
+        several.producer("t", **settings)  # type: ignore[arg-type]
+
+
+async def test_a_producers_identity_is_its_own_unless_given(several: AsyncClient, hosts: Hosts) -> None:
+    assert several.producer("t").producer_id != several.producer("t").producer_id
+    assert several.producer("t", idempotent=False).producer_id is None
+    async with several.producer("t", producer_id="mine", first_sequence=7) as producer:
+        await producer.send("v")
+    assert list(hosts.broker.topics["t"].answered) == [("mine", 7)]
