@@ -85,11 +85,30 @@ def test_several_brokers_need_zookeeper(tmp_path: Path) -> None:
         Cluster(tmp_path, SharedDirectory(tmp_path / "store"), brokers=2, zookeeper=False)
 
 
-@pytest.mark.parametrize("running", [True, False], ids=["while it runs", "while it starts"])
-def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, running: bool) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
     """Not even a broker that stands still."""
+    with idle_cluster(tmp_path) as process:
+        assert process.stdout is not None
+        assert len(process.stdout.readline().split()) == 2
+        process.send_signal(number)
+        assert process.wait(SECONDS) != 0
+        _wait_for(lambda: (_group(process.pid), _naming(str(tmp_path))) == ([], []))
+
+
+def test_an_interrupt_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
+    with idle_cluster(tmp_path) as process:
+        _wait_for(lambda: len(_group(process.pid)) > 1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) != 0
+        _wait_for(lambda: (_group(process.pid), _naming(str(tmp_path))) == ([], []))
+
+
+@contextlib.contextmanager
+def idle_cluster(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A run of its own. Its brokers are in its process group; ZooKeeper, in one of its own, names the folder."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.idle_cluster", str(tmp_path)],
+        [sys.executable, "-m", "tests.support.idle_cluster", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -98,16 +117,8 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, running: bool) -> No
     )
     try:
         assert process.stdout is not None
-        with process.stdout as output:
-            if running:
-                assert len(output.readline().split()) == 2
-            else:
-                _wait_for(lambda: len(_group(process.pid)) > 1)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(SECONDS) != 0
-        # Nobody but its children is in its group; ZooKeeper, in a group of its own, names the folder.
-        assert _group(process.pid) == []
-        assert _naming(str(tmp_path)) == []
+        with process.stdout:
+            yield process
     finally:
         stop(process)
 
