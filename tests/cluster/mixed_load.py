@@ -11,8 +11,8 @@ from tests.cluster.checker.workload import Workload
 from tests.support.cluster import Cluster
 
 # So that several brokers, ZooKeeper and the load share two processors, and none is taken for dead.
-PAUSE_SECONDS = 0.05
-TIMEOUT_SECONDS = 5.0
+PAUSE_SECONDS = 0.2
+TIMEOUT_SECONDS = 10.0
 SHOWN = 20
 
 
@@ -50,8 +50,8 @@ def _producers(topic: str, identified: bool) -> list[Producer]:
 def _consumers(topic: str) -> list[Consumer]:
     return [
         Consumer(f"{topic}-stream", topic, "stream"),
-        Consumer(f"{topic}-rewinding", topic, "stream", rewinds=True, reconnect_seconds=2.0),
-        Consumer(f"{topic}-pages", topic, "browse", rewinds=True),
+        Consumer(f"{topic}-rewinding", topic, "stream", rewinds=True, reconnect_seconds=3.0),
+        Consumer(f"{topic}-pages", topic, "browse", rewinds=True, pause_seconds=PAUSE_SECONDS),
         Consumer(f"{topic}-late", topic, "stream", start="latest"),
     ]
 

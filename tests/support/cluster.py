@@ -8,7 +8,7 @@
         await cluster.start(owner)      # the same name, another incarnation, another port
 
 Every broker reaches ZooKeeper, and an S3 store, through a proxy of its own. Without ZooKeeper there is one broker,
-a cluster of its own. No process outlives the context.
+a cluster of its own. No process outlives the context; the brokers' logs stay, in `logs` below its folder.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from tests.support.shared_store import SharedStore
 from tests.support.tcp_proxy import HOST, TcpProxy
 from tests.support.zookeeper_process import ZooKeeperProcess
 
-ASK_SECONDS = 5.0
-SETTLE_SECONDS = 60.0
+ASK_SECONDS = 15.0
+SETTLE_SECONDS = 120.0
 POLL_SECONDS = 0.05
 SESSION_TIMEOUT_SECONDS = 4.0
 # Upkeep goes on under load, but leaves the processors to it.
@@ -77,6 +77,7 @@ class Cluster:
         self.brokers: dict[str, ClusterBroker] = {}
         self.urls: list[str] = []
         self._arguments, self._first_brokers, self._named = list(arguments), brokers, 0
+        self._logs = folder / "logs"
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -97,6 +98,7 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+        self.write_logs(self._logs)
 
     # -- brokers come and go -------------------------------------------------------------------------------
 

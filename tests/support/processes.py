@@ -1,14 +1,15 @@
 """Child processes of tests: what they inherit, how they end."""
 
 import atexit
+import functools
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 STOP_SECONDS = 10
-_children: list["subprocess.Popen[str]"] = []
 
 
 def child_environment() -> dict[str, str]:
@@ -18,20 +19,31 @@ def child_environment() -> dict[str, str]:
 
 
 def end_with_us(process: "subprocess.Popen[str]") -> None:
-    """Have a process killed when this one ends, should an interrupt at the wrong line have kept it from being stopped.
+    """Have a process killed when this one ends, in whatever way: interrupted at the wrong line, or killed itself."""
+    watchdog = _watchdog()
+    assert watchdog.stdin is not None
+    watchdog.stdin.write(f"{process.pid}\n")
+    watchdog.stdin.flush()
 
-    Also one that stands still: SIGKILL reaches those.
-    """
-    _children[:] = [child for child in _children if child.poll() is None]
-    _children.append(process)
+
+@functools.cache
+def _watchdog() -> "subprocess.Popen[str]":
+    watchdog = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.watchdog"],
+        stdin=subprocess.PIPE,
+        text=True,
+        env=child_environment(),
+        # What interrupts this process is not to interrupt the one that cleans up behind it.
+        start_new_session=True,
+    )
+    atexit.register(_release, watchdog)
+    return watchdog
 
 
-@atexit.register
-def _kill_children() -> None:
-    for child in _children:
-        if child.poll() is None:
-            child.kill()
-            child.wait()
+def _release(watchdog: "subprocess.Popen[str]") -> None:
+    assert watchdog.stdin is not None
+    watchdog.stdin.close()
+    watchdog.wait(STOP_SECONDS)
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -16,8 +16,8 @@ from tests.cluster.checker.history import GARBLED, REACHED, Found, Reader, Start
 
 PAGE_ROWS = 1000
 PAGE_WAIT_SECONDS = 0.5
-REMEMBERED_MARKERS = 200
-REWIND_CHANCE = 0.3
+REMEMBERED_MARKERS = 50
+REWIND_CHANCE = 0.2
 RETRY_PAUSE_SECONDS = 0.1
 DETAIL_CHARS = 300
 READ_TIMEOUT_SECONDS = 15.0
@@ -28,7 +28,7 @@ class Consumer:
     """One reader of a topic. With `rewinds` it goes back to an older marker now and then.
 
     A stream moves to another broker when its connection ends, breaks, is silent for long, or is
-    `reconnect_seconds` old; a browser may ask another broker for each page.
+    `reconnect_seconds` old; a browser may ask another broker for each page. `pause_seconds` lie between two visits.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Consumer:
     start: Start = "earliest"
     rewinds: bool = False
     reconnect_seconds: float | None = None
+    pause_seconds: float = 0.0
 
 
 class Follower:
@@ -69,8 +70,8 @@ class Follower:
             before = self._count
             if urls:
                 await self._visit(visit, client, self._chance.choice(urls))
-            if self._count == before:
-                await asyncio.sleep(RETRY_PAUSE_SECONDS)
+            retry_seconds = RETRY_PAUSE_SECONDS if self._count == before else 0.0
+            await asyncio.sleep(max(retry_seconds, self._consumer.pause_seconds))
             if self._consumer.rewinds and self._markers and self._chance.random() < REWIND_CHANCE:
                 self._behind, self._marker = self._chance.choice(self._markers)
 
