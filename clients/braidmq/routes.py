@@ -101,10 +101,9 @@ class TopicRoute:
             self._out_of_date = True
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Wait for the last look, which finds the transport closed: who waits for it is not to be cancelled."""
         if self._fetching is not None:
-            self._fetching.cancel()
-            await asyncio.gather(self._fetching, return_exceptions=True)
+            await asyncio.wait([self._fetching])
 
     async def _let_pause_pass(self) -> None:
         """Wait for the moment of the next look, unless it is far."""
@@ -156,6 +155,6 @@ class Routes:
         return route
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Wait for the last looks; the transport has to be closed before."""
         for route in self._topics.values():
             await route.close()
