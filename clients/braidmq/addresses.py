@@ -41,6 +41,10 @@ class Addresses:
         """Whether an address that a broker gave can be meant for this client."""
         return (self._plain or url.startswith("https://")) and (self._loopback or not _is_loopback(url))
 
+    def is_given(self, address: str) -> bool:
+        """Whether the user named it. One that was learned may lead to something else from here."""
+        return address in self.given
+
     def next(self, tried: Collection[str]) -> str | None:
         """The current address, or the first after it that is not among the `tried`; None when all are."""
         at = self._ring.index(self.current)

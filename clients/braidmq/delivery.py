@@ -15,6 +15,9 @@ from braidmq.transport import ARROW, Call, Transport
 
 # What a broker asks to be given time for by these is over as soon as the route says so.
 _MOVES = ("segment-moved", "draining")
+# A broker that has stopped takes connections and says nothing. A request that is sent again while the first is only
+# slow costs little: its owner lets it wait for that one's outcome.
+_LONGEST_TRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +113,14 @@ class _Trip:
         self.tries += 1
         if self.shipment.producer_id is None:
             return self.shipment.call(None)
-        return self.shipment.call(max(self.timeout_seconds - self._elapsed_seconds(), 1e-3))
+        rest_seconds = max(self.timeout_seconds - self._elapsed_seconds(), 1e-3)
+        return self.shipment.call(min(rest_seconds, _LONGEST_TRY_SECONDS))
 
     async def go_on_after(self, failure: BraidMQError, owner: Owner | None, address: str) -> None:
         """Return when it is time for another try; raise where that cannot help, or would come too late."""
         if isinstance(failure, OutcomeUnknown):
             self.unknown = failure
-        if self._is_final(failure, owner):
+        if self._is_final(failure, address):
             raise self._refused(failure)
         elsewhere = self.tour.goes_on_after(address, failure)
         if owner is not None and isinstance(failure, NoConnection | NotABroker) and self.routes is not None:
@@ -145,12 +149,11 @@ class _Trip:
         await self.transport.clock.sleep(pause)
         self.tour.begin_again()
 
-    def _is_final(self, failure: BraidMQError, owner: Owner | None) -> bool:
+    def _is_final(self, failure: BraidMQError, address: str) -> bool:
         if isinstance(failure, OutcomeUnknown):
             return self.shipment.producer_id is None or self.transport.is_closed
         if isinstance(failure, NotABroker):
-            # An owner's address may lead elsewhere from here; the user's own addresses should not.
-            return owner is None
+            return self.transport.addresses.is_given(address)
         return not failure.retryable
 
     def _refused(self, failure: BraidMQError) -> BraidMQError:

@@ -74,7 +74,7 @@ class Lane:
     def put(self, pending: Pending) -> None:
         """Take a message behind those that wait."""
         self._waiting.append(pending)
-        self.waiting_bytes += pending.row.size_bytes
+        self.waiting_bytes += pending.size_bytes
         self.wake()
 
     def wake(self) -> None:
@@ -153,9 +153,10 @@ class Lane:
     def _take(self) -> list[Pending]:
         """The oldest waiting messages that fit into a batch, one at least."""
         batch = [self._waiting.popleft()]
-        size_bytes = batch[0].row.size_bytes
-        while self._waiting and size_bytes + self._waiting[0].row.size_bytes <= self._pace.batch_bytes:
-            size_bytes += self._waiting[0].row.size_bytes
-            batch.append(self._waiting.popleft())
+        size_bytes = batch[0].size_bytes
+        while self._waiting and size_bytes + self._waiting[0].size_bytes <= self._pace.batch_bytes:
+            pending = self._waiting.popleft()
+            size_bytes += pending.size_bytes
+            batch.append(pending)
         self.waiting_bytes -= size_bytes
         return batch

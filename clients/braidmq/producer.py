@@ -128,14 +128,16 @@ class AsyncProducer:
             return await self._send_row(row)
 
     async def _send_row(self, row: Row) -> AsyncReceipt:
-        await self._room_for(row.size_bytes)
+        size_bytes = row.size_bytes
+        if self._held_bytes + size_bytes > self._settings.max_pending_bytes:
+            await self._room_for(size_bytes)
         self.check_open()
         receipt = AsyncReceipt(loop=asyncio.get_running_loop())
         due_seconds = self._clock.monotonic_seconds() + self._settings.linger_seconds
         self._taken += 1
-        self._held_bytes += row.size_bytes
+        self._held_bytes += size_bytes
         self._unanswered[self._era] += 1
-        self._lanes.put(Pending(row, receipt, due_seconds, self._taken, self._era))
+        self._lanes.put(Pending(row, size_bytes, receipt, due_seconds, self._taken, self._era))
         return receipt
 
     async def flush(self) -> None:
@@ -213,9 +215,9 @@ class AsyncProducer:
 
     async def _settle(self, batch: Sequence[Pending]) -> None:
         """The batch has come to an end: make room, and tell those who wait for it."""
-        self._held_bytes -= sum(pending.row.size_bytes for pending in batch)
-        self._unanswered.subtract(pending.era for pending in batch)
-        for era in {pending.era for pending in batch}:
+        self._held_bytes -= sum(pending.size_bytes for pending in batch)
+        for era, count in Counter(pending.era for pending in batch).items():
+            self._unanswered[era] -= count
             if not self._unanswered[era]:
                 del self._unanswered[era]
         await self._tell()

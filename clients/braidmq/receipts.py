@@ -37,11 +37,12 @@ class AsyncReceipt(asyncio.Future[Acknowledgement]):
         return super().exception()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that costs a call for each field, and there is one of these for each message
 class Pending:
     """A message without an answer: `number` is its place among the producer's, `era` counts the flushes before."""
 
     row: Row
+    size_bytes: int
     receipt: AsyncReceipt
     due_seconds: float
     number: int

@@ -17,6 +17,8 @@ _TIMEOUT_SECONDS = 5.0
 # Many requests find out at once that a route is out of date: one look serves them all.
 _PAUSE_SECONDS = 0.05
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
+# Brokers may lag behind one another, but not for longer; a topic's version falls only where its store was replaced.
+_LAG_SECONDS = 10.0
 _AVOID_SECONDS = 30.0
 _LONGEST_AVOID_SECONDS = 600.0
 _MAX_TOPICS = 1000
@@ -66,6 +68,7 @@ class TopicRoute:
         self._segments: frozenset[int] = frozenset()
         self._out_of_date = True
         self._next_fetch_seconds = float("-inf")
+        self._adopted_seconds = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
         self.known: Route | None = None
 
@@ -101,10 +104,9 @@ class TopicRoute:
             self._out_of_date = True
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Wait for the last look, which finds the transport closed: who waits for it is not to be cancelled."""
         if self._fetching is not None:
-            self._fetching.cancel()
-            await asyncio.gather(self._fetching, return_exceptions=True)
+            await asyncio.wait([self._fetching])
 
     async def _let_pause_pass(self) -> None:
         """Wait for the moment of the next look, unless it is far."""
@@ -124,12 +126,16 @@ class TopicRoute:
             self._fetching = None
 
     def _adopt(self, route: Route) -> None:
-        """Take a route unless it is older than, or the same as, what is known: brokers may lag behind."""
+        """Take a route, unless it is the one that is known, or one from before that."""
         self._out_of_date = False
         segments = sorted(route.segments, key=lambda entry: entry.range)
         route = route.model_copy(update={"segments": tuple(segments)})
-        if not segments or (self.known is not None and (route.version < self.known.version or route == self.known)):
+        now = self._clock.monotonic_seconds()
+        if self.known is not None and route.version < self.known.version and now - self._adopted_seconds < _LAG_SECONDS:
             return
+        if not segments or route == self.known:
+            return
+        self._adopted_seconds = now
         self.known = route
         self._starts = [entry.range[0] for entry in segments]
         self._segments = frozenset(entry.segment for entry in segments)
@@ -156,6 +162,6 @@ class Routes:
         return route
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Wait for the last looks; the transport has to be closed before."""
         for route in self._topics.values():
             await route.close()

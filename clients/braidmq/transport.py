@@ -15,6 +15,7 @@ from braidmq.errors import (
     ClientClosed,
     ConnectionBroken,
     NoConnection,
+    NotABroker,
     OutcomeUnknown,
 )
 from braidmq.problems import refusal
@@ -136,7 +137,8 @@ class Transport:
             try:
                 return await attempt(address)
             except BraidMQError as failure:
-                if not failure.retryable:
+                astray = isinstance(failure, NotABroker) and not self.addresses.is_given(address)
+                if not failure.retryable and not astray:
                     raise
                 if tour.goes_on_after(address, failure):
                     continue

@@ -116,3 +116,17 @@ async def test_a_producer_goes_on_after_a_batch_that_was_refused(client: AsyncCl
         third = await producer.send("c", key="k")
     assert first.done() and third.done()
     assert broker.values("t") == [b"a", b"c"]
+
+
+async def test_a_silent_broker_is_not_waited_for_longer_than_a_while(
+    client: AsyncClient, broker: FakeBroker, clock: InstantClock
+) -> None:
+    broker.add_topic("t")
+    silence = Fault(lambda request: httpx.ReadTimeout("", request=request))
+    broker.faults.extend([silence] * 1000)
+    with pytest.raises(OutcomeUnknown):
+        await client.publish("t", "v")
+    waits = [request.extensions["timeout"]["read"] for request in broker.requests]
+    assert waits[0] == 10.0
+    assert waits == sorted(waits, reverse=True)
+    assert waits[-1] < 10.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidmq import AsyncClient, AsyncProducer, AsyncReceipt, OutcomeUnknown, Position
+from braidmq import AsyncClient, AsyncProducer, AsyncReceipt, ClientClosed, OutcomeUnknown, Position
 from filer.clock import settle
 from tests.support.instant_clock import InstantClock
 from tests.support.model_cluster import ModelCluster
@@ -266,3 +266,47 @@ def _fail_over(cluster: ModelCluster, broker: str, chance: random.Random) -> Non
     for segment in cluster.open_segments:
         if segment.owner == broker:
             cluster.move(segment, chance.choice(sorted(cluster.alive)))
+
+
+async def test_a_client_closed_under_its_producer_fails_what_waits_and_hangs_nowhere(cluster: ModelCluster) -> None:
+    client = client_of(cluster)
+    producer = client.producer("t", linger_seconds=0)
+    waiting = [await producer.send("v", key=key) for key in KEYS]
+    await asyncio.sleep(0)
+    await client.aclose()
+    async with asyncio.timeout(5):
+        with pytest.raises(ClientClosed):
+            await producer.close()
+    assert all(receipt.done() for receipt in waiting)
+
+
+async def test_an_interrupted_producer_leaves_no_task_behind() -> None:
+    cluster = ModelCluster(brokers=3, segments=3)
+    before = asyncio.all_tasks()
+    async with client_of(cluster) as client:
+        producer = client.producer("t", linger_seconds=0)
+        await asyncio.gather(*await send_round(producer, 0))
+        for gate in cluster.gates.values():
+            gate.clear()
+        waiting = await send_round(producer, 1)
+        await until(lambda: sum(cluster.held.values()) > 1)
+        waiting += await send_round(producer, 2)
+        await producer.abandon()
+        assert all(receipt.cancelled() for receipt in waiting)
+    assert asyncio.all_tasks() <= before
+
+
+async def test_a_flush_does_not_wait_for_what_is_sent_after_it() -> None:
+    cluster = ModelCluster(brokers=2, segments=2)
+    slow, fast = (next(key for key in KEYS if cluster.segment_of(key) is each) for each in cluster.open_segments)
+    async with client_of(cluster) as client, client.producer("t", linger_seconds=0) as producer:
+        await asyncio.gather(*await send_round(producer, 0))
+        first = await producer.send("a", key=fast)
+        cluster.gates["b0"].clear()
+        flushing = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0)
+        later = await producer.send("b", key=slow)
+        await asyncio.wait_for(flushing, 5)
+        assert first.done()
+        assert not later.done()
+        cluster.gates["b0"].set()

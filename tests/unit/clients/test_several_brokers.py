@@ -155,6 +155,19 @@ async def test_an_owners_address_that_leads_to_something_else_is_gone_around(hos
     assert clock.naps_seconds == []
 
 
+async def test_a_learned_address_that_leads_to_something_else_is_passed_over(hosts: Hosts, clock: InstantClock) -> None:
+    hosts.brokers += [{"broker": each, "url": f"http://{each}", "state": "running"} for each in ("d", "e")]
+    transport = httpx.MockTransport(hosts.handle)
+    async with AsyncClient("http://a", http_transport=transport, clock=clock) as client:
+        await client.publish("t", "v", key="k")
+        while len(client.urls) < 3:
+            await asyncio.sleep(0)
+        hosts.down = {"a": None, "d": httpx.Response(404, text="<h1>paper jam</h1>")}
+        await client.topic("t")
+        await client.publish("t", "w", key="k")
+    assert hosts.broker.values("t") == [b"v", b"w"]
+
+
 async def test_a_publish_that_is_not_idempotent_moves_on_only_where_nothing_was_sent(
     hosts: Hosts, clock: InstantClock
 ) -> None:

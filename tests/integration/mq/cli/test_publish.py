@@ -1,6 +1,8 @@
+import itertools
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from braidmq import Client
 from tests.support.broker_process import BrokerProcess, broker_environment
 from tests.support.flights import write_flights
+from tests.support.processes import free_port
 
 Mq = Callable[..., str]
 
@@ -184,3 +188,29 @@ def test_real_rows_keep_their_values_and_each_keys_order(
         if message["key"] is not None:
             assert newest.get(message["key"], -1) < message["value"]["row"]
             newest[message["key"]] = message["value"]["row"]
+
+
+def test_a_killed_broker_and_one_that_is_gone_do_not_end_the_command(tmp_path: Path) -> None:
+    with BrokerProcess(data=tmp_path, port=free_port()) as own, Client(own.url) as client:
+        client.create_topic("t")
+        environment = broker_environment({"BRAIDMQ_URL": f"http://127.0.0.1:{free_port()},{own.url}"})
+        command = [sys.executable, "-m", "mq.cli.main", "publish", "t", "--key", "k", "--json"]
+        with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as publishing:
+            assert publishing.stdin is not None
+            assert publishing.stdout is not None
+            restarting = threading.Thread(target=own.restart)
+            numbers = itertools.count()
+            publishing.stdin.write(b"%d\n" % next(numbers))
+            publishing.stdin.flush()
+            while next(iter(client.browse("t")), None) is None:
+                pass
+            restarting.start()
+            while restarting.is_alive():
+                publishing.stdin.write(b"%d\n" % next(numbers))
+                publishing.stdin.flush()
+            publishing.stdin.close()
+            told = json.loads(publishing.stdout.read())
+            assert publishing.wait(60) == 0
+        stored = [message.value for message in client.browse("t")]
+    assert stored == [b"%d" % n for n in range(next(numbers))]
+    assert told["count"] == len(stored) > 1
