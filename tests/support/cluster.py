@@ -13,7 +13,7 @@ a cluster of its own. No process outlives the context; the brokers' logs stay, i
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ from tests.support.zookeeper_process import ZooKeeperProcess
 
 ASK_SECONDS = 15.0
 SETTLE_SECONDS = 120.0
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.2
 SESSION_TIMEOUT_SECONDS = 4.0
 # Upkeep goes on under load, but leaves the processors to it.
 UPKEEP = ("--maintenance-interval", "1", "--rollup-age", "0")
@@ -178,17 +178,18 @@ class Cluster:
     async def ask(self, path: str) -> Any:
         """The answer of any running broker to a GET; raises `NobodyAnswers`."""
         failures = []
-        for member in [member for member in self.brokers.values() if member.serves]:
-            try:
-                return await _get(member.process.url, path)
-            except httpx.HTTPError as error:
-                failures.append(f"{member.name}: {error!r}")
+        async with _client() as client:
+            for member in [member for member in self.brokers.values() if member.serves]:
+                try:
+                    return await _get(client, member.process.url, path)
+                except httpx.HTTPError as error:
+                    failures.append(f"{member.name}: {error!r}")
         raise NobodyAnswers(f"GET {path}: {failures}")
 
     async def create_topic(self, topic: str, **settings: Any) -> None:
         """Create a topic through any broker."""
         member = next(member for member in self.brokers.values() if member.serves)
-        async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+        async with _client() as client:
             (await client.put(f"{member.process.url}/v1/topics/{topic}", json=settings)).raise_for_status()
 
     async def segments(self, topic: str) -> list[int]:
@@ -216,11 +217,14 @@ class Cluster:
         """Until all brokers know of each other and of a live leader, no transition is under way, and every open
         segment of these topics has live brokers only. Raises `NotSettled`.
         """
-        unsettled = ["nothing was asked"]
+        unsettled = ["nobody has answered yet"]
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(timeout_seconds), _client() as client:
                 while unsettled:
-                    unsettled = [problem async for problem in self._unsettled(topics)]
+                    members = [member for member in self.brokers.values() if member.serves]
+                    urls = {member.process.url for member in members}
+                    views = (_unsettled(client, member, topics, urls) for member in members)
+                    unsettled = [problem for view in await asyncio.gather(*views) for problem in view]
                     if unsettled:
                         await asyncio.sleep(POLL_SECONDS)
         if unsettled:
@@ -267,17 +271,16 @@ class Cluster:
         cut: Callable[[], None] = lines[line].black_hole if silently else lines[line].cut
         cut()
 
-    async def _unsettled(self, topics: Sequence[str]) -> AsyncIterator[str]:
-        members = [member for member in self.brokers.values() if member.serves]
-        for member in members:
-            try:
-                cluster = await _get(member.process.url, "/v1/cluster")
-                states = [await _get(member.process.url, f"/v1/topics/{topic}") for topic in topics]
-            except httpx.HTTPError as error:
-                yield f"{member.name} does not answer: {error!r}"
-                continue
-            for problem in unsettled_view(cluster, states, {each.process.url for each in members}):
-                yield f"{member.name}: {problem}"
+
+async def _unsettled(
+    client: httpx.AsyncClient, member: ClusterBroker, topics: Sequence[str], urls: set[str]
+) -> list[str]:
+    try:
+        cluster = await _get(client, member.process.url, "/v1/cluster")
+        states = [await _get(client, member.process.url, f"/v1/topics/{topic}") for topic in topics]
+    except httpx.HTTPError as error:
+        return [f"{member.name} does not answer: {error!r}"]
+    return [f"{member.name}: {problem}" for problem in unsettled_view(cluster, states, urls)]
 
 
 def unsettled_view(cluster: dict[str, Any], topics: Sequence[dict[str, Any]], urls: set[str]) -> list[str]:
@@ -297,9 +300,13 @@ def unsettled_view(cluster: dict[str, Any], topics: Sequence[dict[str, Any]], ur
     return problems
 
 
-async def _get(url: str, path: str) -> Any:
-    async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as client:
-        return (await client.get(url + path)).raise_for_status().json()
+def _client() -> httpx.AsyncClient:
+    # Loading certificates, which nothing here needs, would hold up the test's event loop each time.
+    return httpx.AsyncClient(timeout=ASK_SECONDS, verify=False, trust_env=False)
+
+
+async def _get(client: httpx.AsyncClient, url: str, path: str) -> Any:
+    return (await client.get(url + path)).raise_for_status().json()
 
 
 def _name(broker: str) -> str:
