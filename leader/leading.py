@@ -14,7 +14,7 @@ from filer.clock import Clock
 from filer.errors import BraidError
 from filer.topic_state import TopicState
 from leader.coordinator import BrokerInfo, Coordinator
-from leader.placement import moves, orphans
+from leader.placement import moves, orphans, thin
 
 # All topics are looked at when brokers come and go, and as often as this in case that news was lost.
 SWEEP_SECONDS = 30.0
@@ -169,9 +169,13 @@ class Leading:
         self._start(topic, lost or leaving, "failover" if lost else "drain", {})
 
     def _spread(self) -> None:
-        for topic, owners in moves(list(self._states.values()), self._members).items():
-            self._unsettled.add(topic)
-            self._start(topic, sorted(owners), "move", owners)
+        """Even out what brokers own, and bring segments that lack replicas to as many as they are to have."""
+        plan = moves(list(self._states.values()), self._members)
+        for topic, state in self._states.items():
+            owners = plan.get(topic, {})
+            if segments := {*owners, *thin(state, self._members)}:
+                self._unsettled.add(topic)
+                self._start(topic, sorted(segments), "move", owners)
 
     def _start(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
         task = asyncio.create_task(self._work(topic, segments, reason, owners), name=f"settle {topic}")

@@ -60,6 +60,14 @@ def orphans(state: TopicState, gone: set[str] | frozenset[str]) -> list[int]:
     return [s.id for s in state.open_segments if not gone.isdisjoint(s.brokers)]
 
 
+def thin(state: TopicState, brokers: Sequence[BrokerInfo]) -> list[int]:
+    """Open segments with fewer replicas than the topic asks for and the cluster could give."""
+    if state.transition is not None or state.deleted:
+        return []
+    wanted = min(state.config.replicas, sum(not broker.draining for broker in brokers))
+    return [s.id for s in state.open_segments if len(s.brokers) < wanted]
+
+
 def moves(states: Sequence[TopicState], brokers: Sequence[BrokerInfo]) -> dict[str, dict[int, str]]:
     """Segments to be moved and their new owners, by topic, so that no broker owns two more than another.
 

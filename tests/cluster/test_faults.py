@@ -21,7 +21,7 @@ RECOVER_SECONDS = 90.0
 STORED, REPLICATED = "stored", "replicated"
 SETTINGS = {
     STORED: {"segments": 3},
-    REPLICATED: {"segments": 3, "acks": "replicated", "replicas": 2},
+    REPLICATED: {"segments": 3, "acks": "replicated", "replicas": 3},
 }
 
 

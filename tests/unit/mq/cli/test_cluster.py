@@ -110,7 +110,9 @@ def test_drain_asks_until_nothing_is_left(name: str, command: Command, capfd: py
     script = ScriptedCluster([12, 13, 4, 0])
     command(script)
     assert run(["cluster", "drain", name]) == 0
-    assert script.asked == ["GET /v1/cluster", *["POST /v1/cluster/brokers/one.01A/drain"] * 4]
+    assert [asked for asked in script.asked if asked.startswith("POST")] == [
+        "POST /v1/cluster/brokers/one.01A/drain"
+    ] * 4
     assert capfd.readouterr() == ("broker one.01A owns nothing any more\n", "")
 
 
