@@ -1,7 +1,8 @@
 """Each fault that a cluster must bear, with random timing, under a load on a stored and a replicated topic.
 
 A real ZooKeeper, an S3 server over the network, three brokers; nothing acknowledged may be lost, doubled or out of
-order, and no version of any topic.json may be broken. `make chaos` repeats them for as long as you like.
+order, and no version of any topic.json may be broken. `make faults` runs them, on a machine that does nothing else;
+`make chaos` repeats them for as long as you like.
 """
 
 import random
@@ -15,6 +16,8 @@ from tests.cluster.faults import KINDS, FaultKind, Scene, kill_all
 from tests.cluster.mixed_load import demand_clean, mixed_load
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket
+
+pytestmark = pytest.mark.faults
 
 BROKERS = 3
 RECOVER_SECONDS = 90.0

@@ -31,7 +31,7 @@ TOPIC, SEGMENTS = "demo", 2
 MESSAGES = 20_000
 # Readers hold the publisher up: they share the interpreter with it. So they read once for each of these.
 BETWEEN_READS = 800
-GRACE_SECONDS = 8
+GRACE_SECONDS = 12
 UPKEEP = ("--maintenance-interval", "0.1", "--rollup-age", "0", "--grace", str(GRACE_SECONDS))
 MOST_FILES = 20
 SETTLING_SECONDS = 60
@@ -76,8 +76,15 @@ def check_once(rows: list[Row], *, acknowledged: int, sent: int) -> None:
 
 
 def listed_and_read(snippets: DuckDbSnippets | PythonSnippets) -> list[Row]:
-    snippets.list_files()
-    return snippets.read()
+    """What was listed is there for the grace period; a reader that a busy machine made slower has to list again."""
+    while True:
+        listed_seconds = time.monotonic()
+        snippets.list_files()
+        try:
+            return snippets.read()
+        except Exception:
+            if time.monotonic() - listed_seconds < GRACE_SECONDS:
+                raise
 
 
 def file_names(topic: Path) -> set[str]:
@@ -125,7 +132,7 @@ def read_while_publishing(topic: Path, url: str, publisher: Publisher, spark: Sp
 
 
 def read_after_a_roll_up(topic: Path, publisher: Publisher, spark: SparkSession) -> bool:
-    """Take a list, wait for a roll-up and read what was listed; whether one came in time."""
+    """Take a list, wait for a roll-up and read what was listed; whether one came and all read in time."""
     before, names = publisher.acknowledged, file_names(topic)
     snippets = [DuckDbSnippets(topic), PythonSnippets(topic), SparkSnippets(topic, spark)]
     for each in snippets:
@@ -137,6 +144,8 @@ def read_after_a_roll_up(topic: Path, publisher: Publisher, spark: SparkSession)
         came = any("-" in name for name in file_names(topic) - names)
         time.sleep(0.01)
     for each in snippets:
+        if time.monotonic() > deadline + GRACE_SECONDS / 2:
+            return False  # a busy machine: what was listed may be gone by now
         check_once(each.read(), acknowledged=before, sent=sent)
     return came
 
