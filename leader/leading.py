@@ -136,6 +136,8 @@ class Leading:
                     return
             if record is not None:
                 self._take(record.state)
+            else:
+                self._unsettled.discard(topic)
 
         await asyncio.gather(*(one(topic) for topic in list(topics)))
 
