@@ -382,11 +382,11 @@ class SegmentWriter:
         try:
             if seal:
                 await self.inheritance.wait()
-                if self.state is WriterState.STOPPED:
+                if self._has_stopped():
                     return  # and so is the inheritance: a seal without it would forget what predecessors knew
                 file.seal_with(self.index.windows, self._last_timestamp_us)
             ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
-            if self.state is WriterState.STOPPED:
+            if self._has_stopped():
                 return  # refused by a follower meanwhile: everybody has been told
             if not ours:
                 await self._lose(batch, seal)
@@ -400,13 +400,17 @@ class SegmentWriter:
             # Whatever it was: a task that just ended would leave every publisher waiting for ever.
             self._stop(error, batch)
             return
-        if self.state is WriterState.STOPPED:
+        if self._has_stopped():
             return
         self._proof_seconds = self._last_put_seconds = sent_seconds
         self._last_file_bytes = file.size_bytes
         self._acknowledge(batch, file)
         if last:
             self._stop(SegmentMoved())
+
+    def _has_stopped(self) -> bool:
+        """Whether a follower has refused us, which it may while anything is awaited."""
+        return self.state is WriterState.STOPPED
 
     async def _is_last_to_count(self, footer: Footer) -> bool:
         """Look again where the last proof of ownership is old; True: the file counts, but the segment went on.
