@@ -92,7 +92,8 @@ class ManualClock:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._draws += 1
-        self._sleepers.append((self._now_us + int(seconds * 1e6), self._draws, future))
+        # At least a microsecond: who sleeps what a rounding has left of a second would sleep it for ever.
+        self._sleepers.append((self._now_us + max(int(seconds * 1e6), 1), self._draws, future))
         await future
 
     def entropy(self, size_bytes: int) -> bytes:

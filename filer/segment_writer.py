@@ -51,25 +51,30 @@ class WriterSettings:
 
 @dataclass(slots=True)
 class _Pending(Accepted):
-    """An accepted request's share of this segment, and who waits for it.
+    """An accepted request's share of this segment, and who waits for it: `eager` until all followers hold it, `patient`
+    until it is stored.
 
     Of a request with an id, `known` is where messages of it are stored already, `payload` has only the others, and
-    `repeats` are told what `stored` is.
+    its repetitions wait as well, each for what it asks for.
     """
 
-    stored: asyncio.Future[list[Position]] = field(kw_only=True)
     known: Sequence[Position] = ()
-    repeats: Sequence[asyncio.Future[list[Position]]] = ()
-    # To be answered as soon as all followers hold it; and whether that has happened before it was stored.
-    replicated: bool = False
+    eager: list[asyncio.Future[list[Position]]] = field(default_factory=list)
+    patient: list[asyncio.Future[list[Position]]] = field(default_factory=list)
+    # Whether all followers held it before it was stored; and whether somebody was told so.
+    held: bool = False
     early: bool = False
 
-    def answer(self, segment: int) -> None:
-        """Tell whoever waits where the messages are."""
+    def wait(self, waiting: asyncio.Future[list[Position]], *, replicated: bool) -> None:
+        """Have one more told where the messages are."""
+        (self.eager if replicated else self.patient).append(waiting)
+
+    def answer(self, segment: int, waiting: Iterable[asyncio.Future[list[Position]]]) -> None:
+        """Tell these where the messages are."""
         positions = [*self.known, Position(segment, self.base, self.count)]
-        for waiting in (self.stored, *self.repeats):
-            if not waiting.done():
-                waiting.set_result(positions)
+        for future in waiting:
+            if not future.done():
+                future.set_result(positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +218,12 @@ class SegmentWriter:
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self._last_timestamp_us = max(self._clock.now_us(), self._last_timestamp_us)
         stored: asyncio.Future[list[Position]] = self._loop.create_future()
-        pending = _Pending(
-            payload, self._next_offset, count, size_bytes, self._last_timestamp_us, request, known, stored=stored
-        )
+        pending = _Pending(payload, self._next_offset, count, size_bytes, self._last_timestamp_us, request, known)
+        pending.wait(stored, replicated=replicated and self._replication is not None)
         self._pending.append(pending)
         self._next_offset += count
         self.pending_bytes += size_bytes
         if self._replication is not None:
-            pending.replicated = replicated
             self._unheld.append(pending)
             self._replication.replicas.send(pending)
         self._idle.clear()
@@ -235,9 +238,9 @@ class SegmentWriter:
             raise RuntimeError(f"{request} came before the windows of the predecessors")
         if (first := self._unanswered.get(request)) is not None:
             repeat: asyncio.Future[list[Position]] = self._loop.create_future()
-            first.repeats = [*first.repeats, repeat]
-            if first.early:
-                first.answer(self.ref.segment)
+            first.wait(repeat, replicated=replicated and self._replication is not None)
+            if first.held:
+                self._answer_early(first)
             return repeat
         known, new = sift(self.index.windows, request, payload)
         if new is None:
@@ -283,7 +286,7 @@ class SegmentWriter:
         """
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self._stop(SegmentMoved("the broker stopped before the message was stored"))
+        self._stop(SegmentMoved("the broker stopped before the message was stored"), self._flying)
 
     async def _run(self) -> None:
         while self.state in (WriterState.OPEN, WriterState.SEALING):
@@ -316,7 +319,7 @@ class SegmentWriter:
         seconds = self._settings.flush_interval_seconds * factor
         if self._replication is None or not self._replication.in_touch():
             return seconds
-        waits = any(not pending.replicated for pending in self._pending)
+        waits = any(pending.patient for pending in self._pending)
         return seconds if waits else max(seconds, self._settings.replicated_flush_interval_seconds)
 
     def _held(self, end: int) -> None:
@@ -334,15 +337,19 @@ class SegmentWriter:
         fresh = [pending for pending in held if pending.base >= self.index.end]
         if fresh:
             replication.on_held(self.ref.segment, fresh)
-        if replication.in_touch():
-            for pending in fresh:
-                self._answer_early(replication, pending)
+        for pending in fresh:
+            pending.held = True
+            self._answer_early(pending)
 
-    def _answer_early(self, replication: Replication, pending: _Pending) -> None:
-        if pending.replicated and not pending.stored.done():
+    def _answer_early(self, pending: _Pending) -> None:
+        """Tell those who asked for no more that all followers hold it."""
+        replication = self._replication
+        if replication is None or not replication.in_touch() or all(waiting.done() for waiting in pending.eager):
+            return
+        if not pending.early:
             pending.early = True
             replication.on_unstored(pending.size_bytes)
-            pending.answer(self.ref.segment)
+        pending.answer(self.ref.segment, pending.eager)
 
     def _refused(self) -> None:
         self._stop(SegmentMoved("a follower takes no more: the segment is being sealed"), self._flying)
@@ -375,8 +382,12 @@ class SegmentWriter:
         try:
             if seal:
                 await self.inheritance.wait()
+                if self._has_stopped():
+                    return  # and so is the inheritance: a seal without it would forget what predecessors knew
                 file.seal_with(self.index.windows, self._last_timestamp_us)
             ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
+            if self._has_stopped():
+                return  # refused by a follower meanwhile: everybody has been told
             if not ours:
                 await self._lose(batch, seal)
                 return
@@ -389,13 +400,17 @@ class SegmentWriter:
             # Whatever it was: a task that just ended would leave every publisher waiting for ever.
             self._stop(error, batch)
             return
-        if self.state is WriterState.STOPPED:
-            return  # refused by a follower meanwhile: everybody has been told
+        if self._has_stopped():
+            return
         self._proof_seconds = self._last_put_seconds = sent_seconds
         self._last_file_bytes = file.size_bytes
         self._acknowledge(batch, file)
         if last:
             self._stop(SegmentMoved())
+
+    def _has_stopped(self) -> bool:
+        """Whether a follower has refused us, which it may while anything is awaited."""
+        return self.state is WriterState.STOPPED
 
     async def _is_last_to_count(self, footer: Footer) -> bool:
         """Look again where the last proof of ownership is old; True: the file counts, but the segment went on.
@@ -434,7 +449,7 @@ class SegmentWriter:
         self.pending_bytes -= pending_bytes
         self._on_stored(StoredFile(self.ref.segment, file.facts, file.table, pending_bytes))
         for pending in batch:
-            pending.answer(self.ref.segment)
+            pending.answer(self.ref.segment, (*pending.eager, *pending.patient))
         self._settle_replication(batch)
         if self._replication is not None:
             self._replication.replicas.stored(footer.end)
@@ -453,9 +468,10 @@ class SegmentWriter:
         """Somebody else wrote at our offset. If it was the seal we wanted to put ourselves, that is as good."""
         if seal and not batch:
             seen = await recover_index(self._store, self.ref, start_offset=self.index.start_offset)
-            if seen.sealed and seen.end == self.index.end:
+            if self.state is WriterState.SEALING and seen.sealed and seen.end == self.index.end:
                 self.index.append(seen.files[-1])
                 self.state = WriterState.SEALED
+                self._end_replication()
                 self._finished.set_result(seen.end)
                 return
         self._stop(SegmentMoved(), batch)
@@ -476,9 +492,14 @@ class SegmentWriter:
         self._unanswered.clear()
         self.inheritance.stop()
         self._idle.set()
+        self._wake.set()
         self._finished.set_exception(error)
         self._finished.exception()
         self._on_stopped(self.ref.segment)
+
+    def forget_unflushed(self) -> None:
+        """The segment is sealed: whatever of it was to be stored is."""
+        self.unflushed = ()
 
     def _fail_replicated(self, error: Exception) -> None:
         """A follower that seals stores what it holds: without an id that must not be sent again."""
@@ -488,7 +509,7 @@ class SegmentWriter:
 
 def _fail(batch: Sequence[_Pending], error: Exception) -> None:
     for pending in batch:
-        for future in (pending.stored, *pending.repeats):
+        for future in (*pending.eager, *pending.patient):
             if not future.done():
                 future.set_exception(error)
                 future.exception()

@@ -73,7 +73,9 @@ class Leading:
                 else:
                     self._stand_down()
         finally:
+            working = list(self._working.values())
             self._stand_down()
+            await asyncio.gather(*working, return_exceptions=True)
 
     async def _pause(self) -> None:
         """Until something may have changed, or until it is time to look anyhow."""
@@ -104,7 +106,8 @@ class Leading:
     async def _try_round(self) -> None:
         try:
             await self._round()
-        except BraidError as error:
+        except Exception as error:
+            # Whatever it is, the next round may succeed; nobody else leads while this broker lives.
             _log.warning("the leader's round failed: %s: %s", type(error).__name__, error)
 
     async def _round(self) -> None:
@@ -120,7 +123,9 @@ class Leading:
         gone = self._gone(now_seconds)
         for topic, state in self._states.items():
             self._settle(topic, state, gone)
-        if not self._unsettled and not self._working and now_seconds - self._changed_seconds >= SETTLE_SECONDS:
+        # Whoever is missed may be back in a moment, or is failed over first.
+        quiet = not self._unsettled and not self._working and not self._missed_seconds
+        if quiet and now_seconds - self._changed_seconds >= SETTLE_SECONDS:
             self._spread()
 
     async def _read(self, topics: Iterable[str]) -> None:
@@ -137,6 +142,7 @@ class Leading:
             if record is not None:
                 self._take(record.state)
             else:
+                self._states.pop(topic, None)
                 self._unsettled.discard(topic)
 
         await asyncio.gather(*(one(topic) for topic in list(topics)))
@@ -185,7 +191,11 @@ class Leading:
         task.add_done_callback(lambda _: self._done(topic))
 
     async def _work(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
-        """First whatever is under way, then what this look at it found; the next look sees what that came to."""
+        """First whatever is under way, then what this look at it found; the next look sees what that came to.
+
+        Where it came to nothing the next look waits, or it would find the same again at once.
+        """
+        before = self._states[topic].version
         try:
             state = await self._arm.finish_transition(topic)
             if segments and state is not None:
@@ -193,10 +203,11 @@ class Leading:
         except Exception as error:
             # Whatever it is, the other topics are settled meanwhile, and this one is tried again.
             _log.warning("topic %r is not settled yet: %s: %s", topic, type(error).__name__, error)
-            await self._clock.sleep(RETRY_SECONDS)
-            return
+            state = None
         if state is not None and self._coordinator.leads():
             self._take(state)
+        if state is None or state.version <= before:
+            await self._clock.sleep(RETRY_SECONDS)
 
     def _done(self, topic: str) -> None:
         self._working.pop(topic, None)

@@ -41,10 +41,18 @@ def choose(
 
 
 def _followers(
-    owner: BrokerInfo, candidates: Sequence[BrokerInfo], taken: Mapping[str, int], count: int, salt: str
+    owner: BrokerInfo,
+    candidates: Sequence[BrokerInfo],
+    taken: Mapping[str, int],
+    count: int,
+    salt: str,
+    kept: Sequence[BrokerInfo] = (),
 ) -> tuple[str, ...]:
-    """One zone after another is used before any is used twice; within that the least loaded first."""
-    zones = Counter({owner.zone: 1})
+    """One zone after another is used before any is used twice; within that the least loaded first.
+
+    `kept` follow already.
+    """
+    zones = Counter(b.zone for b in (owner, *kept))
     left = [b for b in candidates if b.id != owner.id]
     followers: list[str] = []
     while left and len(followers) < count:
@@ -147,7 +155,8 @@ def _kept_followers(
     kept = tuple(b for b in segment.brokers if b in fit and b != owner)[: state.config.replicas - 1]
     others = [b for b in fit.values() if b.id not in kept]
     missing = state.config.replicas - 1 - len(kept)
-    return (*kept, *_followers(fit[owner], others, taken, missing, state.topic))
+    found = _followers(fit[owner], others, taken, missing, state.topic, [fit[b] for b in kept])
+    return (*kept, *found)
 
 
 def _rank(salt: str, broker: str) -> int:

@@ -1,7 +1,7 @@
 """What this broker holds as a follower: the messages of other owners' segments that are not stored yet."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from filer.next_file import Accepted
@@ -23,7 +23,7 @@ class Copies:
 
     def __init__(self, front_store: FrontStore) -> None:
         self._front_store = front_store
-        self._copies: dict[tuple[str, int], _Copy] = {}
+        self._copies: dict[str, dict[int, _Copy]] = {}
 
     def take(self, topic: str, segment: int, entries: Sequence[Accepted], stored_end: int) -> int:
         """Hold what the owner accepted next; up to where it is held then.
@@ -32,7 +32,7 @@ class Copies:
         `CopyRefused` where we have helped to seal the segment, `CopyGap` where messages are missing before these, and
         `FrontStoreFull`.
         """
-        copy = self._copies.setdefault((topic, segment), _Copy())
+        copy = self._copy(topic, segment)
         if copy.refused:
             raise CopyRefused(f"segment {segment} of topic {topic!r} is being sealed")
         self._drop_stored(copy, stored_end)
@@ -53,15 +53,20 @@ class Copies:
         From here on the owner can have nothing acknowledged that we do not hold, so the segment may be sealed in its
         stead. Stopping right after this loses nothing: we are then a follower that is gone.
         """
-        copy = self._copies.setdefault((topic, segment), _Copy())
+        copy = self._copy(topic, segment)
         copy.refused = True
         return tuple(copy.entries)
 
-    def forget(self, topic: str, segment: int) -> None:
-        """The segment is sealed, so all of it is stored. A late owner is refused by the topic's record."""
-        copy = self._copies.pop((topic, segment), None)
-        if copy is not None:
-            self._front_store.release(sum(entry.size_bytes for entry in copy.entries))
+    def keep_only(self, topic: str, open_segments: Collection[int]) -> None:
+        """All else of the topic is sealed or gone, so all of it is stored. A late owner is refused by its record."""
+        copies = self._copies.get(topic, {})
+        for segment in [each for each in copies if each not in open_segments]:
+            self._front_store.release(sum(entry.size_bytes for entry in copies.pop(segment).entries))
+        if not copies:
+            self._copies.pop(topic, None)
+
+    def _copy(self, topic: str, segment: int) -> _Copy:
+        return self._copies.setdefault(topic, {}).setdefault(segment, _Copy())
 
     def _drop_stored(self, copy: _Copy, stored_end: int) -> None:
         while copy.entries and copy.entries[0].end <= stored_end:

@@ -1,10 +1,10 @@
 """The owner's side of replication: everything a segment accepts goes to each of its followers, in order."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from filer.errors import BraidError
 from filer.next_file import Accepted, rows_of_payloads
 from filer.segment_log import SegmentRef
 from mq.errors import CopyRefused
@@ -13,6 +13,11 @@ from mq.parts import Parts
 
 BATCH_BYTES = 4 * 1024 * 1024
 RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS = 0.02, 1.0
+# What follows tells a follower what is stored; where nothing follows for so long it is told by itself, or it would
+# go on holding that.
+TELL_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class Followers:
@@ -69,7 +74,7 @@ class _Link:
     """The way to one follower."""
 
     def __init__(self, parts: Parts, ref: SegmentRef, broker: str, version: int, followers: Followers) -> None:
-        self.held_end = 0
+        self.held_end = self._told_end = 0
         self._parts, self._ref, self._broker, self._version = parts, ref, broker, version
         self._followers = followers
         self._waiting: deque[Accepted] = deque()
@@ -84,6 +89,7 @@ class _Link:
         """What is on the store need not be held; the next call says so."""
         while self._waiting and self._waiting[0].end <= end:
             self._waiting.popleft()
+        self._wake.set()
 
     def close(self) -> None:
         self._task.cancel()
@@ -91,20 +97,36 @@ class _Link:
     async def _run(self) -> None:
         pause = RETRY_FIRST_SECONDS
         while True:
-            await self._wake.wait()
-            batch = self._batch()
-            if not batch:
-                self._wake.clear()
-                continue
+            await self._await_work()
             try:
-                await self._call(batch)
+                await self._call(self._batch())
                 pause = RETRY_FIRST_SECONDS
             except CopyRefused:
                 self._followers.refused()
                 return
-            except BraidError:
+            except Exception as error:
+                # Whatever it was: a task that just ended would leave the follower without what comes next.
+                _log.debug("%s does not take a copy: %s: %s", self._broker, type(error).__name__, error)
                 await self._parts.clock.sleep(pause)
                 pause = min(pause * 2, RETRY_LONGEST_SECONDS)
+
+    async def _await_work(self) -> None:
+        """Until there is something to send, or the follower has held for a while what is stored."""
+        while not self._waiting:
+            self._wake.clear()
+            if self._told_end >= min(self.held_end, self._followers.stored_end):
+                await self._wake.wait()
+            elif not await self._woken_within(TELL_SECONDS):
+                return
+
+    async def _woken_within(self, seconds: float) -> bool:
+        waiting = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._parts.clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        return self._wake.is_set()
 
     def _batch(self) -> list[Accepted]:
         size_bytes = 0
@@ -117,7 +139,8 @@ class _Link:
         return batch
 
     async def _call(self, batch: Sequence[Accepted]) -> None:
-        url = self._parts.last_url_of(self._broker)
+        """Send these, and up to where all is stored."""
+        url, stored_end = self._parts.last_url_of(self._broker), self._followers.stored_end
         rows = rows_of_payloads(self._ref, [each.payload for each in batch])
         parts = [Part(e.count, e.size_bytes, e.request, timestamp_us=e.timestamp_us) for e in batch]
         held_end = await self._parts.peers.replicate(
@@ -127,9 +150,10 @@ class _Link:
             self._version,
             rows,
             parts,
-            base=batch[0].base,
-            stored_end=self._followers.stored_end,
+            base=batch[0].base if batch else stored_end,
+            stored_end=stored_end,
         )
+        self._told_end = stored_end
         self.held_end = max(self.held_end, held_end)
         while self._waiting and self._waiting[0].end <= self.held_end:
             self._waiting.popleft()

@@ -55,6 +55,8 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
         raise Malformed(f"not the parts of requests: {error}") from error
     if sum(part.count for part in parts) != rows.num_rows or any(part.count < 1 for part in parts):
         raise Malformed("the parts of requests do not add up to the rows")
+    if not parts:
+        return
     batch = rows.to_batches()[0]
     start = 0
     for part in parts:

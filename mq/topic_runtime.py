@@ -79,8 +79,8 @@ class TopicRuntime:
             self._forget(segment_id)
         for segment in state.segments:
             if segment.state == "sealed":
-                self._foreign.forget(segment.id)
-                self._parts.copies.forget(self.topic, segment.id)
+                self._sealed(segment)
+        self._parts.copies.keep_only(self.topic, {segment.id for segment in state.open_segments})
         self._open_writers()
         _wake(self._state_news)
         _wake(self._news)
@@ -155,8 +155,8 @@ class TopicRuntime:
 
     def _held(self, segment_id: int, held: Sequence[Accepted]) -> None:
         """All followers hold these messages of ours: readers get them before they are stored."""
-        tail = self._tails[segment_id]
-        if held[0].base == tail.end:
+        tail = self._tails.get(segment_id)
+        if tail is not None and held[0].base == tail.end:
             table = join(self.ref(segment_id), held, tail.end)
             self._parts.front_store.keep(tail, table, sum(each.size_bytes for each in held))
             _wake(self._news)
@@ -168,11 +168,19 @@ class TopicRuntime:
             return windows
         return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment)
 
+    def _sealed(self, segment: Segment) -> None:
+        """All of it is on the store: nothing that we held of it is needed, nor may any more than that be read."""
+        self._foreign.forget(segment.id)
+        if (writer := self.writers.get(segment.id)) is not None:
+            writer.forget_unflushed()
+        tail = self._tails.get(segment.id)
+        if tail is not None and segment.end_offset is not None and tail.end > segment.end_offset:
+            self._tails[segment.id] = Tail(segment.end_offset)
+
     def _forget(self, segment_id: int) -> None:
         self._indexes.forget(segment_id)
         self._tails.pop(segment_id, None)
         self._foreign.forget(segment_id)
-        self._parts.copies.forget(self.topic, segment_id)
         self.writers.pop(segment_id, None)
 
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:

@@ -94,25 +94,32 @@ class Internal:
         return runtime, writer
 
     async def _replicate(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
-        """Hold what an owner accepted, for as long as it is not stored."""
-        broker = self._broker
+        """Hold what an owner accepted, for as long as it is not stored; what is stored by now makes room for it."""
+        broker, stored_end, base = self._broker, int(query["stored"]), int(query["base"])
+        runtime = await self._runtime(topic, int(query["version"]))
+        _check_copied(runtime, segment, broker.id)
+        broker.parts.copies.take(topic, segment, (), stored_end)
         with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
             body = await intake.read(receive, None)
-        runtime = await self._runtime(topic, int(query["version"]))
-        found = runtime.state.segment(segment)
-        if found is None or found.state != "open" or broker.id not in found.brokers[1:]:
-            raise CopyRefused(f"segment {segment} of topic {topic!r} has no open copy here")
+        _check_copied(runtime, segment, broker.id)
         config = runtime.state.config
         entries: list[Accepted] = []
-        base = int(query["base"])
         for part, rows in unpack_parts(body, rows_schema(config.key_type, config.value_type)):
             entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
             base += part.count
-        return _json({"held_end": broker.parts.copies.take(topic, segment, entries, int(query["stored"]))})
+        return _json({"held_end": broker.parts.copies.take(topic, segment, entries, stored_end)})
 
     async def _take_over(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
-        """Seal a segment that we follow in its owner's stead, with all that we hold of it."""
+        """Seal a segment that we follow in its owner's stead, with all that we hold of it.
+
+        Only a follower may: a broker that was started anew at a follower's address holds nothing of the segment, and
+        its seal would cut off what the others hold.
+        """
         runtime = await self._runtime(topic, int(query["version"]))
+        found = runtime.state.segment(segment)
+        if found is not None and found.state == "sealed" and found.end_offset is not None:
+            return _json({"end_offset": found.end_offset})
+        _check_copied(runtime, segment, self._broker.id)
         return _json({"end_offset": await self._broker.arm.take_over(runtime, segment)})
 
     async def _runtime(self, topic: str, version: int) -> TopicRuntime:
@@ -159,6 +166,16 @@ class Internal:
         """The topic's record has changed."""
         runtime = await self._runtime(topic, int(query["version"]))
         return _json({"version": runtime.state.version})
+
+
+def _check_copied(runtime: TopicRuntime, segment: int, broker: str) -> None:
+    """Raises `CopyRefused` where all of the segment is stored, `SegmentMoved` where it has never had a copy here."""
+    found = runtime.state.segment(segment)
+    if found is None or found.state != "open":
+        raise CopyRefused(f"segment {segment} of topic {runtime.topic!r} is not open any more")
+    if broker not in found.brokers[1:]:
+        # Another life of this broker may have followed it. Its owner goes on until the leader gives it other followers.
+        raise SegmentMoved(f"segment {segment} of topic {runtime.topic!r} has no copy here")
 
 
 def _numbers(query: bytes) -> dict[str, int | float]:

@@ -10,7 +10,7 @@ from filer.requests import Position
 from filer.segment_file import decode
 from filer.segment_index import SegmentIndex
 from filer.segment_log import Inherit, SegmentRef, nothing_inherited, recover_index
-from filer.segment_writer import SegmentWriter, WriterSettings
+from filer.segment_writer import Replication, SegmentWriter, WriterSettings
 from filer.store import Store
 from filer.turns import Turns
 
@@ -31,6 +31,7 @@ def owner(
     look: Callable[[], Awaitable[bool]] = still_there,
     flush_bytes: int = 1 << 20,
     inherit: Inherit = nothing_inherited,
+    replication: Replication | None = None,
 ) -> SegmentWriter:
     """A writer from the end of that index on; files are superseded for `GRACE_SECONDS`."""
     return SegmentWriter(
@@ -45,6 +46,7 @@ def owner(
         on_stored=lambda stored: None,
         on_stopped=lambda segment: None,
         inherit=inherit,
+        replication=replication,
     )
 
 

@@ -1,0 +1,365 @@
+"""What a leader does and when, over a clock that is moved by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from filer.catalogue import Catalogue
+from filer.clock import ManualClock, settle
+from filer.errors import OutcomeUnknown
+from filer.failing_store import FailingStore
+from filer.faults import FaultKind, ScriptedFaults
+from filer.memory_store import MemoryStore
+from filer.topic_config import TopicConfig
+from filer.topic_state import TopicState
+from leader.coordinator import BrokerInfo
+from leader.leading import MARGIN_SHARE, RETRY_SECONDS, SETTLE_SECONDS, SWEEP_SECONDS, Leading
+from leader.placement import owned, replacements
+from leader.transitions import deleting, finished, new_topic, replacing
+
+SESSION_SECONDS = 40.0
+MARGIN_SECONDS = SESSION_SECONDS * MARGIN_SHARE
+
+
+class FakeCoordinator:
+    """Says what the test says."""
+
+    session_timeout_seconds = SESSION_SECONDS
+
+    def __init__(self) -> None:
+        self.members: dict[str, BrokerInfo] = {}
+        self.leading = True
+
+    async def join(self, broker: BrokerInfo) -> None:
+        self.members[broker.id] = broker
+
+    async def leave(self) -> None:
+        return
+
+    def brokers(self) -> Sequence[BrokerInfo]:
+        return tuple(sorted(self.members.values(), key=lambda each: each.id))
+
+    def leader(self) -> str | None:
+        return None
+
+    def leads(self) -> bool:
+        return self.leading
+
+    def in_touch(self) -> bool:
+        return True
+
+    def on_news(self, call: Callable[[], None]) -> None:
+        return
+
+    def on_topic(self, call: Callable[[str], None]) -> None:
+        return
+
+    def follow(self, topic: str) -> None:
+        return
+
+    def announce(self, topic: str) -> None:
+        return
+
+
+@dataclass
+class Deed:
+    topic: str
+    segments: list[int]
+    reason: str
+    owners: dict[int, str]
+    seconds: float
+
+
+@dataclass
+class FakeArm:
+    """Carries transitions out as a broker does, sealing at offset 0; fails, hangs or does nothing for some topics."""
+
+    catalogue: Catalogue
+    coordinator: FakeCoordinator
+    clock: ManualClock
+    deeds: list[Deed] = field(default_factory=list)
+    finishes: list[str] = field(default_factory=list)
+    failing: set[str] = field(default_factory=set)
+    hanging: set[str] = field(default_factory=set)
+    idle: set[str] = field(default_factory=set)
+
+    async def finish_transition(self, topic: str) -> TopicState | None:
+        self.finishes.append(topic)
+        if topic in self.failing:
+            raise OutcomeUnknown("no answer")
+        if topic in self.hanging:
+            await asyncio.Future()
+        return await self._finish(topic)
+
+    async def give_successors(
+        self, topic: str, segments: Sequence[int], reason: str, owners: Mapping[int, str]
+    ) -> TopicState | None:
+        self.deeds.append(Deed(topic, list(segments), reason, dict(owners), self.clock.monotonic_seconds()))
+        if topic not in self.idle:
+            await self.catalogue.change(topic, lambda state: self._replaced(state, segments, owners))
+        return await self._finish(topic)
+
+    def _replaced(self, state: TopicState, segments: Sequence[int], owners: Mapping[int, str]) -> TopicState | None:
+        sealing = [s for s in state.open_segments if s.id in segments]
+        placed = replacements(state, sealing, self.coordinator.brokers(), owned([state]), owners=owners)
+        return replacing(state, segments, lambda n: placed[sealing[n].id], "move", now_us=2)
+
+    async def _finish(self, topic: str) -> TopicState | None:
+        def end(state: TopicState) -> TopicState | None:
+            record = state.transition
+            return record and finished(state, record, dict.fromkeys(record.seal, 0), now_us=3)
+
+        return await self.catalogue.change(topic, end)
+
+
+class World:
+    """A leader and what it sees."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.faults = ScriptedFaults()
+        self.memory = MemoryStore(clock=self.clock)
+        self.catalogue = Catalogue(FailingStore(self.memory, self.faults, clock=self.clock), self.clock)
+        self.coordinator = FakeCoordinator()
+        self.arm = FakeArm(self.catalogue, self.coordinator, self.clock)
+        self.leading = Leading(self.coordinator, self.catalogue, self.clock, self.arm)
+        self.task: asyncio.Task[None] | None = None
+
+    def join(self, *names: str, draining: bool = False) -> None:
+        for name in names:
+            self.coordinator.members[name] = BrokerInfo(name, f"http://{name}", "", "1", draining)
+        self.leading.look()
+
+    def leave(self, name: str) -> None:
+        del self.coordinator.members[name]
+        self.leading.look()
+
+    async def create(self, name: str, *placed: tuple[str, ...], replicas: int = 1) -> None:
+        config = TopicConfig(replicas=replicas)
+        assert await self.catalogue.create(new_topic(name, config, len(placed), lambda n: placed[n], now_us=1))
+        self.leading.look(name)
+
+    async def begin(self) -> None:
+        self.task = asyncio.create_task(self.leading.run())
+        await settle()
+
+    async def pass_seconds(self, seconds: float) -> None:
+        for _ in range(20):
+            await self.clock.advance(seconds / 20)
+
+    async def owners(self, name: str) -> list[str]:
+        record = await self.catalogue.read(name)
+        assert record is not None
+        return [segment.owner for segment in record.state.open_segments]
+
+    def reasons(self) -> list[str]:
+        return [deed.reason for deed in self.arm.deeds]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    if made.task is not None:
+        made.task.cancel()
+        await asyncio.gather(made.task, return_exceptions=True)
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("settle")] == []
+
+
+async def test_fails_over_only_after_the_margin(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("a",), ("b",))
+    await world.begin()
+    await world.pass_seconds(10)
+    assert world.arm.deeds == []
+    world.leave("a")
+    left_seconds = world.clock.monotonic_seconds()
+    await world.pass_seconds(MARGIN_SECONDS - 0.1)
+    assert world.arm.deeds == [], "nor is the load spread while somebody is missed"
+    await world.pass_seconds(2 * RETRY_SECONDS)
+    [deed] = world.arm.deeds
+    assert (deed.topic, deed.segments, deed.reason) == ("t", [0], "failover")
+    assert deed.seconds - left_seconds >= MARGIN_SECONDS
+    assert await world.owners("t") == ["b", "b"]
+
+
+async def test_who_is_back_within_the_margin_keeps_everything(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("a",), ("b",))
+    await world.begin()
+    for _ in range(3):
+        world.leave("a")
+        await world.pass_seconds(MARGIN_SECONDS * 0.8)
+        world.join("a")
+        await world.pass_seconds(1)
+    assert world.arm.deeds == []
+
+
+async def test_a_thin_segment_whose_owner_is_missed_waits_for_the_margin_too(world: World) -> None:
+    assert MARGIN_SECONDS > SETTLE_SECONDS + 1
+    world.join("b", "c")
+    await world.create("t", ("a",), replicas=2)
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS - 0.1)
+    assert world.arm.deeds == []
+    await world.pass_seconds(1)
+    assert world.reasons() == ["failover"]
+
+
+async def test_a_follower_that_is_gone_is_replaced(world: World) -> None:
+    world.join("a", "c")
+    await world.create("t", ("a", "b"), replicas=2)
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + 1)
+    record = await world.catalogue.read("t")
+    assert record is not None and record.state.open_segments[0].brokers == ("a", "c")
+    assert world.reasons() == ["failover"]
+
+
+async def test_drains_at_once_unless_all_drain(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("a",), ("b",))
+    await world.begin()
+    world.join("a", draining=True)
+    await settle()
+    assert world.reasons() == ["drain"] and await world.owners("t") == ["b", "b"]
+    world.join("b", draining=True)
+    await world.pass_seconds(20)
+    assert world.reasons() == ["drain"]
+
+
+async def test_spreads_only_when_membership_has_been_quiet(world: World) -> None:
+    world.join("a")
+    await world.create("t", *[("a",)] * 4)
+    await world.begin()
+    for name in ("b", "c", "d"):
+        world.join(name)
+        await world.pass_seconds(SETTLE_SECONDS * 0.9)
+        assert world.arm.deeds == []
+    await world.pass_seconds(2)
+    assert world.reasons() == ["move"] and sorted(await world.owners("t")) == ["a", "b", "c", "d"]
+    await world.pass_seconds(100)
+    assert world.reasons() == ["move"]
+
+
+async def test_gives_segments_the_replicas_they_lack(world: World) -> None:
+    world.join("a")
+    await world.create("t", ("a",), replicas=2)
+    await world.begin()
+    await world.pass_seconds(10)
+    assert world.arm.deeds == []
+    world.join("b")
+    await world.pass_seconds(SETTLE_SECONDS + 1)
+    record = await world.catalogue.read("t")
+    assert record is not None and record.state.open_segments[0].brokers == ("a", "b")
+    assert world.reasons() == ["move"]
+
+
+async def test_finishes_what_is_under_way(world: World) -> None:
+    world.join("a")
+    await world.create("t", ("a",))
+    await world.catalogue.change("t", lambda s: deleting(s, now_us=2))
+    await world.begin()
+    record = await world.catalogue.read("t")
+    assert record is not None and record.state.deleted and world.arm.deeds == []
+    await world.pass_seconds(100)
+    assert world.arm.finishes == ["t"]
+
+
+async def test_stands_down_and_cuts_its_work_off(world: World) -> None:
+    world.join("b")
+    await world.create("t", ("a",))
+    world.arm.hanging.add("t")
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + 1)
+    assert world.arm.finishes == ["t"]
+    world.coordinator.leading = False
+    world.leading.look()
+    await settle()
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "settle t"] == []
+    world.arm.hanging.clear()
+    await world.pass_seconds(60)
+    assert world.arm.finishes == ["t"] and world.arm.deeds == []
+    world.coordinator.leading = True
+    world.leading.look()
+    await world.pass_seconds(MARGIN_SECONDS - 0.1)
+    assert world.arm.deeds == [], "what it knew before is forgotten: the margin begins anew"
+    await world.pass_seconds(1)
+    assert world.reasons() == ["failover"]
+
+
+@pytest.mark.parametrize("trouble", ["failing", "hanging"])
+async def test_a_topic_in_trouble_starves_no_other(world: World, trouble: str) -> None:
+    world.join("b")
+    for name in ("t", "u", "v"):
+        await world.create(name, ("a",))
+    getattr(world.arm, trouble).add("u")
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + 1)
+    assert await world.owners("t") == await world.owners("v") == ["b"]
+    assert await world.owners("u") == ["a"]
+    if trouble == "failing":
+        world.arm.failing.clear()
+        await world.pass_seconds(2)
+        assert await world.owners("u") == ["b"]
+
+
+@pytest.mark.parametrize("trouble", ["failing", "idle"])
+async def test_no_busy_loop_over_what_cannot_be_settled(world: World, trouble: str) -> None:
+    world.join("b")
+    await world.create("t", ("a",))
+    getattr(world.arm, trouble).add("t")
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + 1)
+    tries = len(world.arm.finishes)
+    await world.pass_seconds(10 * RETRY_SECONDS)
+    assert 5 <= len(world.arm.finishes) - tries <= 11
+
+
+async def test_no_busy_loop_over_a_topic_whose_record_is_gone(world: World) -> None:
+    world.join("b")
+    await world.create("t", ("a",))
+    await world.begin()
+    await world.pass_seconds(1)
+    await world.memory.delete(["topics/t/topic.json"])
+    await world.pass_seconds(MARGIN_SECONDS + SWEEP_SECONDS)
+    finishes = len(world.arm.finishes)
+    await world.pass_seconds(SWEEP_SECONDS * 3)
+    assert len(world.arm.finishes) == finishes <= 2 * MARGIN_SECONDS / RETRY_SECONDS
+
+
+async def test_a_round_that_fails_is_not_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.join("b")
+    await world.create("t", ("a",))
+    names = world.catalogue.names
+
+    async def broken() -> list[str]:
+        monkeypatch.setattr(world.catalogue, "names", names)
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(world.catalogue, "names", broken)
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + 2)
+    assert world.reasons() == ["failover"]
+
+
+async def test_a_topic_that_cannot_be_read_is_looked_at_again(world: World) -> None:
+    world.join("b")
+    await world.create("t", ("a",))
+    await world.create("u", ("a",))
+    world.faults.add("get", *[FaultKind.UNAVAILABLE] * 3, key_part="topics/t/")
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + SWEEP_SECONDS + 10)
+    assert await world.owners("t") == await world.owners("u") == ["b"]
+
+
+async def test_a_topic_nobody_told_of_is_found_by_the_sweep(world: World) -> None:
+    world.join("b")
+    await world.begin()
+    await world.pass_seconds(1)
+    config = TopicConfig()
+    assert await world.catalogue.create(new_topic("t", config, 1, lambda n: ("a",), now_us=1))
+    await world.pass_seconds(SWEEP_SECONDS + 5 + MARGIN_SECONDS)
+    assert await world.owners("t") == ["b"]
