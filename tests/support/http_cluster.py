@@ -77,6 +77,8 @@ class HttpCluster:
         """Drain and end all of them."""
         for store in self.stores.values():
             store.release()
+        # Nothing is handed over where nobody leads.
+        self.membership.leaders = None
         for name in list(self.up):
             await self.stop(name)
 

@@ -68,6 +68,31 @@ async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:
     assert sorted(map(int, await brokers.values("b", "t"))) == list(range(300))
 
 
+async def test_nobody_waits_for_an_owner_that_lost_its_segment_and_does_not_answer(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    [owner] = await brokers.owners("a", "t")
+    other = next(name for name in "abc" if name != owner)
+    brokers.stores[owner].hold()
+    publish = brokers.up[other].client.post
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+        without_id = group.create_task(publish("/v1/topics/t/messages?key=k", content=b"0"))
+        with_id = group.create_task(publish("/v1/topics/t/messages?key=k&producer=p&sequence=1", content=b"1"))
+
+        async def accepted() -> bool:
+            runtime = brokers.up[owner].broker.topics["t"]
+            return sum(writer.accepted_end for writer in runtime.writers.values()) == 2
+
+        await until(accepted)
+        brokers.expel(owner)
+    assert (without_id.result().status_code, without_id.result().json()["retryable"]) == (503, False)
+    # Its repetition went to the new owner, which has it once, whatever the old one still tries.
+    assert with_id.result().status_code == 200
+    brokers.stores[owner].release()
+    again = await publish("/v1/topics/t/messages?key=k&producer=p&sequence=1", content=b"1")
+    assert again.json() == with_id.result().json()
+    assert (await brokers.values(other, "t")).count("1") == 1
+
+
 async def test_a_broker_that_stops_hands_over_first(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=6)
     await brokers.publish("a", "t", *MESSAGES)
@@ -134,6 +159,19 @@ async def test_two_leaders_at_once_break_nothing(brokers: HttpCluster) -> None:
     for n in range(4):
         await brokers.publish("b", f"t{n}", *MESSAGES)
         assert sorted(map(int, await brokers.values("a", f"t{n}"))) == list(range(100))
+
+
+async def test_metrics_tell_how_the_cluster_stands(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=6)
+    brokers.membership.leaders = {brokers.up["b"].broker.id}
+    brokers.membership.members.pop(brokers.up["c"].broker.id)
+    seen = {}
+    for name, broker in brokers.up.items():
+        lines = (await broker.client.get("/metrics")).text.splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        kinds = ("leads", "in_touch", "brokers", "segments_owned")
+        seen[name] = [float(values[f"braidmq_{kind}"]) for kind in kinds]
+    assert seen == {"a": [0, 1, 2, 2], "b": [1, 1, 2, 2], "c": [0, 0, 2, 2]}
 
 
 async def test_the_secret_is_asked_for(brokers: HttpCluster) -> None:
