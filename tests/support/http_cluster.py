@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from filer.clock import SystemClock
+from filer.errors import OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
 from filer.memory_store import MemoryStore
 from filer.store import Data, MakeData
@@ -20,10 +21,11 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 
 class HeldStore(ForwardingStore):
-    """The store as one broker sees it: while `hold` is in force its segment files wait."""
+    """The store as one broker sees it: while `hold` is in force its segment files wait; topics may not be listed."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
+        self.lists_topics = True
         self._open = asyncio.Event()
         self._open.set()
 
@@ -40,6 +42,12 @@ class HeldStore(ForwardingStore):
         if "/segments/" in key:
             await self._open.wait()
         await self.inner.create(key, data, metadata=metadata)
+
+    async def list_folders(self, prefix: str) -> Sequence[str]:
+        """As `Store.list_folders`, unless that is to fail."""
+        if not self.lists_topics:
+            raise OutcomeUnknown("the store is away")
+        return await self.inner.list_folders(prefix)
 
 
 class HttpCluster:

@@ -161,6 +161,13 @@ async def test_two_leaders_at_once_break_nothing(brokers: HttpCluster) -> None:
         assert sorted(map(int, await brokers.values("a", f"t{n}"))) == list(range(100))
 
 
+async def test_the_cluster_is_shown_while_the_store_is_away(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=6)
+    brokers.stores["a"].lists_topics = False
+    status = await brokers.get("a", "/v1/cluster")
+    assert [broker["segments"] for broker in status["brokers"]] == [2, 2, 2]
+
+
 async def test_metrics_tell_how_the_cluster_stands(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=6)
     brokers.membership.leaders = {brokers.up["b"].broker.id}
