@@ -331,7 +331,7 @@ class Broker:
         await self.arm.give_successors(name, segments, "roll")
 
     async def load(self) -> Counter[str]:
-        """How many open segments each broker owns, in all topics there are: in those known here if the store is away."""
+        """How many open segments each broker owns, in those topics known here if the store is away."""
         with contextlib.suppress(BraidError, TimeoutError):
             async with asyncio.timeout(LOAD_SECONDS):
                 for name in await self.catalogue.names():
