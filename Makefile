@@ -9,7 +9,7 @@ WORKERS ?= 2
 SECONDS ?= 300
 ARGS ?=
 
-.PHONY: help run test setup lint format unit integration cluster faults chaos bench clean
+.PHONY: help run test setup lint format unit integration cluster faults chaos bench bench-cluster clean
 
 help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -17,7 +17,7 @@ help:
 	@echo "make setup    a complete .venv with .venv/bin/mq"
 	@echo "make faults   a cluster under every fault, one after the other; needs the machine for itself"
 	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
-	@echo "make unit | integration | cluster | lint | format | bench | clean"
+	@echo "make unit | integration | cluster | lint | format | bench | bench-cluster | clean"
 
 run: $(VENV)/.server
 	@exec $(BIN)/mq serve $(ARGS)
@@ -47,6 +47,9 @@ chaos: $(VENV)/.all
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)
+
+bench-cluster: $(VENV)/.all
+	$(BIN)/python bench/cluster.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -19,10 +19,12 @@ _KEYS = 1000
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What wrk saw: answered requests, in how many seconds."""
+    """What wrk saw: answered requests, in how many seconds, and how long one waited for its answer."""
 
     requests: int
     seconds: float
+    p50_ms: float
+    p99_ms: float
 
 
 def check_wrk() -> None:
@@ -43,7 +45,7 @@ def run_wrk(url: str, body: Path, content_type: str, *, connections: int, second
     seen = json.loads(result.removeprefix("RESULT "))
     if seen["failed"] or not seen["requests"]:
         raise BenchFailed(f"of {seen['requests']} requests to {url}, {seen['failed']} failed: nothing to compare")
-    return LoadResult(seen["requests"], seen["seconds"])
+    return LoadResult(seen["requests"], seen["seconds"], seen["p50_ms"], seen["p99_ms"])
 
 
 def write_batch(path: Path, count: int, size_bytes: int) -> None:

@@ -6,7 +6,7 @@ import queue
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -36,16 +36,26 @@ def measure_tail(*, seconds: float, tell: Callable[[str], None]) -> TailLatency:
     with broker() as (url, _):
         tell("tail latency")
         httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
-        address = urlsplit(url).netloc
-        arrived: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
-        listening = threading.Event()
-        threading.Thread(target=_listen, args=(address, listening, arrived), daemon=True).start()
-        if not listening.wait(TIMEOUT_SECONDS):
-            raise BenchFailed("the subscription did not begin")
-        sent = _publish(address, WARM_UP_MESSAGES + round(seconds * MESSAGES_PER_SECOND))
-        delays_ms = _delays_ms(sent, arrived)[WARM_UP_MESSAGES:]
+        [delays_ms] = tail_delays_ms(url, [url], seconds=seconds)
     cuts = statistics.quantiles(delays_ms, n=100)
     return TailLatency(statistics.median(delays_ms), cuts[98], len(delays_ms))
+
+
+def tail_delays_ms(publish_at: str, subscribe_at: Sequence[str], *, seconds: float) -> list[list[float]]:
+    """The delays of the same messages at a subscriber of each of these brokers, after some that do not count."""
+    subscribers = [_subscribe(urlsplit(url).netloc) for url in subscribe_at]
+    sent = _publish(urlsplit(publish_at).netloc, WARM_UP_MESSAGES + round(seconds * MESSAGES_PER_SECOND))
+    return [_delays_ms(sent, arrived)[WARM_UP_MESSAGES:] for arrived in subscribers]
+
+
+def _subscribe(address: str) -> "queue.SimpleQueue[tuple[int, float]]":
+    """Where messages come to, with the time at which they did."""
+    arrived: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+    listening = threading.Event()
+    threading.Thread(target=_listen, args=(address, listening, arrived), daemon=True).start()
+    if not listening.wait(TIMEOUT_SECONDS):
+        raise BenchFailed("the subscription did not begin")
+    return arrived
 
 
 def _listen(address: str, listening: threading.Event, arrived: "queue.SimpleQueue[tuple[int, float]]") -> None:

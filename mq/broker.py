@@ -46,6 +46,8 @@ MEND_FIRST_SECONDS = 0.05
 MEND_LONGEST_SECONDS = 10.0
 HAND_OVER_SHARE = 0.5
 HAND_OVER_STEP_SECONDS = 0.02
+# Who asks how the cluster stands may ask because the store is away.
+LOAD_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -329,11 +331,13 @@ class Broker:
         await self.arm.give_successors(name, segments, "roll")
 
     async def load(self) -> Counter[str]:
-        """How many open segments each broker owns, in all topics there are."""
-        for name in await self.catalogue.names():
-            if name not in self.topics:
-                with contextlib.suppress(NotFound):
-                    await self.topic(name)
+        """How many open segments each broker owns, in those topics known here if the store is away."""
+        with contextlib.suppress(BraidError, TimeoutError):
+            async with asyncio.timeout(LOAD_SECONDS):
+                for name in await self.catalogue.names():
+                    if name not in self.topics:
+                        with contextlib.suppress(NotFound, CorruptFile):
+                            await self.topic(name)
         return owned(runtime.state for runtime in self.topics.values())
 
 

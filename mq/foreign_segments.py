@@ -22,6 +22,7 @@ class ForeignSegments:
         self._parts, self._on_moved, self._on_news = parts, on_moved, on_news
         self._forwards: dict[int, RemoteSegment] = {}
         self._tails: dict[int, RemoteTail] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
 
     def forward(self, ref: SegmentRef, segment: Segment, version: int) -> RemoteSegment:
         """Where to send messages for it; a new one where the last has failed."""
@@ -68,13 +69,20 @@ class ForeignSegments:
         return None
 
     def forget(self, segment_id: int) -> None:
-        """The segment is sealed or gone. What is on its way to it goes on to its answer."""
-        self._forwards.pop(segment_id, None)
+        """The segment is sealed or gone. What is on its way to it has a while to be answered."""
+        forward = self._forwards.pop(segment_id, None)
+        if forward is not None:
+            task = asyncio.create_task(forward.leave(self._parts.clock), name=f"leave segment {segment_id}")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
         remote = self._tails.pop(segment_id, None)
         if remote is not None:
             remote.stop()
 
     async def close(self) -> None:
         """End everything."""
+        for task in self._leaving:
+            task.cancel()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
         await asyncio.gather(*(forward.close() for forward in self._forwards.values()))
         await asyncio.gather(*(tail.close() for tail in self._tails.values()))

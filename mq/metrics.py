@@ -30,6 +30,16 @@ class Metrics:
         )
         self.recent_bytes = Gauge("braidmq_front_store_recent_bytes", "Stored and kept at hand.", registry=registry)
         self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)
+        self.leads = Gauge("braidmq_leads", "Whether this broker leads its cluster (0 or 1).", registry=registry)
+        self.in_touch = Gauge(
+            "braidmq_in_touch",
+            "Whether the cluster certainly counts this broker as alive (0 or 1).",
+            registry=registry,
+        )
+        self.brokers = Gauge("braidmq_brokers", "Live brokers, as this one sees them.", registry=registry)
+        self.segments_owned = Gauge(
+            "braidmq_segments_owned", "Open segments that this broker writes.", registry=registry
+        )
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",
             "Rounds of upkeep that failed and will be tried again.",

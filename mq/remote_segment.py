@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from filer.clock import Clock
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.next_file import Payload, Single, rows_of_payloads
 from filer.requests import Position, RequestId
@@ -16,6 +17,8 @@ from mq.peers import Peers
 # Two: while the owner stores one batch the next is on its way to it.
 CALLS_AT_ONCE = 2
 BATCH_BYTES = 8 * 1024 * 1024
+# An owner that seals answers first what it has accepted: an answer that is on its way then is here by now.
+LAST_ANSWERS_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -57,7 +60,7 @@ class RemoteSegment:
         self.state = WriterState.OPEN if url is not None else WriterState.STOPPED
         self._peers, self._url, self._version, self._on_moved = peers, url or "", version, on_moved
         self._waiting: list[_Waiting] = []
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], Sequence[_Waiting]] = {}
         self.inheritance = _OwnersKnowledge()
 
     def append(
@@ -78,6 +81,22 @@ class RemoteSegment:
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """The owner checks it."""
 
+    async def leave(self, clock: Clock) -> None:
+        """The segment is sealed: send no more, and do not wait for an owner that was not there to seal it.
+
+        A paused or cut off owner would hold publishers up for as long as a call may take, though others go on.
+        """
+        self.state = WriterState.STOPPED
+        _fail(self._waiting, SegmentMoved())
+        self._waiting = []
+        try:
+            if self._calls:
+                await clock.sleep(LAST_ANSWERS_SECONDS)
+        finally:
+            for task, batch in self._calls.items():
+                _fail_unknown(batch, OutcomeUnknown("the segment was sealed, and its former owner does not answer"))
+                task.cancel()
+
     async def close(self) -> None:
         """Give up; what a call is under way for may be stored or not."""
         for task in self._calls:
@@ -87,12 +106,13 @@ class RemoteSegment:
 
     def _call_if_free(self) -> None:
         if self._waiting and len(self._calls) < CALLS_AT_ONCE:
-            task = asyncio.create_task(self._call(self._take()), name=f"forward {self.ref.topic}/{self.ref.segment}")
-            self._calls.add(task)
+            batch = self._take()
+            task = asyncio.create_task(self._call(batch), name=f"forward {self.ref.topic}/{self.ref.segment}")
+            self._calls[task] = batch
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._calls.discard(task)
+        self._calls.pop(task, None)
         self._call_if_free()
 
     def _take(self) -> list[_Waiting]:
@@ -119,9 +139,7 @@ class RemoteSegment:
             _fail(batch, OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner"))
             raise
         except Exception as error:
-            # What has an id is found again where it was stored, by whoever owns the segment or its successors.
-            _fail([waiting for waiting in batch if waiting.part.request is not None], SegmentMoved(str(error)))
-            _fail(batch, error)
+            _fail_unknown(batch, error)
             self._stop(SegmentMoved(), ())
             return
         for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -146,3 +164,9 @@ def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
         if not waiting.stored.done():
             waiting.stored.set_exception(error)
             waiting.stored.exception()
+
+
+def _fail_unknown(batch: Sequence[_Waiting], error: Exception) -> None:
+    """These may be stored or not: what has an id is found again by whoever owns the segment's successors."""
+    _fail([waiting for waiting in batch if waiting.part.request is not None], SegmentMoved(str(error)))
+    _fail(batch, error)

@@ -58,11 +58,21 @@ def cluster_router(broker: Broker) -> APIRouter:
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
-        broker.metrics.pending_bytes.set(broker.front_store.pending_bytes)
-        broker.metrics.recent_bytes.set(broker.front_store.recent_bytes)
-        return Response(broker.metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(_rendered(broker), media_type="text/plain; version=0.0.4")
 
     return router
+
+
+def _rendered(broker: Broker) -> bytes:
+    """All metrics, those that tell how things stand as of now."""
+    metrics, coordinator = broker.metrics, broker.coordinator
+    metrics.pending_bytes.set(broker.front_store.pending_bytes)
+    metrics.recent_bytes.set(broker.front_store.recent_bytes)
+    metrics.leads.set(coordinator.leads())
+    metrics.in_touch.set(coordinator.in_touch())
+    metrics.brokers.set(len(coordinator.brokers()))
+    metrics.segments_owned.set(broker.segments_owned)
+    return metrics.render()
 
 
 def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int]:

@@ -1,76 +1,18 @@
 """Several brokers of one cluster in this process, over real HTTP: any of them takes anything."""
 
 import asyncio
-import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any
 
 import orjson
 import pytest
 
-from filer.clock import SystemClock
-from filer.memory_store import MemoryStore
 from filer.slots import slot_of
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.shared_coordinator import Membership, SharedCoordinator
-
-PATIENCE_SECONDS = 20.0
-NDJSON = {"content-type": "application/x-ndjson"}
-
-
-class Brokers:
-    """The cluster: brokers by name, each of which may be taken out at any time."""
-
-    def __init__(self) -> None:
-        self.clock = SystemClock()
-        self.store = MemoryStore(clock=self.clock)
-        self.membership = Membership()
-        self.up: dict[str, HttpBroker] = {}
-        self._exits: dict[str, contextlib.AsyncExitStack] = {}
-
-    async def start(self, *names: str, **settings: Any) -> None:
-        for name in names:
-            stack = self._exits[name] = contextlib.AsyncExitStack()
-            made = http_broker(
-                self.store, clock=self.clock, coordinator=SharedCoordinator(self.membership), broker=name, **settings
-            )
-            self.up[name] = await stack.enter_async_context(made)
-
-    async def stop(self, name: str) -> None:
-        """Drain it and end it."""
-        await self._exits.pop(name).aclose()
-        del self.up[name]
-
-    async def stop_all(self) -> None:
-        for name in list(self.up):
-            await self.stop(name)
-
-    async def get(self, name: str, path: str, **params: Any) -> Any:
-        return (await self.up[name].client.get(path, params=params)).raise_for_status().json()
-
-    async def create(self, name: str, topic: str, **config: Any) -> None:
-        (await self.up[name].client.put(f"/v1/topics/{topic}", json=config)).raise_for_status()
-
-    async def publish(self, name: str, topic: str, *messages: tuple[str, str]) -> list[dict[str, int]]:
-        lines = b"\n".join(orjson.dumps({"key": key, "value": value}) for key, value in messages)
-        answer = await self.up[name].client.post(f"/v1/topics/{topic}/messages", content=lines, headers=NDJSON)
-        positions: list[dict[str, int]] = answer.raise_for_status().json()["positions"]
-        return positions
-
-    async def values(self, name: str, topic: str) -> list[str]:
-        page = await self.get(name, f"/v1/topics/{topic}/messages", limit=10_000)
-        return [message["value"] for message in page["messages"]]
-
-    async def owners(self, name: str, topic: str) -> Counter[str]:
-        """How many open segments each broker (by name) owns, as `name` sees it."""
-        route = await self.get(name, f"/v1/topics/{topic}/route")
-        return Counter(segment["owner"]["broker"].partition(".")[0] for segment in route["segments"])
+from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 
 @pytest.fixture
-async def brokers() -> AsyncIterator[Brokers]:
-    cluster = Brokers()
+async def brokers() -> AsyncIterator[HttpCluster]:
+    cluster = HttpCluster()
     try:
         await cluster.start("a", "b", "c")
         yield cluster
@@ -78,17 +20,10 @@ async def brokers() -> AsyncIterator[Brokers]:
         await cluster.stop_all()
 
 
-async def until(condition: Any) -> None:
-    """Wait until the coroutine function says so."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await condition():
-            await asyncio.sleep(0.01)
-
-
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
 
 
-async def test_any_broker_takes_and_gives_everything(brokers: Brokers) -> None:
+async def test_any_broker_takes_and_gives_everything(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=6)
     assert await brokers.owners("c", "t") == {"a": 2, "b": 2, "c": 2}
     for name, some in (("a", MESSAGES[:40]), ("b", MESSAGES[40:80]), ("c", MESSAGES[80:])):
@@ -100,7 +35,7 @@ async def test_any_broker_takes_and_gives_everything(brokers: Brokers) -> None:
         assert sorted(map(int, await brokers.values(reader, "t"))) == list(range(100))
 
 
-async def test_singles_go_to_their_owner(brokers: Brokers) -> None:
+async def test_singles_go_to_their_owner(brokers: HttpCluster) -> None:
     await brokers.create("b", "t", segments=3)
     route = (await brokers.get("a", "/v1/topics/t/route"))["segments"]
     answers = await asyncio.gather(
@@ -116,7 +51,7 @@ async def test_singles_go_to_their_owner(brokers: Brokers) -> None:
     assert sorted(map(int, await brokers.values("c", "t"))) == list(range(60))
 
 
-async def test_a_killed_broker_is_failed_over(brokers: Brokers) -> None:
+async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=6)
     await brokers.publish("a", "t", *MESSAGES)
     lost = brokers.up["c"].broker
@@ -133,7 +68,32 @@ async def test_a_killed_broker_is_failed_over(brokers: Brokers) -> None:
     assert sorted(map(int, await brokers.values("b", "t"))) == list(range(300))
 
 
-async def test_a_broker_that_stops_hands_over_first(brokers: Brokers) -> None:
+async def test_nobody_waits_for_an_owner_that_lost_its_segment_and_does_not_answer(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    [owner] = await brokers.owners("a", "t")
+    other = next(name for name in "abc" if name != owner)
+    brokers.stores[owner].hold()
+    publish = brokers.up[other].client.post
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+        without_id = group.create_task(publish("/v1/topics/t/messages?key=k", content=b"0"))
+        with_id = group.create_task(publish("/v1/topics/t/messages?key=k&producer=p&sequence=1", content=b"1"))
+
+        async def accepted() -> bool:
+            runtime = brokers.up[owner].broker.topics["t"]
+            return sum(writer.accepted_end for writer in runtime.writers.values()) == 2
+
+        await until(accepted)
+        brokers.expel(owner)
+    assert (without_id.result().status_code, without_id.result().json()["retryable"]) == (503, False)
+    # Its repetition went to the new owner, which has it once, whatever the old one still tries.
+    assert with_id.result().status_code == 200
+    brokers.stores[owner].release()
+    again = await publish("/v1/topics/t/messages?key=k&producer=p&sequence=1", content=b"1")
+    assert again.json() == with_id.result().json()
+    assert (await brokers.values(other, "t")).count("1") == 1
+
+
+async def test_a_broker_that_stops_hands_over_first(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=6)
     await brokers.publish("a", "t", *MESSAGES)
     publishing = asyncio.create_task(_publish_for_long(brokers))
@@ -143,7 +103,7 @@ async def test_a_broker_that_stops_hands_over_first(brokers: Brokers) -> None:
     assert sorted(map(int, await brokers.values("c", "t"))) == list(range(sent))
 
 
-async def _publish_for_long(brokers: Brokers) -> int:
+async def _publish_for_long(brokers: HttpCluster) -> int:
     number = 100
     while "b" in brokers.up or number < 200:
         await brokers.publish("c", "t", (f"key-{number}", f"{number}"))
@@ -151,7 +111,7 @@ async def _publish_for_long(brokers: Brokers) -> int:
     return number
 
 
-async def test_new_brokers_get_their_share(brokers: Brokers) -> None:
+async def test_new_brokers_get_their_share(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=9)
     await brokers.publish("a", "t", *MESSAGES)
     await brokers.start("d")
@@ -163,7 +123,7 @@ async def test_new_brokers_get_their_share(brokers: Brokers) -> None:
     assert sorted(map(int, await brokers.values("d", "t"))) == list(range(100))
 
 
-async def test_a_drained_broker_runs_on_and_owns_nothing(brokers: Brokers) -> None:
+async def test_a_drained_broker_runs_on_and_owns_nothing(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=6)
 
     async def drained() -> bool:
@@ -185,7 +145,7 @@ async def test_a_drained_broker_runs_on_and_owns_nothing(brokers: Brokers) -> No
     assert "there is no live broker 'nobody'" in missing.json()["detail"]
 
 
-async def test_two_leaders_at_once_break_nothing(brokers: Brokers) -> None:
+async def test_two_leaders_at_once_break_nothing(brokers: HttpCluster) -> None:
     for n in range(4):
         await brokers.create("a", f"t{n}", segments=6)
     brokers.membership.leaders = {b.broker.id for b in brokers.up.values()}
@@ -201,7 +161,27 @@ async def test_two_leaders_at_once_break_nothing(brokers: Brokers) -> None:
         assert sorted(map(int, await brokers.values("a", f"t{n}"))) == list(range(100))
 
 
-async def test_the_secret_is_asked_for(brokers: Brokers) -> None:
+async def test_the_cluster_is_shown_while_the_store_is_away(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=6)
+    brokers.stores["a"].lists_topics = False
+    status = await brokers.get("a", "/v1/cluster")
+    assert [broker["segments"] for broker in status["brokers"]] == [2, 2, 2]
+
+
+async def test_metrics_tell_how_the_cluster_stands(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=6)
+    brokers.membership.leaders = {brokers.up["b"].broker.id}
+    brokers.membership.members.pop(brokers.up["c"].broker.id)
+    seen = {}
+    for name, broker in brokers.up.items():
+        lines = (await broker.client.get("/metrics")).text.splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        kinds = ("leads", "in_touch", "brokers", "segments_owned")
+        seen[name] = [float(values[f"braidmq_{kind}"]) for kind in kinds]
+    assert seen == {"a": [0, 1, 2, 2], "b": [1, 1, 2, 2], "c": [0, 0, 2, 2]}
+
+
+async def test_the_secret_is_asked_for(brokers: HttpCluster) -> None:
     await brokers.create("a", "t")
     client = brokers.up["a"].client
     for headers in ({}, {"braid-cluster-secret": "guess"}):
@@ -210,7 +190,7 @@ async def test_the_secret_is_asked_for(brokers: Brokers) -> None:
     assert (await brokers.publish("b", "t", ("k", "v")))[0]["offset"] == 0
 
 
-async def test_a_subscriber_anywhere_hears_of_it_at_once(brokers: Brokers) -> None:
+async def test_a_subscriber_anywhere_hears_of_it_at_once(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=3)
     heard: dict[str, list[str]] = {name: [] for name in "abc"}
 

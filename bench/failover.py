@@ -1,0 +1,114 @@
+"""How long publishers wait when the owner of their segment is killed, and when it is drained."""
+
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import httpx
+
+from bench.local_cluster import BenchCluster, local_cluster, wait_until
+from mq.local.cluster import LocalBroker
+
+SEGMENTS = 6
+SESSION_SECONDS = 4.0
+TARGET_SESSIONS = 2.0
+DRAIN_TARGET_SECONDS = 2.0
+_TOPIC = "failover"
+_PAUSE_SECONDS = 0.01
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Of each round the longest time that any segment concerned went without an acknowledgement, in seconds.
+
+    `lost`: of segments whose owner went; `others`: of those that had nothing to do with it.
+    """
+
+    what: str
+    target_seconds: float
+    lost: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+
+    @property
+    def median_seconds(self) -> float:
+        """Of the segments whose owner went."""
+        return statistics.median(self.lost)
+
+
+def measure_failover(*, rounds: int, tell: Callable[[str], None]) -> list[Wait]:
+    """Kill an owner and start it again, then end one by SIGTERM, which drains: as often as there are rounds."""
+    killed = Wait("owner killed", TARGET_SESSIONS * SESSION_SECONDS)
+    drained = Wait("owner drained by SIGTERM", DRAIN_TARGET_SECONDS)
+    with local_cluster(session_timeout_seconds=SESSION_SECONDS) as cluster:
+        cluster.create_topic(_TOPIC, segments=SEGMENTS)
+        brokers = list(cluster.brokers.values())
+        for number in range(rounds):
+            for wait, number_of_signal in ((killed, signal.SIGKILL), (drained, signal.SIGTERM)):
+                tell(f"{wait.what}, round {number + 1} of {rounds}")
+                # Another one each time; the leader's turn comes too.
+                _end_one(cluster, brokers[number % len(brokers)], number_of_signal, wait)
+    return [killed, drained]
+
+
+def _end_one(cluster: BenchCluster, victim: LocalBroker, number_of_signal: signal.Signals, wait: Wait) -> None:
+    witness = next(name for name in cluster.brokers if name != victim.name)
+    wait_until(lambda: _is_spread(cluster, witness), "every broker owns its share")
+    segments = cluster.segments(_TOPIC, ask=witness)
+    stop = threading.Event()
+    probes = [(each, _Probe(cluster.brokers[witness].url, each.key, stop)) for each in segments]
+    try:
+        wait_until(lambda: all(probe.acknowledged for _, probe in probes), "all segments take messages")
+        began = time.perf_counter()
+        victim.send(number_of_signal)
+        wait_until(lambda: not victim.running, f"{victim.name} has ended")
+        gone = time.perf_counter()
+        wait_until(lambda: all(probe.has_gone_on(gone) for _, probe in probes), "all segments take messages again")
+    finally:
+        stop.set()
+        for _, probe in probes:
+            probe.join()
+    wait.lost.append(max(probe.longest_wait(began) for each, probe in probes if each.owner == victim.name))
+    wait.others.append(max(probe.longest_wait(began) for each, probe in probes if each.owner != victim.name))
+    cluster.restart(victim)
+
+
+def _is_spread(cluster: BenchCluster, witness: str) -> bool:
+    """Whether the segments lie evenly with all brokers, and stay so: every one of them says the same."""
+    seen = [cluster.segments(_TOPIC, ask=name) for name in cluster.brokers]
+    owners = [each.owner for each in cluster.segments(_TOPIC, ask=witness)]
+    share = SEGMENTS // len(cluster.brokers)
+    return all(view == seen[0] for view in seen) and all(owners.count(name) == share for name in cluster.brokers)
+
+
+class _Probe(threading.Thread):
+    """Publishes under one key, one message after the other, again whatever the answer was; keeps when it was good."""
+
+    def __init__(self, url: str, key: str, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._url, self._key, self._stopping = f"{url}/v1/topics/{_TOPIC}/messages", key, stop
+        # When each acknowledged message was sent, and when it was acknowledged.
+        self.acknowledged: list[tuple[float, float]] = []
+        self.start()
+
+    def run(self) -> None:
+        with httpx.Client(timeout=_ANSWER_SECONDS) as client:
+            while not self._stopping.is_set():
+                sent = time.perf_counter()
+                answer = client.post(self._url, params={"key": self._key}, content=b"probe")
+                if answer.status_code == 200:
+                    self.acknowledged.append((sent, time.perf_counter()))
+                time.sleep(_PAUSE_SECONDS)
+
+    def has_gone_on(self, since: float) -> bool:
+        """Whether a message that was sent after that time has been acknowledged."""
+        return bool(self.acknowledged) and self.acknowledged[-1][0] >= since
+
+    def longest_wait(self, since: float) -> float:
+        """The longest time from one acknowledgement to the next, from that time on."""
+        times = [since, *(acknowledged for _, acknowledged in self.acknowledged if acknowledged > since)]
+        return max(later - earlier for earlier, later in pairwise(times))

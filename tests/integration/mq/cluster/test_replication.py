@@ -1,0 +1,151 @@
+"""`acks=replicated` in a cluster in this process: what is answered, readable and kept before the store has it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
+
+REPLICATED = {"acks": "replicated", "replicas": 2}
+MESSAGES = [(f"key-{n}", f"{n}") for n in range(60)]
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[HttpCluster]:
+    cluster = HttpCluster()
+    try:
+        await cluster.start("a", "b", "c")
+        yield cluster
+    finally:
+        await cluster.stop_all()
+
+
+async def publish_each(brokers: HttpCluster, through: Sequence[str], messages: Sequence[tuple[str, str]]) -> None:
+    """One request a message, all at once, through these brokers in turn; each must be acknowledged."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(
+            *(brokers.publish(through[n % len(through)], "t", message) for n, message in enumerate(messages))
+        )
+
+
+async def read_everywhere(brokers: HttpCluster) -> list[list[int]]:
+    """What each broker reads, in the order of the values."""
+    return [sorted(map(int, await brokers.values(name, "t"))) for name in "abc"]
+
+
+async def test_it_is_answered_and_read_before_it_is_stored(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=3, **REPLICATED)
+    for store in brokers.stores.values():
+        store.hold()
+    await publish_each(brokers, "abc", MESSAGES)
+    assert await brokers.stored_messages("a", "t") == 0
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+    for store in brokers.stores.values():
+        store.release()
+
+    async def all_stored() -> bool:
+        return await brokers.stored_messages("a", "t") == 60
+
+    await until(all_stored)
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+
+
+async def test_stored_waits_for_the_store_in_a_replicated_topic_too(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, _]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    stored = asyncio.create_task(
+        brokers.up[owner].client.post("/v1/topics/t/messages", params={"acks": "stored"}, content=b"0")
+    )
+
+    async def readable() -> bool:
+        return await brokers.values(owner, "t") == ["0"]
+
+    await until(readable)
+    # A later one is answered, so it is not for want of time that the earlier one is not.
+    await brokers.publish(owner, "t", ("key", "1"))
+    assert not stored.done()
+    brokers.stores[owner].release()
+    assert (await stored).status_code == 200
+    assert await brokers.stored_messages(owner, "t") >= 1
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+async def test_an_owner_is_lost_that_had_stored_nothing(brokers: HttpCluster, replicas: int) -> None:
+    await brokers.create("a", "t", acks="replicated", replicas=replicas)
+    [[owner, *followers]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    await publish_each(brokers, "abc", MESSAGES[:40])
+    assert await brokers.stored_messages(owner, "t") == 0
+    brokers.expel(owner)
+
+    async def failed_over() -> bool:
+        return owner not in await brokers.owners(followers[0], "t")
+
+    await until(failed_over)
+    survivors = [name for name in "abc" if name != owner]
+    assert await brokers.stored_messages(followers[0], "t") == 40
+    # Of three replicas two are left, which is better than nothing.
+    assert [len(members) for members in await brokers.brokers_of(followers[0], "t")] == [2]
+    await publish_each(brokers, survivors, MESSAGES[40:])
+    for name in survivors:
+        assert sorted(map(int, await brokers.values(name, "t"))) == list(range(60))
+    # What the zombie still wants to put comes under names that are taken, by which it learns of its successors.
+    brokers.stores[owner].release()
+
+    async def zombie_knows() -> bool:
+        return len(await brokers.values(owner, "t")) == 60
+
+    await until(zombie_knows)
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+
+
+async def test_a_follower_is_lost(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    await publish_each(brokers, [owner], MESSAGES[:20])
+    brokers.expel(follower)
+
+    async def replaced() -> bool:
+        return not any(follower in members for members in await brokers.brokers_of(owner, "t"))
+
+    await until(replaced)
+    assert [len(members) for members in await brokers.brokers_of(owner, "t")] == [2]
+    for store in brokers.stores.values():
+        store.hold()
+    await publish_each(brokers, [owner, follower], MESSAGES[20:])
+    assert await brokers.stored_messages(owner, "t") == 20
+    for store in brokers.stores.values():
+        store.release()
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+
+
+async def test_an_owner_out_of_touch_acknowledges_what_is_stored_only(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, _]] = await brokers.brokers_of("a", "t")
+    brokers.membership.leaders = set()
+    brokers.expel(owner)
+    brokers.stores[owner].hold()
+    publishing = asyncio.create_task(brokers.publish(owner, "t", ("key", "0")))
+
+    async def held_by_all() -> bool:
+        return await brokers.values(owner, "t") == ["0"]
+
+    # Its follower holds it, by which it would be acknowledged otherwise.
+    await until(held_by_all)
+    assert await brokers.stored_messages(owner, "t") == 0
+    assert not publishing.done()
+    brokers.stores[owner].release()
+    assert (await publishing)[0]["offset"] == 0
+    assert await brokers.stored_messages(owner, "t") == 1
+
+
+async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    answer = await brokers.up["b"].client.post("/v1/topics/t/messages", params={"acks": "replicated"}, content=b"0")
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:braidmq:invalid-request")
+    assert "replicas of 2 or more" in answer.json()["detail"]
+    assert await brokers.values("a", "t") == []
+    answer = await brokers.up["a"].client.put("/v1/topics/u", json={"replicas": 4})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:braidmq:invalid-config")

@@ -1,0 +1,140 @@
+"""A cluster of brokers in this process, over real HTTP, whose puts of segment files can be held back one by one."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from filer.clock import SystemClock
+from filer.errors import OutcomeUnknown
+from filer.forwarding_store import ForwardingStore
+from filer.memory_store import MemoryStore
+from filer.store import Data, MakeData
+from tests.support.http_broker import HttpBroker, http_broker
+from tests.support.shared_coordinator import Membership, SharedCoordinator
+
+PATIENCE_SECONDS = 20.0
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+class HeldStore(ForwardingStore):
+    """The store as one broker sees it: while `hold` is in force its segment files wait; topics may not be listed."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.lists_topics = True
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def hold(self) -> None:
+        """Let no segment file through."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Let all of them through."""
+        self._open.set()
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        """As `Store.create`, later."""
+        if "/segments/" in key:
+            await self._open.wait()
+        await self.inner.create(key, data, metadata=metadata)
+
+    async def list_folders(self, prefix: str) -> Sequence[str]:
+        """As `Store.list_folders`, unless that is to fail."""
+        if not self.lists_topics:
+            raise OutcomeUnknown("the store is away")
+        return await self.inner.list_folders(prefix)
+
+
+class HttpCluster:
+    """The cluster: brokers by name, each of which may be taken out at any time."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.membership = Membership()
+        self.up: dict[str, HttpBroker] = {}
+        self.stores: dict[str, HeldStore] = {}
+        self._exits: dict[str, contextlib.AsyncExitStack] = {}
+
+    async def start(self, *names: str, **settings: Any) -> None:
+        """Start brokers of these names."""
+        for name in names:
+            stack = self._exits[name] = contextlib.AsyncExitStack()
+            store = self.stores[name] = HeldStore(self.store)
+            made = http_broker(
+                store,
+                clock=self.clock,
+                payloads=self.store,
+                coordinator=SharedCoordinator(self.membership),
+                broker=name,
+                **settings,
+            )
+            self.up[name] = await stack.enter_async_context(made)
+
+    async def stop(self, name: str) -> None:
+        """Drain it and end it."""
+        await self._exits.pop(name).aclose()
+        del self.up[name]
+
+    async def stop_all(self) -> None:
+        """Drain and end all of them."""
+        for store in self.stores.values():
+            store.release()
+        # Nothing is handed over where nobody leads.
+        self.membership.leaders = None
+        for name in list(self.up):
+            await self.stop(name)
+
+    def expel(self, name: str) -> None:
+        """Its session ends; it goes on running."""
+        self.membership.expel(self.up[name].broker.id)
+
+    async def get(self, name: str, path: str, **params: Any) -> Any:
+        """What that broker answers."""
+        return (await self.up[name].client.get(path, params=params)).raise_for_status().json()
+
+    async def create(self, name: str, topic: str, **config: Any) -> None:
+        """Create a topic there."""
+        (await self.up[name].client.put(f"/v1/topics/{topic}", json=config)).raise_for_status()
+
+    async def publish(self, name: str, topic: str, *messages: tuple[str, str]) -> list[dict[str, int]]:
+        """Publish keys and values there, in one request; where they went."""
+        lines = b"\n".join(orjson.dumps({"key": key, "value": value}) for key, value in messages)
+        answer = await self.up[name].client.post(f"/v1/topics/{topic}/messages", content=lines, headers=NDJSON)
+        positions: list[dict[str, int]] = answer.raise_for_status().json()["positions"]
+        return positions
+
+    async def values(self, name: str, topic: str) -> list[str]:
+        """All values of the topic, read there."""
+        page = await self.get(name, f"/v1/topics/{topic}/messages", limit=10_000)
+        return [message["value"] for message in page["messages"]]
+
+    async def owners(self, name: str, topic: str) -> Counter[str]:
+        """How many open segments each broker (by name) owns, as `name` sees it."""
+        return Counter(brokers[0] for brokers in await self.brokers_of(name, topic))
+
+    async def brokers_of(self, name: str, topic: str) -> list[list[str]]:
+        """Owner and followers (by name) of each open segment, as `name` sees them."""
+        segments = (await self.get(name, f"/v1/topics/{topic}"))["segments"]
+        return [
+            [broker.partition(".")[0] for broker in segment["brokers"]]
+            for segment in segments
+            if segment["state"] == "open"
+        ]
+
+    async def stored_messages(self, name: str, topic: str) -> int:
+        """How many messages the topic's files have."""
+        files = (await self.get(name, f"/v1/topics/{topic}/files", limit=10_000))["files"]
+        return sum(file["count"] for file in files)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until the coroutine function says so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await condition():
+            await asyncio.sleep(0.01)
