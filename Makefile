@@ -15,7 +15,7 @@ help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
 	@echo "make test     set up and run everything but faults: lint, types, unit, integration, cluster, simulation"
 	@echo "make setup    a complete .venv with .venv/bin/mq"
-	@echo "make faults   a cluster under every fault, one after the other; needs the machine for itself"
+	@echo "make faults   brokers under every fault, one after the other; needs the machine for itself"
 	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
 	@echo "make unit | integration | cluster | lint | format | bench | bench-cluster | clean"
 

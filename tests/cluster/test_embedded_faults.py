@@ -12,6 +12,8 @@ from tests.cluster.mixed_load import demand_clean, mixed_load
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
+pytestmark = pytest.mark.faults
+
 TOPICS = ("one", "four")
 ON_A_DIRECTORY = [kind.name for kind in possible(frozenset())]
 ON_S3_ONLY = [kind.name for kind in possible(frozenset({"s3"})) if kind.name not in ON_A_DIRECTORY]
