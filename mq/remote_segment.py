@@ -57,7 +57,7 @@ class RemoteSegment:
         self.state = WriterState.OPEN if url is not None else WriterState.STOPPED
         self._peers, self._url, self._version, self._on_moved = peers, url or "", version, on_moved
         self._waiting: list[_Waiting] = []
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], Sequence[_Waiting]] = {}
         self.inheritance = _OwnersKnowledge()
 
     def append(
@@ -80,19 +80,23 @@ class RemoteSegment:
 
     async def close(self) -> None:
         """Give up; what a call is under way for may be stored or not."""
+        # First what waits: a call that ends makes room for the next.
+        self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
-        self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
 
     def _call_if_free(self) -> None:
         if self._waiting and len(self._calls) < CALLS_AT_ONCE:
-            task = asyncio.create_task(self._call(self._take()), name=f"forward {self.ref.topic}/{self.ref.segment}")
-            self._calls.add(task)
+            batch = self._take()
+            task = asyncio.create_task(self._call(batch), name=f"forward {self.ref.topic}/{self.ref.segment}")
+            self._calls[task] = batch
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._calls.discard(task)
+        # Of one that was cut off, before or after its request was sent, nobody would tell.
+        stopped = OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner")
+        _fail(self._calls.pop(task), stopped)
         self._call_if_free()
 
     def _take(self) -> list[_Waiting]:
@@ -115,9 +119,6 @@ class RemoteSegment:
         except PeerUnreachable as error:
             self._stop(SegmentMoved(str(error)), batch)
             return
-        except asyncio.CancelledError:
-            _fail(batch, OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner"))
-            raise
         except Exception as error:
             # What has an id is found again where it was stored, by whoever owns the segment or its successors.
             _fail([waiting for waiting in batch if waiting.part.request is not None], SegmentMoved(str(error)))

@@ -13,7 +13,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import Reason, Segment, TopicState
 from leader.placement import choose, owned, replacements
 from leader.transitions import Place, TransitionRunner, deleting, replacing
-from mq.errors import Draining, PeerFailed, PeerUnreachable
+from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
@@ -202,10 +202,11 @@ class TransitionArm:
     async def _sealed_by_follower(
         self, runtime: TopicRuntime, follower: str, segment: Segment, state: TopicState
     ) -> int | None:
-        if follower == self._parts.broker:
-            return await self.take_over(runtime, segment.id)
-        url = self._parts.last_url_of(follower)
-        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
+        # One that cannot, be it ourselves, keeps none of the others from it.
+        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown, CopyRefused):
+            if follower == self._parts.broker:
+                return await self.take_over(runtime, segment.id)
+            url = self._parts.last_url_of(follower)
             return await self._parts.peers.take_over(
                 url, runtime.topic, segment.id, state.version, timeout_seconds=TAKE_OVER_SECONDS
             )
