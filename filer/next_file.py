@@ -16,6 +16,9 @@ from filer.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
 from filer.segment_file import Footer, count_refs
 from filer.segment_log import SegmentRef
 
+# What an accepted request takes in memory beside its messages; for a lone small message it is nearly all.
+ACCEPTED_OVERHEAD_BYTES = 1024
+
 
 @dataclass(slots=True)
 class Single:
@@ -45,6 +48,11 @@ class Accepted:
     def end(self) -> int:
         """The offset after its last message."""
         return self.base + self.count
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes to hold it in memory when nobody waits for it any more."""
+        return self.size_bytes + ACCEPTED_OVERHEAD_BYTES
 
 
 class NextFile:

@@ -348,7 +348,7 @@ class SegmentWriter:
             return
         if not pending.early:
             pending.early = True
-            replication.on_unstored(pending.size_bytes)
+            replication.on_unstored(pending.held_bytes)
         pending.answer(self.ref.segment, pending.eager)
 
     def _refused(self) -> None:
@@ -357,7 +357,7 @@ class SegmentWriter:
     def _settle_replication(self, batch: Iterable[_Pending]) -> None:
         """What was answered early has been stored, or is no longer ours to store."""
         if self._replication is not None:
-            self._replication.on_unstored(-sum(pending.size_bytes for pending in batch if pending.early))
+            self._replication.on_unstored(-sum(pending.held_bytes for pending in batch if pending.early))
             while self._unheld and self._unheld[0].end <= self.index.end:
                 self._unheld.popleft()
 

@@ -41,7 +41,7 @@ class Copies:
                 continue
             if entry.base != copy.next:
                 raise CopyGap(f"segment {segment} of topic {topic!r} goes on at {copy.next}, not at {entry.base}")
-            if not self._front_store.try_reserve(entry.size_bytes):
+            if not self._front_store.try_reserve(entry.held_bytes):
                 raise FrontStoreFull("a follower has no room for a copy")
             copy.entries.append(entry)
             copy.next = entry.end
@@ -61,7 +61,7 @@ class Copies:
         """All else of the topic is sealed or gone, so all of it is stored. A late owner is refused by its record."""
         copies = self._copies.get(topic, {})
         for segment in [each for each in copies if each not in open_segments]:
-            self._front_store.release(sum(entry.size_bytes for entry in copies.pop(segment).entries))
+            self._front_store.release(sum(entry.held_bytes for entry in copies.pop(segment).entries))
         if not copies:
             self._copies.pop(topic, None)
 
@@ -70,5 +70,5 @@ class Copies:
 
     def _drop_stored(self, copy: _Copy, stored_end: int) -> None:
         while copy.entries and copy.entries[0].end <= stored_end:
-            self._front_store.release(copy.entries.popleft().size_bytes)
+            self._front_store.release(copy.entries.popleft().held_bytes)
         copy.next = max(copy.next, stored_end)

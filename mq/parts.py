@@ -16,6 +16,9 @@ from mq.metrics import Metrics
 from mq.peers import Peers
 from mq.settings import BrokerSettings
 
+# Addresses of brokers that have been seen, the longest gone forgotten first: a restarted one is another broker.
+MOST_LAST_URLS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -45,10 +48,13 @@ class Parts:
 
     def url_of(self, broker: str) -> str | None:
         """The address of a live broker; None where it is not known to live."""
-        url = next((info.url for info in self.coordinator.brokers() if info.id == broker), None)
-        if url is not None:
-            self.last_urls[broker] = url
-        return url
+        live = {info.id: info.url for info in self.coordinator.brokers()}
+        for each, url in live.items():
+            self.last_urls.pop(each, None)
+            self.last_urls[each] = url
+        while len(self.last_urls) > max(MOST_LAST_URLS, len(live)):
+            del self.last_urls[next(iter(self.last_urls))]
+        return live.get(broker)
 
     def last_url_of(self, broker: str) -> str | None:
         """Where a broker is or was last seen: one that is not announced may be alive all the same."""

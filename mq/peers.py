@@ -101,7 +101,10 @@ class Peers:
             pack_parts(rows, parts),
             timeout_seconds=APPEND_SECONDS,
         )
-        return [_outcome(entry) for entry in _document(answer)["outcomes"]]
+        outcomes = [_outcome(entry) for entry in _document(answer)["outcomes"]]
+        if len(outcomes) != len(parts):
+            raise OutcomeUnknown(f"a broker answered {len(outcomes)} parts of {len(parts)}")
+        return outcomes
 
     async def seal(self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
         """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""

@@ -93,16 +93,17 @@ class RemoteSegment:
             if self._calls:
                 await clock.sleep(LAST_ANSWERS_SECONDS)
         finally:
-            for task, batch in self._calls.items():
+            for task, batch in list(self._calls.items()):
                 _fail_unknown(batch, OutcomeUnknown("the segment was sealed, and its former owner does not answer"))
                 task.cancel()
 
     async def close(self) -> None:
         """Give up; what a call is under way for may be stored or not."""
+        # First what waits: a call that ends makes room for the next.
+        self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
-        self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
 
     def _call_if_free(self) -> None:
         if self._waiting and len(self._calls) < CALLS_AT_ONCE:
@@ -112,7 +113,9 @@ class RemoteSegment:
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._calls.pop(task, None)
+        # Of one that was cut off, before or after its request was sent, nobody would tell.
+        stopped = OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner")
+        _fail(self._calls.pop(task), stopped)
         self._call_if_free()
 
     def _take(self) -> list[_Waiting]:
@@ -135,9 +138,6 @@ class RemoteSegment:
         except PeerUnreachable as error:
             self._stop(SegmentMoved(str(error)), batch)
             return
-        except asyncio.CancelledError:
-            _fail(batch, OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner"))
-            raise
         except Exception as error:
             _fail_unknown(batch, error)
             self._stop(SegmentMoved(), ())

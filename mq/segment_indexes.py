@@ -32,7 +32,7 @@ class SegmentIndexes:
     async def get(self, segment: Segment, *, longest_seconds: float) -> SegmentIndex:
         """The index as it was at most so long ago; raises as `recover_index`."""
         known = self.known.get(segment.id)
-        if known is not None and (_is_whole(segment, known) or self._age_seconds(segment.id) <= longest_seconds):
+        if known is not None and (_is_whole(segment, known) or self._age_seconds(segment.id) < longest_seconds):
             return known
         if not longest_seconds and (looking := self._looking.get(segment.id)) is not None:
             # It may have looked past what has come since.
@@ -63,8 +63,10 @@ class SegmentIndexes:
             index = await catch_up(self._store, ref, known)
         else:
             index = await recover_index(self._store, ref, start_offset=segment.start_offset)
-        self.known[segment.id] = index
-        self._seen_seconds[segment.id] = began_seconds
+        if self.known.get(segment.id) is known:
+            # Else somebody has a newer one, or found a fault in it: it must not come back.
+            self.known[segment.id] = index
+            self._seen_seconds[segment.id] = began_seconds
         return index
 
     def _looked(self, segment_id: int, task: "asyncio.Task[SegmentIndex]") -> None:

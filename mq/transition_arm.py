@@ -11,9 +11,10 @@ from filer.next_file import Accepted
 from filer.take_over import flush_and_seal
 from filer.topic_config import TopicConfig
 from filer.topic_state import Reason, Segment, TopicState
+from leader.leading import MARGIN_SHARE
 from leader.placement import choose, owned, replacements
 from leader.transitions import Place, TransitionRunner, deleting, replacing
-from mq.errors import Draining, PeerFailed, PeerUnreachable
+from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
@@ -53,6 +54,7 @@ class TransitionArm:
         self._runner = TransitionRunner(parts.catalogue, self, parts.clock)
         self._changing: dict[str, asyncio.Lock] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._missed_seconds: dict[str, float] = {}
 
     def lock(self, topic: str) -> asyncio.Lock:
         """Whoever changes a topic's record here holds it."""
@@ -171,7 +173,10 @@ class TransitionArm:
             silent += [] if self._is_gone(follower) else [follower]
         if silent:
             raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r}: no answer from {', '.join(silent)}")
-        return await self._flush_and_seal(runtime, segment.id, ())
+        end = await self._flush_and_seal(runtime, segment.id, ())
+        for broker in segment.brokers:
+            self._missed_seconds.pop(broker, None)
+        return end
 
     async def seal_ours(self, runtime: TopicRuntime, segment: int) -> int:
         """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us."""
@@ -186,8 +191,18 @@ class TransitionArm:
         return await self._flush_and_seal(runtime, segment, self._parts.copies.refuse(runtime.topic, segment))
 
     def _is_gone(self, broker: str) -> bool:
-        """Its session has ended, and it does not answer (whoever asks has tried)."""
-        return self._parts.url_of(broker) is None
+        """Its session ended a margin ago, and it does not answer (whoever asks has tried).
+
+        Who is cut off cannot tell: the others may have been joined by brokers that it has never heard of. What was
+        heard lags behind too, which the margin allows for, as it does for what a broker that has lost touch stores.
+        """
+        coordinator = self._parts.coordinator
+        if not coordinator.in_touch() or self._parts.url_of(broker) is not None:
+            self._missed_seconds.pop(broker, None)
+            return False
+        now_seconds = self._parts.clock.monotonic_seconds()
+        missed_seconds = now_seconds - self._missed_seconds.setdefault(broker, now_seconds)
+        return missed_seconds >= coordinator.session_timeout_seconds * MARGIN_SHARE
 
     async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
         if not self._parts.clustered:
@@ -202,10 +217,11 @@ class TransitionArm:
     async def _sealed_by_follower(
         self, runtime: TopicRuntime, follower: str, segment: Segment, state: TopicState
     ) -> int | None:
-        if follower == self._parts.broker:
-            return await self.take_over(runtime, segment.id)
-        url = self._parts.last_url_of(follower)
-        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
+        # One that cannot, be it ourselves, keeps none of the others from it.
+        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown, CopyRefused):
+            if follower == self._parts.broker:
+                return await self.take_over(runtime, segment.id)
+            url = self._parts.last_url_of(follower)
             return await self._parts.peers.take_over(
                 url, runtime.topic, segment.id, state.version, timeout_seconds=TAKE_OVER_SECONDS
             )

@@ -10,7 +10,7 @@ from filer.errors import OutcomeUnknown, SegmentMoved
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
 from filer.memory_store import MemoryStore
-from filer.next_file import Accepted
+from filer.next_file import ACCEPTED_OVERHEAD_BYTES, Accepted
 from filer.producer_windows import ProducerWindows
 from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
@@ -21,6 +21,7 @@ from tests.support.segment_owners import GRACE_SECONDS, offset_of, owner, single
 
 REF = SegmentRef("events", 0)
 REQUEST = RequestId("p", 1)
+HELD_BYTES = 10 + ACCEPTED_OVERHEAD_BYTES
 
 
 class FakeReplicas:
@@ -110,7 +111,7 @@ async def test_answered_once_all_followers_hold_it_and_not_before(world: World) 
     world.replicas.hold(2)
     await settle()
     assert offset_of(second.result()) == 1 and not third.done()
-    assert world.given == [1] and world.unstored_bytes == 10
+    assert world.given == [1] and world.unstored_bytes == HELD_BYTES
     assert await stored_values(world.memory, REF) == [b"first"]
     await world.clock.advance(1.1)
     assert offset_of(third.result()) == 2 and world.unstored_bytes == 0
@@ -130,7 +131,7 @@ async def test_a_message_held_during_its_put_counts_until_it_is_stored(world: Wo
     first = world.append(b"first")
     await settle()
     world.replicas.hold(1)
-    assert offset_of(await first) == 0 and world.unstored_bytes == 10
+    assert offset_of(await first) == 0 and world.unstored_bytes == HELD_BYTES
     world.store.release()
     await settle()
     assert world.unstored_bytes == 0 and world.replicas.stored_ends == [1]
@@ -206,7 +207,7 @@ async def test_a_repeat_is_answered_early_though_the_first_wants_it_stored_or_is
     await settle()
     assert not first.done()
     assert [offset_of(repeat.result()) for repeat in repeats] == [0, 1]
-    assert world.unstored_bytes == 20
+    assert world.unstored_bytes == 2 * HELD_BYTES
     world.store.release()
     await world.clock.advance(2)
     assert offset_of(first.result()) == 0

@@ -2,13 +2,14 @@
 
 import pytest
 
-from filer.next_file import Accepted
+from filer.next_file import ACCEPTED_OVERHEAD_BYTES, Accepted
 from mq.copies import Copies
 from mq.errors import CopyGap, CopyRefused, FrontStoreFull
 from mq.front_store import FrontStore
 from tests.support.segment_owners import single
 
-LIMIT_BYTES = 100
+HELD_BYTES = 10 + ACCEPTED_OVERHEAD_BYTES
+LIMIT_BYTES = 10 * HELD_BYTES
 
 
 def entries(*bases: int, count: int = 1, size_bytes: int = 10) -> list[Accepted]:
@@ -33,7 +34,7 @@ def follower() -> Follower:
 def test_holds_what_goes_on_where_the_last_one_ended(follower: Follower) -> None:
     assert follower.copies.take("t", 0, entries(0, 1), 0) == 2
     assert follower.copies.take("t", 0, entries(2), 0) == 3
-    assert follower.front_store.pending_bytes == 30
+    assert follower.front_store.pending_bytes == 3 * HELD_BYTES
     assert follower.held() == [0, 1, 2]
 
 
@@ -41,16 +42,16 @@ def test_repeating_changes_nothing(follower: Follower) -> None:
     for _ in range(3):
         assert follower.copies.take("t", 0, entries(0, 1), 0) == 2
     assert follower.copies.take("t", 0, entries(0), 0) == 2
-    assert follower.front_store.pending_bytes == 20
+    assert follower.front_store.pending_bytes == 2 * HELD_BYTES
     assert follower.held() == [0, 1]
 
 
 def test_drops_what_is_stored_and_goes_on_behind_it(follower: Follower) -> None:
     follower.copies.take("t", 0, entries(0, 1, 2), 0)
     assert follower.copies.take("t", 0, (), 2) == 3
-    assert follower.front_store.pending_bytes == 10
+    assert follower.front_store.pending_bytes == HELD_BYTES
     assert follower.copies.take("t", 0, entries(7), 7) == 8, "all before it is stored: there is no gap"
-    assert follower.front_store.pending_bytes == 10
+    assert follower.front_store.pending_bytes == HELD_BYTES
     assert follower.copies.take("t", 0, entries(0, 1), 1) == 8, "late calls of before"
     assert follower.held() == [7]
 
@@ -64,20 +65,20 @@ def test_takes_no_gap(follower: Follower) -> None:
 
 
 def test_a_full_follower_keeps_what_it_took_and_goes_on_there(follower: Follower) -> None:
-    assert follower.front_store.try_reserve(75)
+    assert follower.front_store.try_reserve(LIMIT_BYTES - 5 * HELD_BYTES // 2)
     with pytest.raises(FrontStoreFull):
         follower.copies.take("t", 0, entries(0, 1, 2), 0)
-    assert follower.front_store.pending_bytes == 95
-    follower.front_store.release(75)
+    assert follower.front_store.pending_bytes == LIMIT_BYTES - HELD_BYTES // 2
+    follower.front_store.release(LIMIT_BYTES - 5 * HELD_BYTES // 2)
     assert follower.copies.take("t", 0, entries(0, 1, 2), 0) == 3
-    assert follower.front_store.pending_bytes == 30
+    assert follower.front_store.pending_bytes == 3 * HELD_BYTES
     assert follower.held() == [0, 1, 2]
 
 
 def test_a_call_that_brings_more_than_there_is_room_for_makes_room_first(follower: Follower) -> None:
     follower.copies.take("t", 0, entries(*range(10)), 0)
     assert follower.copies.take("t", 0, entries(10, 11), 5) == 12
-    assert follower.front_store.pending_bytes == 70
+    assert follower.front_store.pending_bytes == 7 * HELD_BYTES
 
 
 def test_refuses_for_ever_even_what_it_holds_already(follower: Follower) -> None:
@@ -111,7 +112,7 @@ def test_keeps_open_segments_and_other_topics(follower: Follower) -> None:
     for topic, segment in (("t", 0), ("t", 1), ("u", 0)):
         follower.copies.take(topic, segment, entries(0), 0)
     follower.copies.keep_only("t", {1})
-    assert follower.front_store.pending_bytes == 20
+    assert follower.front_store.pending_bytes == 2 * HELD_BYTES
     assert follower.copies.take("t", 1, entries(1), 0) == 2
     assert follower.copies.take("u", 0, entries(1), 0) == 2
     follower.copies.keep_only("t", set())

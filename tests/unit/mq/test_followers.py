@@ -11,7 +11,7 @@ import pytest
 
 from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown
-from filer.next_file import Accepted, rows_of_payloads
+from filer.next_file import ACCEPTED_OVERHEAD_BYTES, Accepted, rows_of_payloads
 from filer.requests import RequestId
 from filer.schema import rows_schema
 from filer.segment_log import SegmentRef
@@ -27,7 +27,8 @@ from mq.peers import PeerAnswer, Peers
 from tests.support.segment_owners import single
 
 REF = SegmentRef("t", 0)
-LIMIT_BYTES = 1000
+HELD_BYTES = 10 + ACCEPTED_OVERHEAD_BYTES
+LIMIT_BYTES = 100 * HELD_BYTES
 
 
 class FollowingBroker:
@@ -202,7 +203,7 @@ async def test_an_idle_follower_is_told_what_is_stored(world: World) -> None:
     """Else it would keep room for it until the segment is sealed, and have none for others in the end."""
     world.send(b"0", b"1")
     await settle()
-    assert world.brokers["b"].front_store.pending_bytes == 20
+    assert world.brokers["b"].front_store.pending_bytes == 2 * HELD_BYTES
     world.followers.stored(2)
     await settle()
     await world.clock.advance(subject.TELL_SECONDS)
@@ -221,17 +222,17 @@ async def test_what_goes_on_tells_it_as_well(world: World) -> None:
     world.followers.stored(1)
     world.send(b"1")
     await settle()
-    assert world.brokers["b"].calls == 2 and world.brokers["b"].front_store.pending_bytes == 10
+    assert world.brokers["b"].calls == 2 and world.brokers["b"].front_store.pending_bytes == HELD_BYTES
     await world.clock.advance(100)
     assert world.brokers["b"].calls == 2
 
 
 async def test_a_full_follower_takes_it_when_there_is_room(world: World) -> None:
-    assert world.brokers["b"].front_store.try_reserve(LIMIT_BYTES - 15)
+    assert world.brokers["b"].front_store.try_reserve(LIMIT_BYTES - 3 * HELD_BYTES // 2)
     world.send(b"0", b"1")
     await world.clock.advance(3)
     assert world.held == []
-    world.brokers["b"].front_store.release(LIMIT_BYTES - 15)
+    world.brokers["b"].front_store.release(LIMIT_BYTES - 3 * HELD_BYTES // 2)
     await world.clock.advance(subject.RETRY_LONGEST_SECONDS)
     assert world.held == [2] and world.brokers["b"].held() == [b"0", b"1"]
 

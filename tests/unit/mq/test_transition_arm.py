@@ -1,0 +1,189 @@
+"""Who seals a segment: its owner, else a follower, else, once all of them are certainly gone, whoever asks."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from filer.clock import ManualClock
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.memory_store import MemoryStore
+from filer.next_file import Accepted
+from filer.producer_windows import ProducerWindows
+from filer.segment_index import SegmentIndex
+from filer.segment_log import SegmentRef, recover_index
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment, TopicState
+from leader.leading import MARGIN_SHARE
+from leader.transitions import new_topic
+from mq.copies import Copies
+from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
+from mq.front_store import FrontStore
+from mq.parts import Parts
+from mq.topic_runtime import TopicRuntime
+from mq.transition_arm import Topics, TransitionArm
+from tests.support.segment_owners import single
+
+SESSION_SECONDS = 10.0
+MARGIN_SECONDS = SESSION_SECONDS * MARGIN_SHARE
+REF = SegmentRef("t", 0)
+BROKERS = ("owner", "f1", "f2")
+
+
+class FakePeers:
+    """What each broker answers to a seal or a take-over, and who was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str | None, int | BraidError] = {}
+        self.asked: list[str | None] = []
+
+    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+        return self._answer(url)
+
+    async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+        return self._answer(url)
+
+    def _answer(self, url: str | None) -> int:
+        self.asked.append(url)
+        answer = self.answers.get(url, PeerUnreachable())
+        if isinstance(answer, BraidError):
+            raise answer
+        return answer
+
+
+class World:
+    """Broker `me`, which asks; everybody is announced unless a test says otherwise."""
+
+    def __init__(self, me: str = "leader") -> None:
+        self.clock, self.store = ManualClock(), MemoryStore()
+        self.peers = FakePeers()
+        self.live = set(BROKERS)
+        self.in_touch = True
+        self.copies = Copies(FrontStore(1 << 20))
+        parts = SimpleNamespace(
+            broker=me,
+            clock=self.clock,
+            store=self.store,
+            catalogue=None,
+            peers=self.peers,
+            copies=self.copies,
+            clustered=True,
+            settings=SimpleNamespace(grace=3600.0),
+            coordinator=SimpleNamespace(in_touch=lambda: self.in_touch, session_timeout_seconds=SESSION_SECONDS),
+            url_of=lambda broker: broker if broker in self.live else None,
+            last_url_of=lambda broker: broker,
+        )
+        self.state = new_topic("t", TopicConfig(replicas=3), 1, lambda n: BROKERS, now_us=1)
+        self.index: SegmentIndex | None = None
+        runtime = SimpleNamespace(
+            writers={},
+            topic="t",
+            state=self.state,
+            ref=lambda n: REF,
+            inherited=self._inherited,
+            adopt_index=self._adopt,
+        )
+        topics = SimpleNamespace(topics={"t": cast(TopicRuntime, runtime)}, see=lambda state: None)
+        self.arm = TransitionArm(cast(Parts, parts), cast(Topics, topics), on_unfinished=lambda topic: None)
+
+    async def _inherited(self, segment: Segment) -> ProducerWindows:
+        return ProducerWindows()
+
+    def _adopt(self, segment_id: int, index: SegmentIndex) -> None:
+        self.index = index
+
+    async def seal(self, state: TopicState | None = None) -> int:
+        state = state or self.state
+        return await self.arm.seal("t", state.segments[0], state)
+
+    async def refuses_to_seal(self) -> None:
+        with pytest.raises(OutcomeUnknown):
+            await self.seal()
+        assert not (await recover_index(self.store, REF)).files
+
+    def answers(self, **answers: int | BraidError) -> None:
+        self.peers.answers = {**answers}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_the_owner_comes_first(world: World) -> None:
+    world.answers(owner=7, f1=6)
+    assert await world.seal() == 7
+    assert world.peers.asked == ["owner"]
+
+
+@pytest.mark.parametrize("error", [PeerUnreachable(), PeerFailed(), SegmentMoved(), OutcomeUnknown()])
+async def test_then_one_follower_after_the_other(world: World, error: BraidError) -> None:
+    world.answers(owner=error, f1=error, f2=5)
+    assert await world.seal() == 5
+    assert world.peers.asked == ["owner", "f1", "f2"]
+    assert not (await recover_index(world.store, REF)).files, "it is theirs to do"
+
+
+async def test_nobody_seals_while_one_of_them_may_live(world: World) -> None:
+    for live in (set(BROKERS), {"owner"}, {"f1"}, {"f2"}):
+        world.live = live
+        await world.refuses_to_seal()
+        await world.clock.advance(SESSION_SECONDS * 10)
+    world.answers(f1=CopyRefused())
+    await world.refuses_to_seal()
+
+
+async def test_a_margin_after_all_are_gone_it_is_sealed_at_its_end(world: World) -> None:
+    world.live = set()
+    await world.refuses_to_seal()
+    await world.clock.advance(MARGIN_SECONDS - 0.1)
+    await world.refuses_to_seal()
+    await world.clock.advance(0.2)
+    assert await world.seal() == 0
+    assert world.index is not None and world.index.sealed
+    assert world.peers.asked[-3:] == list(BROKERS), "each is asked once more"
+
+
+async def test_who_was_back_meanwhile_is_gone_a_margin_after_that(world: World) -> None:
+    world.live = set()
+    await world.refuses_to_seal()
+    world.live = {"f2"}
+    await world.clock.advance(MARGIN_SECONDS)
+    await world.refuses_to_seal()
+    world.live = set()
+    await world.refuses_to_seal()
+    await world.clock.advance(MARGIN_SECONDS + 0.1)
+    assert await world.seal() == 0
+
+
+async def test_who_is_cut_off_calls_nobody_gone(world: World) -> None:
+    """It may never have heard of the brokers that own and follow the segment by now."""
+    world.live, world.in_touch = set(), False
+    for _ in range(3):
+        await world.refuses_to_seal()
+        await world.clock.advance(SESSION_SECONDS * 10)
+    world.in_touch = True
+    await world.refuses_to_seal()
+
+
+async def test_a_segment_without_followers_is_sealed_by_the_store(world: World) -> None:
+    alone = new_topic("t", TopicConfig(), 1, lambda n: ("owner",), now_us=1)
+    world.in_touch = False
+    assert await world.seal(alone) == 0
+    assert world.peers.asked == ["owner"]
+
+
+async def test_a_follower_asks_itself_without_a_call() -> None:
+    world = World(me="f1")
+    world.copies.take("t", 0, [Accepted(single(b"x"), 0, 1, 1, 1)], 0)
+    assert await world.seal() == 1
+    assert world.peers.asked == ["owner"]
+    with pytest.raises(CopyRefused):
+        world.copies.take("t", 0, [], 1)
+
+
+async def test_a_follower_that_misses_what_is_stored_leaves_it_to_the_others() -> None:
+    world = World(me="f1")
+    world.copies.take("t", 0, [Accepted(single(b"x"), 5, 1, 1, 1)], 5)
+    world.answers(f2=6)
+    assert await world.seal() == 6
