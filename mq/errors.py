@@ -51,7 +51,7 @@ class Draining(BraidError):
 
 
 class NotFound(BraidError):
-    """There is no such thing; `what` is topic, segment, message or upload."""
+    """There is no such thing; `what` is topic, segment, message, upload or broker."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)
