@@ -497,8 +497,13 @@ class SegmentWriter:
         self._finished.exception()
         self._on_stopped(self.ref.segment)
 
-    def forget_unflushed(self) -> None:
-        """The segment is sealed: whatever of it was to be stored is."""
+    def note_sealed(self) -> None:
+        """The topic's record says that the segment is sealed: whatever of it was to be stored is.
+
+        Where somebody else has sealed it, what is under way ends by its put: it alone tells whether it was stored.
+        """
+        if self.state is WriterState.OPEN and self._idle.is_set():
+            self._stop(SegmentMoved())
         self.unflushed = ()
 
     def _fail_replicated(self, error: Exception) -> None:

@@ -172,7 +172,7 @@ class TopicRuntime:
         """All of it is on the store: nothing that we held of it is needed, nor may any more than that be read."""
         self._foreign.forget(segment.id)
         if (writer := self.writers.get(segment.id)) is not None:
-            writer.forget_unflushed()
+            writer.note_sealed()
         tail = self._tails.get(segment.id)
         if tail is not None and segment.end_offset is not None and tail.end > segment.end_offset:
             self._tails[segment.id] = Tail(segment.end_offset)

@@ -320,10 +320,32 @@ async def test_what_it_holds_goes_once_the_segment_is_sealed(world: World) -> No
     await settle()
     world.replicas.refuse()
     assert len(world.writer.unflushed) == 1
-    world.writer.forget_unflushed()
+    world.writer.note_sealed()
     assert not world.writer.unflushed
     world.store.release()
     await settle()
+
+
+async def test_an_idle_owner_whose_segment_others_have_sealed_lets_go_of_everything(world: World) -> None:
+    await world.store_first()
+    world.writer.note_sealed()
+    await settle()
+    assert world.writer.state is WriterState.STOPPED and world.replicas.closed == 1
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "writer events/0"]
+
+
+async def test_a_busy_one_answers_what_its_put_comes_to(world: World) -> None:
+    """It may have landed before the seal: sent again it would be stored twice."""
+    world.faults.add("create", FaultKind.HANG_ANSWER)
+    stored = world.append(b"x", replicated=False)
+    await settle()
+    assert (await world.seal_for_the_owner()).end == 1
+    world.writer.note_sealed()
+    assert world.writer.state is WriterState.OPEN
+    world.store.release()
+    assert offset_of(await stored) == 0
+    world.writer.note_sealed()
+    assert world.writer.state is WriterState.STOPPED
 
 
 async def test_the_seal_carries_on_behind_what_was_answered_early(world: World) -> None:
