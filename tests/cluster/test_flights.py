@@ -41,6 +41,7 @@ SEGMENT_FILES = "segment=*/*.parquet"
 NO_UPKEEP = ("--maintenance-interval", "3600")
 ROLLED_UP_AT_ONCE = ("--maintenance-interval", "0.2", "--rollup-age", "0", "--grace", "1")
 ROLL_UP_SECONDS = 60
+REQUEST_ROWS = 10_000
 BUCKET = "flights"
 S3_ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -86,6 +87,16 @@ def publish(url: str, flights: Flights) -> None:
     mq("topic", "create", TOPIC, "--segments", str(SEGMENTS), "--value-type", "json", "--url", url)
     report = mq("publish", TOPIC, "--file", str(flights.path), "--key-field", KEY, "--url", url, "--json")
     assert orjson.loads(report)["count"] == flights.count
+
+
+def publish_without_id(url: str, flights: Flights) -> None:
+    """One request after the other, without a producer's id: then where messages without a key go is not random."""
+    values = pa.array([orjson.dumps(row).decode() for row in flights.table.to_pylist()])
+    table = pa.table({"key": flights.table[KEY], "value": values})
+    with Client(url, idempotent=False, direct=False) as client:
+        client.create_topic(TOPIC, segments=SEGMENTS, value_type="json")
+        for start in range(0, flights.count, REQUEST_ROWS):
+            client.publish_table(TOPIC, table.slice(start, REQUEST_ROWS), key="key", value="value")
 
 
 def by_client(url: str) -> pa.Table:
@@ -222,11 +233,11 @@ def test_same_on_s3(s3_endpoint: str, tmp_path: Path) -> None:
     local = Topic("", tmp_path / "local", flights)
     copy = Topic("", tmp_path / "copy", flights)
     with BrokerProcess(data=local.data, args=NO_UPKEEP) as broker:
-        publish(broker.url, flights)
+        publish_without_id(broker.url, flights)
         expected = in_order(by_client(broker.url))
     on_s3 = (*NO_UPKEEP, "--s3-endpoint", s3_endpoint)
     with BrokerProcess(store=f"s3://{BUCKET}/some/prefix", args=on_s3, env=S3_ENVIRONMENT) as broker:
-        publish(broker.url, flights)
+        publish_without_id(broker.url, flights)
         read = by_client(broker.url)
         check_read(read, flights)
         assert in_order(read).equals(expected)
