@@ -15,6 +15,7 @@ BraidError
 ├── Forbidden              the authorizer says no
 ├── CopyRefused            a follower takes no more of a segment that it helped to seal
 ├── CopyGap                a follower misses what comes before
+├── OwnerSilent            what a segment's owner holds cannot be read, as it does not answer
 ├── PeerUnreachable        another broker certainly did not get the request
 └── PeerFailed             another broker refused it
 """
@@ -109,6 +110,10 @@ class CopyRefused(BraidError):
 
 class CopyGap(BraidError):
     """This follower misses messages that come before these."""
+
+
+class OwnerSilent(BraidError):
+    """The owner of a segment does not answer, and may hold messages that are not on the store yet."""
 
 
 class PeerUnreachable(BraidError):

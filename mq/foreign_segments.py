@@ -1,13 +1,13 @@
 """The open segments of a topic that other brokers own, as this broker sees them: where to send, where to read."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from filer.errors import BraidError
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
 from filer.topic_state import Segment
+from mq.errors import OwnerSilent
 from mq.front_store import Tail
 from mq.parts import Parts
 from mq.peers import TailPage
@@ -55,18 +55,16 @@ class ForeignSegments:
             )
         remote.want()
 
-    async def ask(
-        self, ref: SegmentRef, segment: Segment, offset: int, *, max_rows: int, max_bytes: int
-    ) -> TailPage | None:
-        """What its owner has from `offset` on, this moment; None where it does not answer."""
+    async def ask(self, ref: SegmentRef, segment: Segment, offset: int, *, max_rows: int, max_bytes: int) -> TailPage:
+        """What its owner has from `offset` on, this moment; raises `OwnerSilent`."""
         url = self._parts.url_of(segment.owner)
-        if url is None:
-            return None
-        with contextlib.suppress(BraidError):
+        try:
             return await self._parts.peers.tail(
                 url, ref.topic, ref.segment, offset, max_rows=max_rows, max_bytes=max_bytes, wait_seconds=0
             )
-        return None
+        except BraidError as error:
+            silent = f"broker {segment.owner}, which owns segment {ref.segment} of topic {ref.topic!r}, does not answer"
+            raise OwnerSilent(silent) from error
 
     def forget(self, segment_id: int) -> None:
         """The segment is sealed or gone. What is on its way to it has a while to be answered."""

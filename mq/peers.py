@@ -140,7 +140,15 @@ class Peers:
         return int(_document(await self._call("POST", url, path, timeout_seconds=timeout_seconds))["end_offset"])
 
     async def tail(
-        self, url: str, topic: str, segment: int, offset: int, *, max_rows: int, max_bytes: int, wait_seconds: float
+        self,
+        url: str | None,
+        topic: str,
+        segment: int,
+        offset: int,
+        *,
+        max_rows: int,
+        max_bytes: int,
+        wait_seconds: float,
     ) -> TailPage:
         """What the owner has of a segment from `offset` on; waits for a first message. Raises as `append`."""
         path = (

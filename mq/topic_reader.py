@@ -11,9 +11,11 @@ from filer.errors import InvalidMarker, ObjectNotFound
 from filer.positions import Positions, advance, check_positions, earliest
 from filer.schema import TIMESTAMP
 from filer.segment_reader import SegmentReader
+from mq.errors import OwnerSilent
 from mq.topic_runtime import TopicRuntime
 
 STALE_TRIES = 5
+SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,10 @@ class TopicReader:
         self._runtime, self._reader, self._streaming = runtime, reader, streaming
 
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
-        """Messages of one segment from `offset` on; none where it has no more (yet)."""
+        """Messages of one segment from `offset` on; none where it has no more (yet).
+
+        Raises `OwnerSilent` where there may be more that only the segment's owner has.
+        """
         tail = self._runtime.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
         if table is None and self._streaming and tail is not None and offset == tail.end:
@@ -44,16 +49,41 @@ class TopicReader:
         if table is None:
             table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         if not table.num_rows:
-            page = await self._runtime.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-            table = page.table if page is not None else table
+            table = await self._from_owner(segment_id, offset, table, max_rows=max_rows, max_bytes=max_bytes)
         # Where retention has moved on, the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
         return Run(segment_id, first + table.num_rows, table)
 
-    async def _from_files(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table:
+    async def _from_owner(
+        self, segment_id: int, offset: int, found: pa.Table, *, max_rows: int, max_bytes: int
+    ) -> pa.Table:
+        """What another broker has from there on; as `found` in the files where the segment is nobody else's.
+
+        Of a silent owner's segment the files tell what was acknowledged, if we look at them now, unless it has
+        followers: then nobody may be told that there is nothing more.
+        """
+        silent: OwnerSilent | None = None
+        try:
+            page = await self._runtime.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            if page is not None:
+                return page.table
+            if not self._runtime.ends_behind(segment_id, offset):
+                return found
+            # Sealed since we looked into the files.
+        except OwnerSilent as error:
+            silent = error
+            await self._runtime.refresh()
+        table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes, fresh=True)
+        if silent is not None and not table.num_rows and self._runtime.may_hold_more(segment_id):
+            raise silent
+        return table
+
+    async def _from_files(
+        self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int, fresh: bool = False
+    ) -> pa.Table:
         ref = self._runtime.ref(segment_id)
         for attempt in range(STALE_TRIES):
-            index = await self._runtime.index(segment_id)
+            index = await self._runtime.index(segment_id, fresh=fresh)
             try:
                 return await self._reader.read(ref, index, offset, max_rows=max_rows, max_bytes=max_bytes)
             except ObjectNotFound:
@@ -67,19 +97,25 @@ class TopicReader:
         """Messages from `positions` on, about evenly from all segments that can be read, and where that leads to.
 
         Runs come by segment; order holds within each, and a successor's messages come only after all of its
-        predecessors' were given.
+        predecessors' were given. Raises `OwnerSilent` where nothing was found and a silent owner may have more, but
+        for a `streaming` reader, who waits anyhow.
         """
         moved = advance(self._runtime.state, positions)
         runs: list[Run] = []
         idle: set[int] = set()
+        silent: OwnerSilent | None = None
         while max_rows > 0 and max_bytes > 0 and (ready := [s for s in moved if s not in idle]):
             share_rows, share_bytes = -(-max_rows // len(ready)), -(-max_bytes // len(ready))
             found = await asyncio.gather(
-                *(self.read_segment(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
+                *(self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
             )
-            for run in found:
+            for segment_id, run in zip(ready, found, strict=True):
+                if isinstance(run, OwnerSilent):
+                    silent = run
+                    idle.add(segment_id)
+                    continue
                 if not run.table.num_rows:
-                    idle.add(run.segment)
+                    idle.add(segment_id)
                     continue
                 if run.table.num_rows > max_rows:
                     run = Run(run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows))
@@ -90,7 +126,15 @@ class TopicReader:
                 max_rows -= run.table.num_rows
                 max_bytes -= run.table.nbytes
             moved = advance(self._runtime.state, moved)
+        if silent is not None and not runs and not self._streaming:
+            raise silent
         return runs, moved
+
+    async def _found_in(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run | OwnerSilent:
+        try:
+            return await self.read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        except OwnerSilent as error:
+            return error
 
     def earliest(self) -> Positions:
         """Positions of the oldest messages kept."""
@@ -118,21 +162,18 @@ class TopicReader:
         """Offset of the first message of a segment at that time or later; its end where there is none."""
         index = await self._runtime.index(segment_id)
         place = index.position_of_time(timestamp_us)
-        if place >= len(index.files):
-            return index.end
-        facts = index.files[place]
-        offset = max(facts.start, index.start_offset)
-        while offset < facts.end:
-            run = await self.read_segment(segment_id, offset, max_rows=facts.end - offset, max_bytes=2**23)
+        # Behind the last file there may be messages that are held and not stored yet, or that we have not heard of.
+        offset = max(index.files[place].start, index.start_offset) if place < len(index.files) else index.end
+        while True:
+            run = await self.read_segment(segment_id, offset, max_rows=SEEK_ROWS, max_bytes=SEEK_BYTES)
+            if not run.table.num_rows:
+                return offset
             late = pc.index(
                 pc.greater_equal(run.table["_timestamp"], pa.scalar(timestamp_us, TIMESTAMP)), pa.scalar(True)
             ).as_py()
             if late >= 0:
                 return offset + int(late)
-            if not run.table.num_rows:
-                break
             offset = run.end
-        return offset
 
     async def check(self, positions: Mapping[int, int]) -> None:
         """Raises `InvalidMarker` or `PositionExpired` where one cannot read on from there."""

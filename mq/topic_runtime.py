@@ -19,7 +19,7 @@ from filer.segment_log import SegmentRef
 from filer.segment_writer import Replication, SegmentWriter, StoredFile, WriterState
 from filer.slots import SLOTS, slot_of
 from filer.topic_state import Segment, TopicState
-from mq.errors import PublishIncomplete
+from mq.errors import OwnerSilent, PublishIncomplete
 from mq.followers import Followers
 from mq.foreign_segments import ForeignSegments
 from mq.front_store import Tail
@@ -364,12 +364,22 @@ class TopicRuntime:
                 self._foreign.follow(self.ref(segment_id), segment, offset)
 
     async def ask_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> TailPage | None:
-        """What another broker has of its open segment; None where it is ours, sealed, or the owner is silent."""
+        """What another broker has of its open segment; None where it is ours or sealed. Raises `OwnerSilent`."""
         segment = self._foreign_open(segment_id)
         if segment is None:
             return None
         ref = self.ref(segment_id)
         return await self._foreign.ask(ref, segment, offset, max_rows=max_rows, max_bytes=max_bytes)
+
+    def ends_behind(self, segment_id: int, offset: int) -> bool:
+        """Whether the segment is sealed, with messages from `offset` on."""
+        segment = self.state.segment(segment_id)
+        return segment is not None and segment.end_offset is not None and segment.end_offset > offset
+
+    def may_hold_more(self, segment_id: int) -> bool:
+        """Whether another broker may hold messages of a segment that are acknowledged and not on the store yet."""
+        segment = self._foreign_open(segment_id)
+        return segment is not None and len(segment.brokers) > 1
 
     def _foreign_open(self, segment_id: int) -> Segment | None:
         segment = self.state.segment(segment_id)
@@ -383,13 +393,14 @@ class TopicRuntime:
         end = max(known.end if known is not None else 0, tail.end if tail is not None else 0)
         if at_least is not None and end >= at_least:
             return end
-        page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
+        try:
+            page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
+        except OwnerSilent:
+            # It may have given out what the store does not show yet.
+            return max(end, (await self.index(segment_id, fresh=True)).end, at_least or 0)
         if page is not None:
             return max(end, page.end)
-        end = max(end, (await self.index(segment_id, fresh=True)).end)
-        # A silent owner may have given out what the store does not show yet.
-        silent = at_least is not None and self._foreign_open(segment_id) is not None
-        return max(end, at_least or 0) if silent else end
+        return max(end, (await self.index(segment_id, fresh=True)).end)
 
     async def index(self, segment_id: int, *, fresh: bool = False) -> SegmentIndex:
         """The segment's index, recovered from the store the first time.

@@ -13,7 +13,7 @@ from filer import keys
 from filer.errors import InvalidInput
 from filer.positions import PositionExpired, Positions, to_marker
 from mq.broker import Broker
-from mq.errors import NotFound, PositionTooOld
+from mq.errors import NotFound, OwnerSilent, PositionTooOld
 from mq.http.answers import (
     JSON,
     MIB,
@@ -33,6 +33,7 @@ from mq.topic_runtime import TopicRuntime
 
 FORMS = [JSON, NDJSON, ARROW_TYPE]
 PRESIGNED_SECONDS = 900
+SILENT_SECONDS, ASK_AGAIN_SECONDS = 5.0, 0.2
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "Messages, in the form asked for.", "content": {kind: {} for kind in FORMS}}
 }
@@ -57,6 +58,21 @@ def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes = 8 * 
     kind = negotiate(request, FORMS)
     rows, size_bytes = page_bounds(kind, limit, max_bytes)
     return Page(kind, rows, size_bytes, wait)
+
+
+class Patience:
+    """How long a reader waits for a silent owner, whose segment is being taken over: for its own time, and a while."""
+
+    def __init__(self, broker: Broker, wait_seconds: float) -> None:
+        self._broker = broker
+        self._deadline_seconds = broker.clock.monotonic_seconds() + max(wait_seconds, SILENT_SECONDS)
+
+    async def wait(self, news: "asyncio.Future[None]", silent: OwnerSilent) -> None:
+        """Until something is new, or it is time to ask again; raises `silent` when it has lasted long enough."""
+        left = self._deadline_seconds - self._broker.clock.monotonic_seconds()
+        if left <= 0 or self._broker.draining.is_set():
+            raise silent
+        await asyncio.wait([news], timeout=min(left, ASK_AGAIN_SECONDS))
 
 
 _PageAsked = Annotated[Page, Depends(_page_asked)]
@@ -118,10 +134,16 @@ async def _browse(
     broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page
 ) -> tuple[list[Run], Positions]:
     """A page from there on, as soon as it has anything or its time is over, and the positions behind it."""
+    patience = Patience(broker, page.wait_seconds)
     deadline = broker.clock.monotonic_seconds() + page.wait_seconds
     while True:
         news = runtime.news()
-        runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
+        try:
+            runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
+        except OwnerSilent as silent:
+            await patience.wait(news, silent)
+            await _still_there(broker, reader, runtime.topic, positions)
+            continue
         left = deadline - broker.clock.monotonic_seconds()
         if runs or left <= 0 or broker.draining.is_set():
             return runs, reached
@@ -135,11 +157,17 @@ async def _read_segment(
 ) -> tuple[Run, int | None]:
     """As `_browse`, of one segment; with it where the segment ends, None while it is open."""
     reader = await broker.reader(runtime.topic)
+    patience = Patience(broker, page.wait_seconds)
     deadline = broker.clock.monotonic_seconds() + page.wait_seconds
     while True:
         news = runtime.news()
         await _check_offset(runtime, segment, offset, reader)
-        run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
+        try:
+            run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
+        except OwnerSilent as silent:
+            await patience.wait(news, silent)
+            await broker.topic(runtime.topic)
+            continue
         found = runtime.state.segment(segment)
         end_offset = found.end_offset if found else None
         left = deadline - broker.clock.monotonic_seconds()

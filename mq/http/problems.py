@@ -66,6 +66,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
+    (errors.OwnerSilent, "owner-silent", "The owner of a segment does not answer", 503, True),
     (
         filer_errors.StoreError,
         "store-unavailable",

@@ -149,3 +149,47 @@ async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
     assert await brokers.values("a", "t") == []
     answer = await brokers.up["a"].client.put("/v1/topics/u", json={"replicas": 4})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:braidmq:invalid-config")
+
+
+async def test_nobody_is_told_that_the_segment_of_a_silent_owner_ends(
+    brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mq.http.messages.SILENT_SECONDS", 0.1)
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    [other] = set("abc") - {owner, follower}
+    await brokers.publish(owner, "t", ("key", "0"))
+    await until(lambda: stored(brokers, owner, 1))
+    brokers.stores[owner].hold()
+    await brokers.publish(owner, "t", ("key", "1"))
+    brokers.membership.leaders = set()
+    brokers.expel(owner)
+    for path in ("messages", "segments/0/messages"):
+        # What is stored is given; that there is nothing behind it nobody can say.
+        page = await brokers.get(other, f"/v1/topics/t/{path}")
+        assert [message["value"] for message in page["messages"]] == ["0"]
+        behind = {"marker": page["marker"]} if "marker" in page else {"offset": page["next_offset"]}
+        answer = await brokers.up[other].client.get(f"/v1/topics/t/{path}", params=behind)
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:braidmq:owner-silent")
+        assert (answer.json()["retryable"], answer.headers["retry-after"]) == (True, "1")
+    waiting = asyncio.create_task(brokers.get(other, "/v1/topics/t/segments/0/messages", offset=1, wait=20))
+    brokers.membership.leaders = None
+    assert [message["value"] for message in (await waiting)["messages"]] == ["1"]
+    assert await brokers.values(other, "t") == ["0", "1"]
+
+
+async def test_reading_from_a_time_on_counts_what_is_not_stored_yet(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, _]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    await brokers.publish(owner, "t", ("key", "0"))
+    await brokers.publish(owner, "t", ("key", "1"))
+    times = [message["timestamp"] for message in (await brokers.get("a", "/v1/topics/t/messages"))["messages"]]
+    assert times[0] < times[1]
+    for name in "abc":
+        page = await brokers.get(name, "/v1/topics/t/messages", **{"from": times[1]})
+        assert [message["value"] for message in page["messages"]] == ["1"]
+
+
+async def stored(brokers: HttpCluster, name: str, count: int) -> bool:
+    return await brokers.stored_messages(name, "t") == count
