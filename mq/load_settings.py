@@ -34,7 +34,8 @@ def load_settings(
     """Flag over variable over file over default. Keys of `flags` and `file` are field names.
 
     An empty variable counts as not set. Raises `InvalidConfig` that names the flag, variable or key at fault:
-    for a bad value, and for a key or a `BRAIDMQ_*` variable that is unknown, with the nearest name.
+    for a bad value, for one that makes no sense without another, and for a key or a `BRAIDMQ_*` variable that is
+    unknown, with the nearest name.
     """
     _refuse_unknown(environment, file, file_name)
     settings: dict[str, Any] = {}
@@ -45,9 +46,11 @@ def load_settings(
     _lay_over(settings, source, {field: value for field, value in named.items() if value}, variable_of)
     _lay_over(settings, source, flags, flag_of)
     try:
-        return BrokerSettings.model_validate(settings)
+        loaded = BrokerSettings.model_validate(settings)
     except ValidationError as error:
         raise InvalidConfig(_explain(error, source)) from error
+    _refuse_nonsense(loaded, source)
+    return loaded
 
 
 def _lay_over(
@@ -69,6 +72,19 @@ def _refuse_unknown(environment: Mapping[str, str], file: Mapping[str, Any], fil
     for key in file:
         if key not in fields:
             raise InvalidConfig(f"{file_name}: {unknown_name('setting', key, fields)}")
+
+
+def _refuse_nonsense(settings: BrokerSettings, source: Mapping[str, str]) -> None:
+    """Settings that are fine one by one; whoever gives them means something that will not happen."""
+    if settings.zookeeper is None and "session_timeout" in source:
+        raise InvalidConfig(
+            f"{source['session_timeout']}: without --zookeeper a broker is on its own and has no session"
+        )
+    if settings.zookeeper is not None and not {"store", "data"} & source.keys():
+        raise InvalidConfig(
+            f"{source['zookeeper']}: the brokers of a cluster share a store: "
+            "name it by --store, or on a single machine by --data"
+        )
 
 
 def _explain(error: ValidationError, source: Mapping[str, str]) -> str:

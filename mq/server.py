@@ -124,7 +124,7 @@ async def _serve_until_stop(
     except TimeoutError:
         raise DrainTimeout(
             f"not everything accepted was stored within {timeout_seconds:g} seconds; "
-            "what was not stored was not acknowledged either"
+            "what was acknowledged is stored, or held by followers"
         ) from None
     finally:
         left = timeout_seconds - (broker.clock.monotonic_seconds() - began)

@@ -8,14 +8,23 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MIB = 1024 * 1024
 _HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
+# A path may follow: a gateway may have one broker below each.
+_BASE_URL = re.compile(rf"https?://{_HOST_PORT.pattern}(?:/[^\s?#]*)?")
 _LAST_PORT = 65535
 
 
 def _zookeeper_addresses(text: str) -> str:
     for address in text.split(","):
         match = _HOST_PORT.fullmatch(address)
-        if match is None or int(match[1] or 0) > _LAST_PORT:
+        if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
             raise ValueError("addresses are wanted in the form host:port,host:port")
+    return text
+
+
+def _base_url(text: str) -> str:
+    match = _BASE_URL.fullmatch(text)
+    if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
+        raise ValueError("an address is wanted in the form http://host:port")
     return text
 
 
@@ -43,7 +52,9 @@ class BrokerSettings(BaseModel):
         10.0, description="Seconds after which the cluster gives up a silent broker."
     )
     zone: str = Field("", description="Availability zone of this broker.")
-    advertise: str | None = Field(None, description="URL at which clients reach this broker.")
+    advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        None, description="URL at which clients and the other brokers reach this one."
+    )
     authorizer: Literal["loopback", "any"] = Field(
         "loopback", description="Whose requests are served: those of this machine, or anybody's."
     )

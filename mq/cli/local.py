@@ -29,7 +29,9 @@ def local(
         Literal["directory", "s3"],
         typer.Option("--store", help="Where messages go: a directory below --data, or an S3 server in memory."),
     ] = "directory",
-    data: Annotated[Path, typer.Option("--data", help="Directory for messages and logs.")] = Path("braid-local"),
+    data: Annotated[Path, typer.Option("--data", file_okay=False, help="Directory for messages and logs.")] = Path(
+        "braid-local"
+    ),
     port: Annotated[
         int, typer.Option("--port", min=0, max=65_000, help="Port of the first broker; 0 takes free ones.")
     ] = 8080,
@@ -46,8 +48,10 @@ def local(
     settings = LocalSettings(
         data, brokers, 3 if zookeepers == "3" else 1, store, first_port=port, session_timeout_seconds=session_timeout
     )
+    clock = SystemClock()
+    cluster = LocalCluster(settings, clock)
     with folder_of_its_own(data):
-        asyncio.run(_run(LocalCluster(settings, SystemClock()), SystemClock(), as_json=as_json))
+        asyncio.run(_run(cluster, clock, as_json=as_json))
 
 
 async def _run(cluster: LocalCluster, clock: Clock, *, as_json: bool) -> None:

@@ -1,11 +1,14 @@
 """The cluster, probes and metrics."""
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
+from filer.errors import InvalidInput, OutcomeUnknown
 from leader.coordinator import BrokerInfo
 from mq.broker import Broker
-from mq.errors import NotFound
+from mq.errors import NotFound, PeerUnreachable
 from mq.http.answers import json_response
 from mq.version import VERSION
 
@@ -37,13 +40,8 @@ def cluster_router(broker: Broker) -> APIRouter:
     @router.post("/v1/cluster/brokers/{name}/drain", status_code=202)
     async def drain(name: str) -> Response:
         """Have a broker, by id or name, hand over its segments; it goes on running and owns nothing."""
-        info = next((b for b in broker.coordinator.brokers() if name in (b.id, b.id.partition(".")[0])), None)
-        if info is None:
-            known = ", ".join(b.id for b in broker.coordinator.brokers())
-            raise NotFound("broker", f"there is no live broker {name!r}; there are {known}")
-        mine = info.id == broker.id
-        segments = await broker.hand_over() if mine else await broker.peers.drain(info.url)
-        return json_response({"broker": info.id, "segments": segments}, status=202)
+        info = _called(broker.coordinator.brokers(), name)
+        return json_response({"broker": info.id, "segments": await _hand_over(broker, info)}, status=202)
 
     @router.get("/healthz")
     async def healthz() -> Response:
@@ -61,6 +59,30 @@ def cluster_router(broker: Broker) -> APIRouter:
         return Response(_rendered(broker), media_type="text/plain; version=0.0.4")
 
     return router
+
+
+async def _hand_over(broker: Broker, info: BrokerInfo) -> int:
+    """Ask for it here or there; how many segments are left. Raises `PeerUnreachable`; asking again changes nothing."""
+    if info.id == broker.id:
+        return await broker.hand_over()
+    try:
+        return await broker.peers.drain(info.url)
+    except (PeerUnreachable, OutcomeUnknown) as error:
+        raise PeerUnreachable(f"broker {info.id} does not answer: {error}") from error
+
+
+def _called(brokers: Sequence[BrokerInfo], name: str) -> BrokerInfo:
+    """The broker of that id or name. Raises `NotFound`, and `InvalidInput` for a name that several have."""
+    found = [b for b in brokers if b.id == name] or [b for b in brokers if b.id.partition(".")[0] == name]
+    if not found:
+        raise NotFound("broker", f"there is no live broker {name!r:.80}; there are {_ids(brokers)}")
+    if len(found) > 1:
+        raise InvalidInput(f"several brokers are called {name!r}: name one by its id, {_ids(found)}")
+    return found[0]
+
+
+def _ids(brokers: Sequence[BrokerInfo]) -> str:
+    return ", ".join(b.id for b in brokers)
 
 
 def _rendered(broker: Broker) -> bytes:

@@ -1,6 +1,7 @@
 """What brokers ask of each other, under `/internal/v1`: only for those who know the cluster's secret."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl
@@ -26,8 +27,16 @@ _PLACE = re.compile(rf"{PREFIX}/topics/([^/]+)/(?:segments/([0-9]{{1,18}})/)?([a
 _SECRET = SECRET_HEADER.lower().encode()
 _LONGEST_WAIT_SECONDS = 60.0
 _JSON = b"application/json"
+_log = logging.getLogger(__name__)
 Headers = list[tuple[bytes, bytes]]
 Answer = tuple[bytes, Headers]
+
+
+class Numbers(dict[str, int | float]):
+    """The parameters of a call, all of them numbers; to ask for one that is missing raises `InvalidInput`."""
+
+    def __missing__(self, name: str) -> int | float:
+        raise InvalidInput(f"the parameter {name} is missing")
 
 
 class Internal:
@@ -35,7 +44,7 @@ class Internal:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._calls: dict[tuple[str, str], Callable[[Receive, str, int, dict[str, int | float]], Awaitable[Answer]]] = {
+        self._calls: dict[tuple[str, str], Callable[[Receive, str, int, Numbers], Awaitable[Answer]]] = {
             ("POST", "append"): self._append,
             ("POST", "seal"): self._seal,
             ("POST", "replicate"): self._replicate,
@@ -53,6 +62,8 @@ class Internal:
             return
         except Exception as error:
             problem = problem_of(error)
+            if problem.status == 500:
+                _log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
             status, body, headers = problem.status, problem.body(), problem.headers()
         headers.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -71,7 +82,7 @@ class Internal:
             raise NotFound("path", f"there is no {method} {path}")
         return await call(receive, place[1], int(place[2] or 0), _numbers(scope["query_string"]))
 
-    async def _append(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+    async def _append(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Store parts of requests in a segment of ours; all of them are taken before anything is awaited."""
         broker = self._broker
         with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
@@ -93,7 +104,7 @@ class Internal:
             raise SegmentMoved(f"segment {segment} of topic {topic!r} is not open here")
         return runtime, writer
 
-    async def _replicate(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+    async def _replicate(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Hold what an owner accepted, for as long as it is not stored; what is stored by now makes room for it."""
         broker, stored_end, base = self._broker, int(query["stored"]), int(query["base"])
         runtime = await self._runtime(topic, int(query["version"]))
@@ -109,7 +120,7 @@ class Internal:
             base += part.count
         return _json({"held_end": broker.parts.copies.take(topic, segment, entries, stored_end)})
 
-    async def _take_over(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+    async def _take_over(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Seal a segment that we follow in its owner's stead, with all that we hold of it.
 
         Only a follower may: a broker that was started anew at a follower's address holds nothing of the segment, and
@@ -129,14 +140,14 @@ class Internal:
             await runtime.refresh()
         return runtime
 
-    async def _seal(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+    async def _seal(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Seal a segment of ours, everything accepted before in it; repeated it gives the same answer."""
         runtime = await self._runtime(topic, int(query["version"]))
         if segment not in runtime.writers:
             raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
         return _json({"end_offset": await self._broker.arm.seal_ours(runtime, segment)})
 
-    async def _tail(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+    async def _tail(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Messages of a segment of ours from an offset on, as soon as there are any."""
         broker = self._broker
         runtime = await broker.topic(topic)
@@ -162,7 +173,7 @@ class Internal:
             (b"braid-sealed", b"true" if sealed else b"false"),
         ]
 
-    async def _refresh(self, receive: Receive, topic: str, segment: int, query: dict[str, int | float]) -> Answer:
+    async def _refresh(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """The topic's record has changed."""
         runtime = await self._runtime(topic, int(query["version"]))
         return _json({"version": runtime.state.version})
@@ -178,11 +189,10 @@ def _check_copied(runtime: TopicRuntime, segment: int, broker: str) -> None:
         raise SegmentMoved(f"segment {segment} of topic {runtime.topic!r} has no copy here")
 
 
-def _numbers(query: bytes) -> dict[str, int | float]:
+def _numbers(query: bytes) -> Numbers:
     try:
-        return {
-            name: float(value) if name == "wait" else int(value) for name, value in parse_qsl(query.decode("ascii"))
-        }
+        pairs = parse_qsl(query.decode("ascii"))
+        return Numbers((name, float(value) if name == "wait" else int(value)) for name, value in pairs)
     except ValueError as error:
         raise InvalidInput(f"the query is not valid: {error}") from error
 
@@ -202,6 +212,8 @@ def _outcome(outcome: list[Position] | BaseException) -> dict[str, object]:
     if not isinstance(outcome, Exception):
         raise outcome
     problem = problem_of(outcome)
+    if problem.status == 500:
+        _log.error("a part of a request failed", exc_info=outcome)
     return {"error": problem.slug, "detail": problem.detail}
 
 

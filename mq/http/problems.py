@@ -67,6 +67,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
     (errors.OwnerSilent, "owner-silent", "The owner of a segment does not answer", 503, True),
+    (errors.PeerUnreachable, "broker-unreachable", "Another broker does not answer", 503, True),
+    (errors.PeerFailed, "broker-refused", "Another broker refuses the request", 502, False),
     (
         filer_errors.StoreError,
         "store-unavailable",

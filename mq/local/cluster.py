@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import importlib.util
-import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -15,8 +14,9 @@ import httpx
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from mq.listen import CannotListen, bind
 from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
-from mq.local.zookeeper import ZooKeeperNode, zookeeper_nodes
+from mq.local.zookeeper import HOST, ZooKeeperNode, zookeeper_nodes
 
 CLUSTER = "local"
 START_SECONDS = 60.0
@@ -35,6 +35,10 @@ StoreKind = Literal["directory", "s3"]
 
 class FolderInUse(BraidError):
     """Another local cluster runs on this folder."""
+
+
+class PortTaken(BraidError):
+    """Something else listens where a broker is to listen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +111,10 @@ class LocalCluster:
     async def start(self) -> None:
         """Start everything, and wait until every broker takes requests.
 
-        Raises `ProcessFailed` with the name of a process that ended or is not ready in time.
+        Raises `PortTaken`, and `ProcessFailed` with the name of a process that ended or is not ready in time.
         """
+        for number in range(1, self.settings.brokers + 1):
+            _check_port(self._port(number))
         for node in self.zookeepers:
             # What it held may be lost (DESIGN.md §8), and without it brokers of an earlier run need not expire first.
             node.forget()
@@ -181,9 +187,11 @@ class LocalCluster:
 
     def _broker(self, number: int) -> LocalBroker:
         name = f"broker-{number}"
-        port = self.settings.first_port + number - 1 if self.settings.first_port else 0
-        command = [sys.executable, "-m", "mq.cli.main", *self.broker_command(name, port)]
+        command = [sys.executable, "-m", "mq.cli.main", *self.broker_command(name, self._port(number))]
         return LocalBroker(name, command, self._log(name), env=S3_ENVIRONMENT if self.s3 is not None else None)
+
+    def _port(self, number: int) -> int:
+        return self.settings.first_port + number - 1 if self.settings.first_port else 0
 
     def _log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name}.log"
@@ -196,7 +204,8 @@ def folder_of_its_own(folder: Path) -> Iterator[None]:
     Raises `FolderInUse`, or `OSError` where the folder cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    # The folder may be anybody's, and have a file of that name.
+    with (folder / "lock").open("a") as lock:
         try:
             # The kernel lets go of it with the process, however that ends.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,9 +213,20 @@ def folder_of_its_own(folder: Path) -> Iterator[None]:
             raise FolderInUse(
                 f"another local cluster runs on {folder}: stop it, or take another folder with --data"
             ) from error
-        # Logs of earlier runs would be taken for this one's.
-        shutil.rmtree(folder / "logs", ignore_errors=True)
+        # Logs of earlier runs would be taken for this one's; what else lies there is not ours to delete.
+        for log in [*(folder / "logs").glob("broker-*.log"), folder / "logs" / "s3.log"]:
+            log.unlink(missing_ok=True)
         yield
+
+
+def _check_port(port: int) -> None:
+    """Before anything is started: a broker would find it out only when all that it needs is there."""
+    try:
+        bind(HOST, port).close()
+    except CannotListen as error:
+        raise PortTaken(
+            f"something listens on port {port} already: choose others with --port (port 0 takes free ones)"
+        ) from error
 
 
 def _at_once(ready: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:

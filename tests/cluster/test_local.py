@@ -95,9 +95,33 @@ def test_a_port_in_use_is_told_and_nothing_is_left(tmp_path: Path) -> None:
         failing = LocalClusterProcess(tmp_path, "--brokers", "1", "--port", str(port))
         with pytest.raises(AssertionError, match="mq local ended with 1"), failing:
             pass
-    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in failing.stderr
-    assert failing.stderr.splitlines()[-1] == "mq: broker-1 did not start: exit code 1"
+    assert failing.stderr == (
+        f"mq: something listens on port {port} already: choose others with --port (port 0 takes free ones)\n"
+    )
     assert processes_below(tmp_path) == []
+
+
+def test_a_broker_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file")
+    failing = LocalClusterProcess(tmp_path, "--brokers", "1")
+    with pytest.raises(AssertionError, match="mq local ended with 1"), failing:
+        pass
+    *told, last = failing.stderr.splitlines()
+    assert "ended with exit code 1" in told[0] and str(tmp_path / "store") in told[-1]
+    assert last == "mq: broker-1 did not start: exit code 1"
+    assert processes_below(tmp_path) == []
+
+
+def test_a_folder_that_has_other_things_in_it_keeps_them(tmp_path: Path) -> None:
+    theirs = [tmp_path / "lock", tmp_path / "logs" / "app.log", tmp_path / "notes" / "x"]
+    for each in theirs:
+        each.parent.mkdir(exist_ok=True)
+        each.write_text("theirs")
+    (tmp_path / "logs" / "broker-1.log").write_text("of an earlier run\n")
+    with LocalClusterProcess(tmp_path, "--brokers", "1") as cluster:
+        assert cluster.stop() == 0
+    assert [each.read_text() for each in theirs] == ["theirs"] * 3
+    assert "of an earlier run" not in (tmp_path / "logs" / "broker-1.log").read_text()
 
 
 def test_a_signal_while_it_starts_ends_it(tmp_path: Path) -> None:

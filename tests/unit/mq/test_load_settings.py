@@ -26,15 +26,23 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
     }.get(field, "10000000")  # fmt: skip
-    by_flag = load_settings({field: given}, {}, {})
+    others = {"session_timeout": {"zookeeper": "z", "store": "s"}, "zookeeper": {"store": "s"}}.get(field, {})
+    by_flag = load_settings({**others, field: given}, {}, {})
     assert str(getattr(by_flag, field)) == given.removesuffix(".0") or float(getattr(by_flag, field)) == float(given)
-    assert load_settings({}, {variable_of(field): given}, {}) == by_flag
-    assert load_settings({}, {}, {field: given}) == by_flag
+    assert load_settings(others, {variable_of(field): given}, {}) == by_flag
+    assert load_settings(others, {}, {field: given}) == by_flag
 
 
 @pytest.mark.parametrize("addresses", ["zookeeper", "a:1,b.c-d:65535", "10.0.0.1:2181", "[::1]:2181"])
 def test_the_addresses_of_a_zookeeper(addresses: str) -> None:
-    assert load_settings({"zookeeper": addresses}, {}, {}).zookeeper == addresses
+    assert load_settings({"zookeeper": addresses, "data": "d"}, {}, {}).zookeeper == addresses
+
+
+@pytest.mark.parametrize(
+    "address", ["http://host", "https://h:443", "http://10.0.0.1:8080/", "http://[::1]:8080", "https://gate/broker-1"]
+)
+def test_the_address_that_is_advertised(address: str) -> None:
+    assert load_settings({"advertise": address}, {}, {}).advertise == address
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -66,6 +74,14 @@ def test_the_directory_is_a_path() -> None:
         ({"zookeeper": "z:2181,"}, {}, {}, "--zookeeper: addresses are wanted"),
         ({"zookeeper": "z:70000"}, {}, {}, "--zookeeper: addresses are wanted"),
         ({"zookeeper": "z:2181/chroot"}, {}, {}, "--zookeeper: addresses are wanted"),
+        ({"zookeeper": "z:0"}, {}, {}, "--zookeeper: addresses are wanted"),
+        ({"zookeeper": "z"}, {}, {}, "--zookeeper: the brokers of a cluster share a store: name it by --store"),
+        ({"session_timeout": "5"}, {}, {}, "--session-timeout: without --zookeeper a broker is on its own"),
+        ({}, {"BRAIDMQ_SESSION_TIMEOUT": "5"}, {}, "BRAIDMQ_SESSION_TIMEOUT: without --zookeeper"),
+        ({"advertise": "host:80"}, {}, {}, "--advertise: an address is wanted in the form http://host:port, not"),
+        ({"advertise": "http://"}, {}, {}, "--advertise: an address is wanted"),
+        ({"advertise": "http://h:70000"}, {}, {}, "--advertise: an address is wanted"),
+        ({"advertise": "http://h/?a=b"}, {}, {}, "--advertise: an address is wanted"),
         ({"session_timeout": "0.5"}, {}, {}, "--session-timeout: input should be greater than or equal to 1"),
         ({"port": "70000"}, {}, {}, "--port: input should be less than or equal to 65535, not '70000'"),
         ({}, {"BRAIDMQ_PORT": "tcp://x"}, {}, "BRAIDMQ_PORT: input should be a valid integer"),

@@ -1,12 +1,17 @@
 """Several brokers of one cluster in this process, over real HTTP: any of them takes anything."""
 
 import asyncio
+import hashlib
+import hmac
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import orjson
 import pytest
 
 from filer.slots import slot_of
+from mq.broker import Broker
+from mq.peers import PREFIX, SECRET_HEADER
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 
@@ -145,6 +150,27 @@ async def test_a_drained_broker_runs_on_and_owns_nothing(brokers: HttpCluster) -
     assert "there is no live broker 'nobody'" in missing.json()["detail"]
 
 
+async def test_a_name_that_two_brokers_have_is_not_drained(brokers: HttpCluster) -> None:
+    members = brokers.membership.members
+    twin = replace(next(each for each in members.values() if each.id.startswith("b.")), id="b.01TWIN")
+    members[twin.id] = twin
+    answer = await brokers.up["a"].client.post("/v1/cluster/brokers/b/drain")
+    assert answer.status_code == 422
+    assert "several brokers are called 'b': name one by its id" in answer.json()["detail"]
+    assert twin.id in answer.json()["detail"]
+    assert (await brokers.up["a"].client.post(f"/v1/cluster/brokers/{twin.id}/drain")).status_code == 202
+
+
+async def test_a_broker_that_does_not_answer_cannot_be_drained_from_elsewhere(brokers: HttpCluster) -> None:
+    members = brokers.membership.members
+    dead = replace(next(iter(members.values())), id="dead.01DEAD", url="http://127.0.0.1:9")
+    members[dead.id] = dead
+    answer = await brokers.up["a"].client.post("/v1/cluster/brokers/dead/drain")
+    problem = answer.json()
+    assert (answer.status_code, problem["type"], problem["retryable"]) == (503, "urn:braidmq:broker-unreachable", True)
+    assert "broker dead.01DEAD does not answer: http://127.0.0.1:9" in problem["detail"]
+
+
 async def test_two_leaders_at_once_break_nothing(brokers: HttpCluster) -> None:
     for n in range(4):
         await brokers.create("a", f"t{n}", segments=6)
@@ -188,6 +214,38 @@ async def test_the_secret_is_asked_for(brokers: HttpCluster) -> None:
         answer = await client.post("/internal/v1/topics/t/segments/0/seal?version=1", headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:braidmq:forbidden")
     assert (await brokers.publish("b", "t", ("k", "v")))[0]["offset"] == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "detail"),
+    [
+        ("POST /topics/t/segments/0/seal", 422, "the parameter version is missing"),
+        ("POST /topics/t/segments/0/seal?version=x", 422, "the query is not valid"),
+        ("GET /topics/t/segments/0/tail?offset=0", 422, "the parameter wait is missing"),
+        ("POST /topics/t/segments/9/takeover?version=1", 409, "segment 9 of topic 't' is not open any more"),
+        ("POST /topics/nothing/segments/0/seal?version=1", 404, "there is no topic 'nothing'"),
+        ("POST /topics/t/segments/0/append?version=1", 400, "not the parts of requests"),
+        ("GET /topics/t/segments/0/seal?version=1", 404, "there is no GET /internal/v1/topics/t/segments/0/seal"),
+        ("POST /nothing", 404, "there is no POST /internal/v1/nothing"),
+    ],
+)
+async def test_what_makes_no_sense_from_another_broker(
+    call: str, status: int, detail: str, brokers: HttpCluster
+) -> None:
+    await brokers.create("a", "t")
+    [owner] = await brokers.owners("a", "t")
+    secret = hmac.new(_secret(brokers.up[owner].broker), b"braidmq peers", hashlib.sha256).hexdigest()
+    method, path = call.split()
+    answer = await brokers.up[owner].client.request(
+        method, PREFIX + path, headers={SECRET_HEADER: secret}, content=b"junk"
+    )
+    assert answer.status_code == status
+    assert detail in answer.json()["detail"]
+
+
+def _secret(broker: Broker) -> bytes:
+    assert broker.cluster is not None
+    return broker.cluster.secret
 
 
 async def test_a_subscriber_anywhere_hears_of_it_at_once(brokers: HttpCluster) -> None:

@@ -58,6 +58,9 @@ def test_the_command_for_another_broker_names_all_that_it_shares(cluster: LocalC
         (["--zookeepers", "2"], "--zookeepers"),
         (["--store", "gs"], "--store"),
         (["--session-timeout", "0.5"], "--session-timeout"),
+        (["--session-timeout", "nan"], "--session-timeout"),
+        (["--port", "65001"], "--port"),
+        (["--data", __file__], "--data"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
