@@ -5,67 +5,38 @@
 Both sides keep their files in memory (/dev/shm), acks=stored, and `wrk` makes the load. See bench/README.md.
 """
 
-import argparse
-import os
-import platform
 import statistics
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from rich.console import Console
 from rich.table import Table
 
 from bench.load import check_wrk
 from bench.publishing import CASES, Compared, compare
 from bench.reading_back import Reading, read_back
+from bench.running import about, console, run_options, tell
 from bench.server_process import BenchFailed
 from bench.tail_latency import TARGET_MS, TailLatency, measure_tail
 
 READING, TAIL = "reading", "tail"
-_PLAIN_WIDTH = 120
 NAMES = [*(case.name for case in CASES), READING, TAIL]
 
 
 def main() -> None:
-    options = _options()
+    options = run_options(__doc__, NAMES, rounds=9, rounds_help="rounds that count; one more warms up")
     wanted = options.only or NAMES
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PLAIN_WIDTH)
     try:
         cases = [case for case in CASES if case.name in wanted]
         if cases:
             check_wrk()
-        compared = compare(cases, rounds=options.rounds, seconds=options.seconds, tell=_tell)
-        readings = read_back(rounds=options.rounds, tell=_tell) if READING in wanted else []
-        tail = measure_tail(seconds=2 * options.seconds, tell=_tell) if TAIL in wanted else None
+        compared = compare(cases, rounds=options.rounds, seconds=options.seconds, tell=tell)
+        readings = read_back(rounds=options.rounds, tell=tell) if READING in wanted else []
+        tail = measure_tail(seconds=2 * options.seconds, tell=tell) if TAIL in wanted else None
     except BenchFailed as error:
         sys.exit(f"bench: {error}")
-    console.print(_about(options.rounds, options.seconds), markup=False)
-    console.print(_table(compared, readings, tail))
-
-
-def _tell(doing: str) -> None:
-    print(doing, file=sys.stderr, flush=True)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, help="rounds that count; one more warms up (9)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of load in each round (4)")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="CASE", help=", ".join(NAMES))
-    options = parser.parse_args()
-    if options.rounds < 1 or options.seconds < 1:
-        parser.error("--rounds and --seconds must be 1 or more")
-    return options
-
-
-def _about(rounds: int, seconds: float) -> str:
-    today = datetime.now(UTC).date()
-    return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {today}; " + (
-        f"medians of {rounds} rounds of {seconds:g} s"
-    )
+    screen = console()
+    screen.print(about(options), markup=False)
+    screen.print(_table(compared, readings, tail))
 
 
 def _table(compared: Sequence[Compared], readings: Sequence[Reading], tail: TailLatency | None) -> Table:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import orjson
 
-from filer.slots import slot_of
+from filer.slots import keyless_slot
 
 EXAMPLE = '{"producer": [sequence, place of the first message in the file, count, ...]}'
 
@@ -19,8 +19,8 @@ class RequestId(NamedTuple):
 
     @property
     def null_slot(self) -> int:
-        """The slot of its messages without a key: the same one however often it is repeated."""
-        return slot_of(f"{self.producer} {self.sequence}".encode())
+        """The slot of its messages without a key."""
+        return keyless_slot(self.producer, self.sequence)
 
 
 @dataclass(frozen=True, slots=True, order=True)

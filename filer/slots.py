@@ -37,6 +37,11 @@ def slot_of(key: bytes) -> int:
     return zlib.crc32(key) & 0xFFFF
 
 
+def keyless_slot(producer: str, sequence: int) -> int:
+    """The slot of the messages without a key of a request that may be repeated: the same however often it is."""
+    return slot_of(f"{producer} {sequence}".encode())
+
+
 def slots_of(keys: pa.Array, *, null_slot: int) -> npt.NDArray[np.uint16]:
     """The slot of each key of a binary or string array, without an object per key.
 

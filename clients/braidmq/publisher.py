@@ -22,7 +22,7 @@ from braidmq.shares import Share, shares_of
 from braidmq.tables import TablePlan, arrow_table, message_tables
 from braidmq.uploads import Uploader
 from braidmq.wire import cut, ipc_bytes, rows_table, with_uploads
-from filer.slots import slot_of
+from filer.slots import keyless_slot, slot_of
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -180,11 +180,6 @@ class Publisher:
         else:
             with self._identities.lease() as identity:
                 yield identity
-
-
-def keyless_slot(producer_id: str, sequence: int) -> int:
-    """The slot that brokers give the messages without a key of a request, however often it is repeated."""
-    return slot_of(f"{producer_id} {sequence}".encode())
 
 
 def _request(table: pa.Table, route: Route | None) -> _Request:

@@ -64,6 +64,11 @@ class LocalBroker(ChildProcess):
                 return line.partition(_SIGN)[2].strip()
         return ""
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it drained; before it takes requests there is nothing to drain, and a signal may just end it."""
+        return self.returncode == 0 or (self.returncode == -signal.SIGTERM and not self.url)
+
 
 class LocalCluster:
     """The processes of a cluster. `start`, then `look` from time to time, then `stop`; all log below `folder`.
@@ -144,7 +149,7 @@ class LocalCluster:
         drained = await self._end(self.brokers, DRAIN_SECONDS)
         rest = [each for each in self.processes if each not in self.brokers]
         await self._end(rest, _END_SECONDS)
-        return [broker for broker in drained if broker.returncode != 0]
+        return [broker for broker in drained if not broker.ended_well]
 
     def kill(self) -> None:
         """End everything at once."""

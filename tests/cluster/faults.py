@@ -124,19 +124,18 @@ async def lose_zookeeper(scene: Scene) -> None:
 
 
 async def cut_owner_from_zookeeper(scene: Scene) -> None:
-    owner = await scene.some_owner()
-    scene.cluster.cut_from_zookeeper(owner, silently=scene.chance.random() < 0.5)
-    try:
-        await scene.pause(1.5, 2.5)
-    finally:
-        scene.cluster.heal(owner)
+    await _cut_owner(scene, scene.cluster.cut_from_zookeeper, 1.5, 2.5)
 
 
 async def cut_owner_from_store(scene: Scene) -> None:
+    await _cut_owner(scene, scene.cluster.cut_from_store, 0.5, 2.5)
+
+
+async def _cut_owner(scene: Scene, cut: Callable[..., None], least_sessions: float, most_sessions: float) -> None:
     owner = await scene.some_owner()
-    scene.cluster.cut_from_store(owner, silently=scene.chance.random() < 0.5)
+    cut(owner, silently=scene.chance.random() < 0.5)
     try:
-        await scene.pause(0.5, 2.5)
+        await scene.pause(least_sessions, most_sessions)
     finally:
         scene.cluster.heal(owner)
 

@@ -5,8 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -14,15 +12,7 @@ import pytest
 
 from tests.support.broker_process import broker_environment
 from tests.support.local_cluster import LocalClusterProcess, alive
-
-PATIENCE_SECONDS = 20.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
+from tests.support.processes import until
 
 
 def gone(cluster: LocalClusterProcess) -> bool:
@@ -124,10 +114,12 @@ def test_a_folder_that_has_other_things_in_it_keeps_them(tmp_path: Path) -> None
     assert "of an earlier run" not in (tmp_path / "logs" / "broker-1.log").read_text()
 
 
-def test_a_signal_while_it_starts_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", ["zookeeper-1/zookeeper.log", "logs/broker-1.log"])
+def test_a_signal_while_it_starts_ends_it(log: str, tmp_path: Path) -> None:
     starting = LocalClusterProcess(tmp_path, "--brokers", "1")
-    until(lambda: (tmp_path / "zookeeper-1" / "zookeeper.log").exists())
+    until(lambda: (tmp_path / log).exists())
     assert starting.stop() == 0
+    assert starting.stderr == ""
     assert processes_below(tmp_path) == []
 
 

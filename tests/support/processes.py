@@ -6,10 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 STOP_SECONDS = 10
+PATIENCE_SECONDS = 20.0
 
 
 def child_environment() -> dict[str, str]:
@@ -55,6 +58,14 @@ def stop(process: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def until(condition: Callable[[], bool], *, timeout_seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for what a process is to bring about."""
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
 
 
 def free_port() -> int:

@@ -3,7 +3,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import duckdb
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.broker_process import BrokerFailedToStart, BrokerProcess
+from tests.support.processes import until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 
@@ -46,7 +46,7 @@ def test_sigterm_drains_answers_what_was_accepted_and_ends_open_streams(tmp_path
             publishers = [threading.Thread(target=publish) for _ in range(5)]
             for each in publishers:
                 each.start()
-            wait_until(lambda: "x" in next(lines))
+            until(lambda: "x" in next(lines))
             broker.process.terminate()
             assert "event: end" in lines
         for each in publishers:
@@ -76,9 +76,9 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         httpx.post(f"{broker.url}/v1/topics/t/messages", content=b"x" * 30_000_000).raise_for_status()
         with socket.create_connection(("127.0.0.1", int(broker.url.rpartition(":")[2]))) as idle:
             idle.sendall(b"GET /v1/topics/t/messages HTTP/1.1\r\nhost: x\r\n\r\n")
-            wait_until(lambda: idle.recv(1, socket.MSG_PEEK) != b"")
+            until(lambda: idle.recv(1, socket.MSG_PEEK) != b"")
             broker.process.terminate()
-            wait_until(lambda: "signal again to stop at once" in broker.log)
+            until(lambda: "signal again to stop at once" in broker.log)
             broker.process.terminate()
             assert broker.wait(timeout_seconds=10) == -signal.SIGTERM
 
@@ -101,7 +101,7 @@ def test_what_is_printed_where(quiet: bool, tmp_path: Path) -> None:
     broker = BrokerProcess(data=tmp_path / "data", port=port, args=["--quiet"] if quiet else [])
     try:
         broker.start(wait=False)
-        wait_until(lambda: is_ready(f"http://127.0.0.1:{port}"))
+        until(lambda: is_ready(f"http://127.0.0.1:{port}"))
         assert broker.terminate() == 0
         assert (broker.output == "") is quiet
         assert broker.log.count("\n") == 0 and "SIGTERM" in broker.log
@@ -167,7 +167,7 @@ def test_brokers_with_a_zookeeper_find_each_other(tmp_path: Path) -> None:
             ]  # fmt: skip
             assert told["leader"] == told["brokers"][0]["broker"]
             assert one.terminate() == 0
-            wait_until(lambda: len(httpx.get(f"{two.url}/v1/cluster").json()["brokers"]) == 1)
+            until(lambda: len(httpx.get(f"{two.url}/v1/cluster").json()["brokers"]) == 1)
 
 
 def test_settings_come_from_flag_variable_and_file(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_signal_while_it_starts_ends_it_cleanly(tmp_path: Path) -> None:
     broker = BrokerProcess(data=tmp_path / "data")
     broker.start(wait=False)
     try:
-        wait_until(lambda: (tmp_path / "data").exists() or not broker.running)
+        until(lambda: (tmp_path / "data").exists() or not broker.running)
         broker.process.terminate()
         assert broker.wait() in (0, -signal.SIGTERM)
     finally:
@@ -231,11 +231,3 @@ def is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def wait_until(condition: object, *, timeout_seconds: float = 20) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + timeout_seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)

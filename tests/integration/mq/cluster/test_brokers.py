@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import orjson
@@ -13,17 +12,6 @@ from filer.slots import slot_of
 from mq.broker import Broker
 from mq.peers import PREFIX, SECRET_HEADER
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
-
-
-@pytest.fixture
-async def brokers() -> AsyncIterator[HttpCluster]:
-    cluster = HttpCluster()
-    try:
-        await cluster.start("a", "b", "c")
-        yield cluster
-    finally:
-        await cluster.stop_all()
-
 
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
 

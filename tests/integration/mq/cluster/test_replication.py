@@ -1,7 +1,7 @@
 """`acks=replicated` in a cluster in this process: what is answered, readable and kept before the store has it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -9,16 +9,6 @@ from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 REPLICATED = {"acks": "replicated", "replicas": 2}
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(60)]
-
-
-@pytest.fixture
-async def brokers() -> AsyncIterator[HttpCluster]:
-    cluster = HttpCluster()
-    try:
-        await cluster.start("a", "b", "c")
-        yield cluster
-    finally:
-        await cluster.stop_all()
 
 
 async def publish_each(brokers: HttpCluster, through: Sequence[str], messages: Sequence[tuple[str, str]]) -> None:

@@ -3,24 +3,13 @@
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mq.local.child import LOG_END_LINES, ChildProcess, ProcessFailed, how_it_ended
 from tests.support.local_cluster import alive
-from tests.support.processes import child_environment
-
-PATIENCE_SECONDS = 20.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
+from tests.support.processes import child_environment, until
 
 
 def shell(tmp_path: Path, command: str) -> ChildProcess:
