@@ -141,24 +141,23 @@ class LocalCluster:
         self._told.update(ended)
         return ended
 
-    async def stop(self) -> list[ChildProcess]:
+    async def stop(self) -> list[LocalBroker]:
         """End everything that runs: brokers drain while they still have a store and a ZooKeeper.
 
         Returns those that did not end well; none is left.
         """
-        drained = await self._end(self.brokers, DRAIN_SECONDS)
-        rest = [each for each in self.processes if each not in self.brokers]
-        await self._end(rest, _END_SECONDS)
-        return [broker for broker in drained if not broker.ended_well]
+        asked = [broker for broker in self.brokers if broker.running]
+        await self._end(asked, DRAIN_SECONDS)
+        await self._end([each for each in self.processes if each.running], _END_SECONDS)
+        return [broker for broker in asked if not broker.ended_well]
 
     def kill(self) -> None:
         """End everything at once."""
         for process in self.processes:
             process.kill()
 
-    async def _end(self, processes: Sequence[ChildProcess], seconds: float) -> list[ChildProcess]:
-        """Ask those that run to end, kill those that do not in time; the ones that were asked."""
-        asked = [each for each in processes if each.running]
+    async def _end(self, asked: Sequence[ChildProcess], seconds: float) -> None:
+        """Ask processes that run to end, kill those that do not in time."""
         for each in asked:
             each.send(signal.SIGTERM)
             # One that somebody has stopped would not hear it.
@@ -168,7 +167,6 @@ class LocalCluster:
             await self._clock.sleep(_LOOK_SECONDS)
         for each in asked:
             each.kill()
-        return asked
 
     async def _until(self, process: ChildProcess, ready: Callable[[], Awaitable[bool]]) -> None:
         deadline = self._clock.monotonic_seconds() + START_SECONDS
