@@ -72,7 +72,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (
         filer_errors.StoreError,
         "store-unavailable",
-        "The object store does not answer as it should",
+        "The store, or the owner of the segment, does not answer as it should",
         503,
         False,
     ),
