@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from tests.cluster.checker.stalls import longest_stall_seconds
-from tests.cluster.faults import FaultKind, Need, Scene, possible
+from tests.cluster.faults import KINDS, FaultKind, Need, Scene, possible
 from tests.cluster.mixed_load import demand_clean, mixed_load
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
@@ -30,7 +30,7 @@ RECOVER_SECONDS = 90.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run; 0 where every round was clean."""
-    options = _options().parse_args(arguments)
+    options = _checked(_options(), arguments)
     seed = options.seed if options.seed is not None else secrets.randbelow(2**32)
     folder = Path(tempfile.mkdtemp(prefix="braidmq-chaos-"))
     print(f"seed {seed}, in {folder}", flush=True)
@@ -57,15 +57,29 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--store", choices=["s3", "directory"], default="s3")
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--embedded", action="store_true", help="one broker without ZooKeeper (with --brokers 1)")
-    parser.add_argument("--only", action="append", metavar="FAULT", help="only faults of this name; may be repeated")
+    names = [kind.name for kind in KINDS]
+    parser.add_argument(
+        "--only", action="append", choices=names, metavar="FAULT", help=f"repeatable: {', '.join(names)}"
+    )
     return parser
+
+
+def _checked(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; ends the process where they make no sense."""
+    options = parser.parse_args(arguments)
+    if not options.seconds >= 0:
+        parser.error("--seconds must be 0 or more")
+    if options.brokers < 1 or (options.embedded and options.brokers != 1):
+        parser.error("--brokers must be 1 or more, and 1 with --embedded")
+    possible_names = [kind.name for kind in possible(_has(options))]
+    if options.only and not set(options.only) <= set(possible_names):
+        parser.error(f"--only: what can happen here is {', '.join(possible_names)}")
+    return options
 
 
 async def _run(cluster: Cluster, options: argparse.Namespace, seed: int, folder: Path) -> int:
     chance = random.Random(seed)
     kinds = [kind for kind in possible(_has(options)) if options.only is None or kind.name in options.only]
-    if not kinds:
-        raise SystemExit(f"none of {options.only} can happen here: {[k.name for k in possible(_has(options))]}")
     deadline = time.monotonic() + options.seconds
     rounds = 0
     while rounds == 0 or time.monotonic() < deadline:
