@@ -17,13 +17,17 @@ class CoordinationFailed(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker. `id` carries an incarnation: a restarted process is another broker."""
+    """A live broker. `id` carries an incarnation: a restarted process is another broker.
+
+    `store` is the id in that store's cluster record; empty where an older version does not say it.
+    """
 
     id: str
     url: str
     zone: str
     version: str
     draining: bool = False
+    store: str = ""
 
 
 class Coordinator(Protocol):

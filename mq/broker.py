@@ -101,14 +101,16 @@ class Broker:
     async def start(self, url: str) -> None:
         """Check the store, join the cluster, take over what an earlier life of this broker left open.
 
-        Raises `StoreCannotFence` where two writers could both succeed, `CorruptFile` for a store of another cluster.
+        Raises `StoreCannotFence` where two writers could both succeed, `CorruptFile` for a store of another cluster,
+        `InvalidConfig` for another store than that of the cluster's other brokers.
         """
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         self.peers.open(self.cluster.secret)
-        self._info = BrokerInfo(self.id, url, self.settings.zone, VERSION)
+        self._info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)
         await self.coordinator.join(self._info)
+        self._check_store(self.cluster.id)
         if self.parts.clustered:
             self.coordinator.on_news(self.leading.look)
             self.coordinator.on_topic(self._hear_of)
@@ -117,6 +119,15 @@ class Broker:
             await self._take_up_all()
         self._loops.append(asyncio.create_task(self.maintenance.run(), name="maintenance"))
         self.ready = True
+
+    def _check_store(self, store: str) -> None:
+        """Raises `InvalidConfig` where others have another one: each would be given segments the rest cannot find."""
+        strangers = [broker.id for broker in self.coordinator.brokers() if broker.store not in ("", store)]
+        if strangers:
+            raise InvalidConfig(
+                f"{', '.join(strangers)} of cluster {self.settings.cluster!r} at this ZooKeeper has another store than "
+                f"{self.store.uri('')}: give all its brokers the same --store, or this one another --cluster"
+            )
 
     async def _take_up_all(self) -> None:
         """A broker that is alone does at its start what a leader does all the time."""

@@ -170,6 +170,15 @@ def test_brokers_with_a_zookeeper_find_each_other(tmp_path: Path) -> None:
             until(lambda: len(httpx.get(f"{two.url}/v1/cluster").json()["brokers"]) == 1)
 
 
+def test_brokers_of_one_cluster_on_different_stores_is_one_line(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
+        args = ["--zookeeper", zookeeper.hosts, "--log-level", "warning"]
+        with BrokerProcess(data=tmp_path / "one", args=[*args, "--broker", "one"]) as one:
+            told = refusal(BrokerProcess(data=tmp_path / "two", args=[*args, "--broker", "two"]))
+            assert told.startswith("mq: one.") and "has another store than file://" in told and "--store" in told
+            assert len(httpx.get(f"{one.url}/v1/cluster").json()["brokers"]) == 1
+
+
 def test_settings_come_from_flag_variable_and_file(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text('broker = "from-file"\ncluster = "from-file"\nzone = "from-file"\n')
     environment = {
