@@ -9,13 +9,12 @@ WORKERS ?= 2
 SECONDS ?= 300
 ARGS ?=
 
-.PHONY: help run test setup lint format unit integration cluster faults chaos bench bench-cluster clean
+.PHONY: help run test setup lint format unit integration cluster chaos bench bench-cluster clean
 
 help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
-	@echo "make test     set up and run everything but faults: lint, types, unit, integration, cluster, simulation"
+	@echo "make test     set up and run everything: lint, types, unit, integration, cluster, simulation"
 	@echo "make setup    a complete .venv with .venv/bin/mq"
-	@echo "make faults   brokers under every fault, one after the other; needs the machine for itself"
 	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
 	@echo "make unit | integration | cluster | lint | format | bench | bench-cluster | clean"
 
@@ -38,9 +37,6 @@ format: $(VENV)/.all
 
 unit integration cluster: $(VENV)/.all
 	$(BIN)/python -m pytest tests/$@ $(ARGS)
-
-faults: $(VENV)/.all
-	$(BIN)/python -m pytest -m faults tests/cluster $(ARGS)
 
 chaos: $(VENV)/.all
 	$(BIN)/python -m tests.cluster.chaos --seconds $(SECONDS) $(ARGS)

@@ -126,7 +126,7 @@ class Broker:
         if strangers:
             raise InvalidConfig(
                 f"{', '.join(strangers)} of cluster {self.settings.cluster!r} at this ZooKeeper has another store than "
-                f"{self.store.uri('')}: give all its brokers the same --store, or this one another --cluster"
+                f"{self.settings.store_url}: give all its brokers the same --store, or this one another --cluster"
             )
 
     async def _take_up_all(self) -> None:

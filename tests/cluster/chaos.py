@@ -6,26 +6,25 @@ the same choices, though not the same timing. A round that is not clean leaves i
 
 import argparse
 import asyncio
-import contextlib
 import random
 import secrets
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import httpx
+from typing import Any
 
 from tests.cluster.checker.stalls import longest_stall_seconds
 from tests.cluster.faults import KINDS, FaultKind, Need, Scene, possible
-from tests.cluster.mixed_load import demand_clean, mixed_load
+from tests.cluster.mixed_load import demand_clean, mixed_load, topics_for_a_while
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
 FAULTS_A_ROUND = 4
 RECOVER_SECONDS = 90.0
+AWAY_SECONDS = (5.0, 20.0, 60.0)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -85,7 +84,8 @@ async def _run(cluster: Cluster, options: argparse.Namespace, seed: int, folder:
     while rounds == 0 or time.monotonic() < deadline:
         rounds += 1
         print(f"round {rounds}", flush=True)
-        async with _topics(cluster, rounds, embedded=options.embedded) as topics:
+        settings = _topics(cluster, rounds, embedded=options.embedded)
+        async with topics_for_a_while(cluster, settings) as topics:
             await _round(cluster, topics, kinds, chance, folder / f"round-{rounds}", identified=not options.embedded)
     return rounds
 
@@ -99,19 +99,13 @@ def _has(options: argparse.Namespace) -> frozenset[Need]:
     return frozenset(has)
 
 
-@contextlib.asynccontextmanager
-async def _topics(cluster: Cluster, number: int, *, embedded: bool) -> AsyncIterator[tuple[str, ...]]:
-    """A stored and, in a cluster, a replicated topic, deleted when the round is over."""
-    settings = {f"stored-{number}": {"segments": 3}}
+def _topics(cluster: Cluster, number: int, *, embedded: bool) -> dict[str, dict[str, Any]]:
+    """A stored and, in a cluster, a replicated topic."""
+    settings: dict[str, dict[str, Any]] = {f"stored-{number}": {"segments": 3}}
     if not embedded:
         replicas = min(3, len(cluster.brokers))
         settings[f"replicated-{number}"] = {"segments": 3, "acks": "replicated", "replicas": replicas}
-    for topic, each in settings.items():
-        await cluster.create_topic(topic, **each)
-    yield tuple(settings)
-    for topic in settings:
-        async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
-            (await client.delete(f"{cluster.urls[0]}/v1/topics/{topic}")).raise_for_status()
+    return settings
 
 
 async def _round(
@@ -123,9 +117,8 @@ async def _round(
     *,
     identified: bool,
 ) -> None:
-    await cluster.wait_until_settled(*topics)
     load = mixed_load(cluster, topics, seed=chance.randrange(2**32), identified=identified)
-    scene = Scene(cluster, load, topics, chance)
+    scene = Scene(cluster, load, topics, chance, away_seconds=chance.choice(AWAY_SECONDS))
     async with load.running():
         for kind in chance.choices(kinds, k=FAULTS_A_ROUND):
             await load.each_acknowledged(chance.randint(5, 50))

@@ -15,7 +15,6 @@ from tests.support.cluster import Cluster
 from tests.support.s3_faults import S3Faults
 from tests.support.shared_store import S3Bucket
 
-STORE_FAULT_SECONDS = 20.0
 Need = Literal["zookeeper", "s3", "replicated"]
 
 
@@ -27,6 +26,8 @@ class Scene:
     load: Workload
     topics: tuple[str, ...]
     chance: random.Random
+    away_seconds: float
+    """For how long the store or ZooKeeper is gone, where that is the fault."""
 
     async def some_owner(self) -> str:
         """The owner of some open segment."""
@@ -116,9 +117,8 @@ async def lose_zookeeper(scene: Scene) -> None:
     """Whoever owns a segment goes on owning it: publishing does not stop."""
     await scene.cluster.stop_zookeeper()
     try:
-        await scene.pause(1.5, 2.0)
+        await asyncio.sleep(scene.away_seconds)
         await scene.load.each_acknowledged(5)
-        await scene.pause(0.5, 1.0)
     finally:
         await scene.cluster.start_zookeeper()
 
@@ -143,13 +143,13 @@ async def _cut_owner(scene: Scene, cut: Callable[..., None], least_sessions: flo
 async def store_unavailable(scene: Scene) -> None:
     """503 to everything; sometimes to what has taken effect all the same."""
     faults = _s3_faults(scene)
-    await _store_fault(faults, lambda: faults.unavailable(after=scene.chance.random() < 0.5))
+    await _store_fault(scene, lambda: faults.unavailable(after=scene.chance.random() < 0.5))
 
 
 async def store_silent(scene: Scene) -> None:
     """No answer to anything; what waits takes effect when it is over, or has done so before."""
     faults = _s3_faults(scene)
-    await _store_fault(faults, lambda: faults.hang(after=scene.chance.random() < 0.5))
+    await _store_fault(scene, lambda: faults.hang(after=scene.chance.random() < 0.5))
 
 
 async def rolling_restart(scene: Scene) -> None:
@@ -164,11 +164,12 @@ def _s3_faults(scene: Scene) -> S3Faults:
     return scene.cluster.store.faults
 
 
-async def _store_fault(faults: S3Faults, begin: Callable[[], None]) -> None:
+async def _store_fault(scene: Scene, begin: Callable[[], None]) -> None:
+    faults = _s3_faults(scene)
     struck = faults.struck
     begin()
     try:
-        await asyncio.sleep(STORE_FAULT_SECONDS)
+        await asyncio.sleep(scene.away_seconds)
         assert faults.struck > struck, "nobody asked the store meanwhile"
     finally:
         faults.heal()

@@ -1,8 +1,10 @@
 """The load that faults are tried under, and what is demanded when it is over."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.checker.consumers import Consumer
 from tests.cluster.checker.producers import Producer
@@ -14,6 +16,19 @@ from tests.support.cluster import Cluster
 PAUSE_SECONDS = 0.2
 TIMEOUT_SECONDS = 10.0
 SHOWN = 20
+
+
+@contextlib.asynccontextmanager
+async def topics_for_a_while(
+    cluster: Cluster, settings: Mapping[str, Mapping[str, Any]]
+) -> AsyncIterator[tuple[str, ...]]:
+    """Topics with these settings, deleted when all went well: the next ones have the brokers to themselves."""
+    for topic, each in settings.items():
+        await cluster.create_topic(topic, **each)
+    await cluster.wait_until_settled(*settings)
+    yield tuple(settings)
+    for topic in settings:
+        await cluster.delete_topic(topic)
 
 
 def mixed_load(cluster: Cluster, topics: Sequence[str], *, seed: int, identified: bool = True) -> Workload:

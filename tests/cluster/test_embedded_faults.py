@@ -12,9 +12,10 @@ from tests.cluster.mixed_load import demand_clean, mixed_load
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
-pytestmark = pytest.mark.faults
+pytestmark = pytest.mark.xdist_group("faults")
 
 TOPICS = ("one", "four")
+AWAY_SECONDS = 6.0
 ON_A_DIRECTORY = [kind.name for kind in possible(frozenset())]
 ON_S3_ONLY = [kind.name for kind in possible(frozenset({"s3"})) if kind.name not in ON_A_DIRECTORY]
 
@@ -46,7 +47,7 @@ async def test_each_fault(cluster: Cluster, kind: str, tmp_path: Path) -> None:
     async with load.running():
         await load.each_acknowledged(10)
         with load.fault(kind) as fault:
-            await kind_named(kind).strike(Scene(cluster, load, TOPICS, random.Random(1)))
+            await kind_named(kind).strike(Scene(cluster, load, TOPICS, random.Random(1), away_seconds=AWAY_SECONDS))
         await load.each_acknowledged(10)
         print(await demand_clean(load, cluster, tmp_path))
     print(f"longest stall {longest_stall_seconds(load.history, fault):.2f} s")
@@ -56,7 +57,7 @@ async def test_each_fault(cluster: Cluster, kind: str, tmp_path: Path) -> None:
 async def test_one_kill_after_the_other(cluster: Cluster, tmp_path: Path, rounds: int) -> None:
     await create_topics(cluster)
     load = mixed_load(cluster, TOPICS, seed=rounds, identified=False)
-    scene = Scene(cluster, load, TOPICS, random.Random(rounds))
+    scene = Scene(cluster, load, TOPICS, random.Random(rounds), away_seconds=AWAY_SECONDS)
     async with load.running():
         for _ in range(rounds):
             await load.acknowledged(20)

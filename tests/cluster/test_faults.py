@@ -1,8 +1,8 @@
-"""Each fault that a cluster must bear, with random timing, under a load on a stored and a replicated topic.
+"""Each fault that a cluster must bear, once, under a load on a stored and a replicated topic.
 
 A real ZooKeeper, an S3 server over the network, three brokers; nothing acknowledged may be lost, doubled or out of
-order, and no version of any topic.json may be broken. `make faults` runs them, on a machine that does nothing else;
-`make chaos` repeats them for as long as you like.
+order, and no version of any topic.json may be broken. All faults strike the same brokers, one after the other, each
+with topics of its own. `make chaos` repeats them at random, for longer each, for as long as you like.
 """
 
 import random
@@ -12,33 +12,41 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.checker.stalls import longest_stall_seconds
-from tests.cluster.faults import KINDS, FaultKind, Scene, kill_all
-from tests.cluster.mixed_load import demand_clean, mixed_load
+from tests.cluster.faults import KINDS, FaultKind, Scene, Strike, kill_all
+from tests.cluster.mixed_load import demand_clean, mixed_load, topics_for_a_while
 from tests.support.cluster import Cluster
+from tests.support.kept_cluster import KeptCluster
 from tests.support.shared_store import S3Bucket
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
 
-BROKERS = 3
 RECOVER_SECONDS = 90.0
-STORED, REPLICATED = "stored", "replicated"
-SETTINGS = {
-    STORED: {"segments": 3},
-    REPLICATED: {"segments": 3, "acks": "replicated", "replicas": 3},
-}
+STORED = {"segments": 3}
+REPLICATED = {"segments": 3, "acks": "replicated", "replicas": 3}
+# For so long the store or ZooKeeper is away: past every session and every first retry, and no longer than it takes.
+AWAY_SECONDS = 9.0
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, S3Bucket(), brokers=BROKERS) as cluster:
-        yield cluster
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptCluster]:
+    with KeptCluster(lambda: Cluster(tmp_path_factory.mktemp("cluster"), S3Bucket(), brokers=3)) as kept:
+        yield kept
 
 
-async def create_topics(cluster: Cluster, *topics: str) -> tuple[str, ...]:
-    for topic in topics:
-        await cluster.create_topic(topic, **SETTINGS[topic])
-    await cluster.wait_until_settled(*topics)
-    return topics
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+async def test_a_fault(kept: KeptCluster, kind: FaultKind, rounds: int, tmp_path: Path) -> None:
+    with kept.use() as cluster:
+        for seed in seeds(rounds):
+            settings = {f"stored-{kind.name}-{seed}": STORED, f"replicated-{kind.name}-{seed}": REPLICATED}
+            async with topics_for_a_while(cluster, settings) as topics:
+                print(await strike(kind.name, kind.strike, cluster, topics, seed, tmp_path))
+
+
+async def test_all_brokers_die_at_once(kept: KeptCluster, tmp_path: Path) -> None:
+    """What is stored needs no broker to live."""
+    with kept.use() as cluster:
+        async with topics_for_a_while(cluster, {"stored-kill-all": STORED}) as topics:
+            print(await strike("kill-all", kill_all, cluster, topics, 0, tmp_path))
 
 
 def seeds(rounds: int) -> range:
@@ -46,31 +54,15 @@ def seeds(rounds: int) -> range:
     return range(max(1, rounds // 3))
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-async def test_a_fault(cluster: Cluster, kind: FaultKind, rounds: int, tmp_path: Path) -> None:
-    topics = await create_topics(cluster, STORED, REPLICATED)
-    load = mixed_load(cluster, topics, seed=rounds)
+async def strike(name: str, fault: Strike, cluster: Cluster, topics: tuple[str, ...], seed: int, folder: Path) -> str:
+    """One fault under load; raises `AssertionError` where the verdict on all that happened is not clean."""
+    load = mixed_load(cluster, topics, seed=seed)
+    scene = Scene(cluster, load, topics, random.Random(f"{name} {seed}"), away_seconds=AWAY_SECONDS)
     async with load.running():
-        for seed in seeds(rounds):
-            await load.each_acknowledged(10)
-            with load.fault(kind.name) as fault:
-                await kind.strike(Scene(cluster, load, topics, random.Random(f"{kind.name} {seed}")))
-                await cluster.wait_until_settled(*topics)
-            await load.each_acknowledged(10, timeout_seconds=RECOVER_SECONDS)
-            print(f"{kind.name}: longest stall {longest_stall_seconds(load.history, fault):.2f} s")
-        print(await demand_clean(load, cluster, tmp_path))
-
-
-@pytest.mark.timeout(600)
-async def test_all_brokers_die_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    """What is stored needs no broker to live."""
-    topics = await create_topics(cluster, STORED)
-    load = mixed_load(cluster, topics, seed=0)
-    async with load.running():
-        await load.each_acknowledged(10)
-        with load.fault("kill-all"):
-            await kill_all(Scene(cluster, load, topics, random.Random(0)))
+        await load.each_acknowledged(5)
+        with load.fault(name) as struck:
+            await fault(scene)
             await cluster.wait_until_settled(*topics)
-        await load.each_acknowledged(10, timeout_seconds=RECOVER_SECONDS)
-        await demand_clean(load, cluster, tmp_path)
+        await load.each_acknowledged(5, timeout_seconds=RECOVER_SECONDS)
+        verdict = await demand_clean(load, cluster, folder)
+    return f"{name}: longest stall {longest_stall_seconds(load.history, struck):.2f} s; {verdict}"

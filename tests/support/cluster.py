@@ -188,9 +188,16 @@ class Cluster:
 
     async def create_topic(self, topic: str, **settings: Any) -> None:
         """Create a topic through any broker."""
-        member = next(member for member in self.brokers.values() if member.serves)
         async with _client() as client:
-            (await client.put(f"{member.process.url}/v1/topics/{topic}", json=settings)).raise_for_status()
+            (await client.put(f"{self._any_url()}/v1/topics/{topic}", json=settings)).raise_for_status()
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic through any broker."""
+        async with _client() as client:
+            (await client.delete(f"{self._any_url()}/v1/topics/{topic}")).raise_for_status()
+
+    def _any_url(self) -> str:
+        return next(member.process.url for member in self.brokers.values() if member.serves)
 
     async def segments(self, topic: str) -> list[int]:
         """Ids of the open segments."""
