@@ -27,7 +27,7 @@ from leader.leading import Leading
 from leader.placement import owned
 from leader.transitions import new_topic, recreated
 from mq.copies import Copies
-from mq.errors import Conflict, NotFound
+from mq.errors import Conflict, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import HttpPeers
 from mq.maintenance import Maintenance
@@ -185,6 +185,24 @@ class Broker:
         for runtime in list(self.topics.values()):
             await runtime.flush()
 
+    async def hand_over_to_others(self) -> int:
+        """As `hand_over`, where somebody can take over; raises `NoOtherBroker` and changes nothing where nobody can."""
+        if not self._others():
+            raise NoOtherBroker(
+                f"no other broker could take over what {self.id} owns: {self._why_alone()}; SIGTERM stops it all the "
+                "same, and its segments are taken up at the next start"
+            )
+        return await self.hand_over()
+
+    def _others(self) -> list[BrokerInfo]:
+        """Those who could take over what this broker owns."""
+        return [b for b in self.coordinator.brokers() if b.id != self.id and not b.draining]
+
+    def _why_alone(self) -> str:
+        if not self.parts.clustered:
+            return "it runs without ZooKeeper, as a cluster of its own"
+        return f"start another broker in cluster {self.settings.cluster!r} first"
+
     async def hand_over(self) -> int:
         """Have the leader give this broker's segments to others, and nothing new to it; how many it still owns."""
         if self._info is not None and not self._info.draining and self.parts.clustered:
@@ -202,8 +220,7 @@ class Broker:
         """Wait until others own everything, for part of the time there is to drain; what remains is failed over."""
         deadline = self.clock.monotonic_seconds() + self.settings.drain_timeout * HAND_OVER_SHARE
         while await self.hand_over() and self.clock.monotonic_seconds() < deadline:
-            others = [b for b in self.coordinator.brokers() if b.id != self.id and not b.draining]
-            if not others or not self.coordinator.in_touch():
+            if not self._others() or not self.coordinator.in_touch():
                 return
             await self.clock.sleep(HAND_OVER_STEP_SECONDS)
 

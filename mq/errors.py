@@ -13,6 +13,7 @@ BraidError
 ├── Conflict               the request contradicts what stands
 ├── PositionTooOld         a position older than what is kept
 ├── Forbidden              the authorizer says no
+├── NoOtherBroker          nobody could take over what a broker is to hand over
 ├── CopyRefused            a follower takes no more of a segment that it helped to seal
 ├── CopyGap                a follower misses what comes before
 ├── OwnerSilent            what a segment's owner holds cannot be read, as it does not answer
@@ -102,6 +103,10 @@ class PositionTooOld(PositionExpired):
 
 class Forbidden(BraidError):
     """Not allowed."""
+
+
+class NoOtherBroker(BraidError):
+    """There is no other broker to take over."""
 
 
 class CopyRefused(BraidError):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
-from mq.errors import CopyGap, CopyRefused, FrontStoreFull, PeerFailed, PeerUnreachable
+from mq.errors import CopyGap, CopyRefused, FrontStoreFull, NoOtherBroker, PeerFailed, PeerUnreachable
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -30,6 +30,7 @@ _ERRORS: Mapping[str, type[BraidError]] = {
     "copy-refused": CopyRefused,
     "copy-gap": CopyGap,
     "sequence-expired": SequenceExpired,
+    "no-other-broker": NoOtherBroker,
 }
 
 
@@ -167,7 +168,7 @@ class Peers:
         await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
 
     async def drain(self, url: str) -> int:
-        """Ask a broker to hand over its segments; how many it still owns. Raises as `append`."""
+        """Ask a broker to hand over its segments; how many it still owns. Raises `NoOtherBroker`, and as `append`."""
         answer = await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS)
         return int(_document(answer)["segments"])
 

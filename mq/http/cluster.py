@@ -42,7 +42,7 @@ def cluster_router(broker: Broker) -> APIRouter:
             known = ", ".join(b.id for b in broker.coordinator.brokers())
             raise NotFound("broker", f"there is no live broker {name!r}; there are {known}")
         mine = info.id == broker.id
-        segments = await broker.hand_over() if mine else await broker.peers.drain(info.url)
+        segments = await broker.hand_over_to_others() if mine else await broker.peers.drain(info.url)
         return json_response({"broker": info.id, "segments": segments}, status=202)
 
     @router.get("/healthz")

@@ -64,7 +64,7 @@ class Internal:
             raise Forbidden("this is for the brokers of the cluster only")
         method, path = scope["method"], scope["path"]
         if (method, path) == ("POST", f"{PREFIX}/drain"):
-            return _json({"segments": await self._broker.hand_over()})
+            return _json({"segments": await self._broker.hand_over_to_others()})
         place = _PLACE.match(path)
         call = self._calls.get((method, place[3])) if place else None
         if place is None or call is None:

@@ -62,6 +62,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
+    (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
