@@ -27,7 +27,7 @@ from leader.leading import Leading
 from leader.placement import owned
 from leader.transitions import new_topic, recreated
 from mq.copies import Copies
-from mq.errors import Conflict, NoOtherBroker, NotFound
+from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import HttpPeers
 from mq.maintenance import Maintenance
@@ -91,6 +91,7 @@ class Broker:
         self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None
+        self._ending = False
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._mending: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
@@ -177,6 +178,7 @@ class Broker:
         Sealing is left to the next start (or the next broker), which does it anyhow; here every accepted message is
         stored and answered. Safe to be cut short: unanswered messages were never promised.
         """
+        self._ending = True
         if self.parts.clustered:
             await self._hand_over_all()
         self.draining.set()
@@ -193,6 +195,19 @@ class Broker:
                 "same, and its segments are taken up at the next start"
             )
         return await self.hand_over()
+
+    async def take_part_again(self) -> int:
+        """Take back a hand-over: the leader may give this broker segments again; how many it owns.
+
+        What others have taken over stays theirs until the load is spread. Changes nothing where none was asked for.
+        Raises `Draining` while the process ends.
+        """
+        if self._ending:
+            raise Draining(f"{self.id} is shutting down: start it again instead")
+        if self._info is not None and self._info.draining:
+            self._info = replace(self._info, draining=False)
+            await self.coordinator.join(self._info)
+        return self.segments_owned
 
     def _others(self) -> list[BrokerInfo]:
         """Those who could take over what this broker owns."""

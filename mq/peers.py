@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
-from mq.errors import CopyGap, CopyRefused, FrontStoreFull, NoOtherBroker, PeerFailed, PeerUnreachable
+from mq.errors import CopyGap, CopyRefused, Draining, FrontStoreFull, NoOtherBroker, PeerFailed, PeerUnreachable
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -31,6 +31,7 @@ _ERRORS: Mapping[str, type[BraidError]] = {
     "copy-gap": CopyGap,
     "sequence-expired": SequenceExpired,
     "no-other-broker": NoOtherBroker,
+    "draining": Draining,
 }
 
 
@@ -170,6 +171,11 @@ class Peers:
     async def drain(self, url: str) -> int:
         """Ask a broker to hand over its segments; how many it still owns. Raises `NoOtherBroker`, and as `append`."""
         answer = await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS)
+        return int(_document(answer)["segments"])
+
+    async def undrain(self, url: str) -> int:
+        """Let a broker own segments again; how many it owns. Raises `Draining`, and as `append`."""
+        answer = await self._call("DELETE", url, "/drain", timeout_seconds=SHORT_SECONDS)
         return int(_document(answer)["segments"])
 
     async def _call(

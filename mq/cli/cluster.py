@@ -1,4 +1,4 @@
-"""`mq cluster`: who is there, who owns how much; have a broker hand over what it owns."""
+"""`mq cluster`: who is there, who owns how much; have a broker hand over what it owns, and take part again."""
 
 import sys
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Url
 from mq.cli.output import print_json, print_lines, print_table
 
-app = typer.Typer(help="Show the cluster, and drain its brokers.", no_args_is_help=True)
+app = typer.Typer(help="Show the cluster, drain its brokers and have them back.", no_args_is_help=True)
 
 _ASK_SECONDS = 0.5
 _BROKER_COLUMNS = ("broker", "url", "zone", "version", "state", "segments", "leads")
@@ -54,6 +54,24 @@ def drain(
         print_json(drained.model_dump())
     else:
         print_lines(f"broker {drained.broker} owns nothing any more")
+
+
+@app.command("undrain")
+def undrain(
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Let a drained broker own segments again."""
+
+    async def ask(client: AsyncClient) -> BrokerDrain:
+        return await client.undrain_broker(pick_broker((await client.cluster()).brokers, broker))
+
+    undrained = with_client(url, ask)
+    if as_json:
+        print_json(undrained.model_dump())
+    else:
+        print_lines(f"broker {undrained.broker} takes segments again")
 
 
 async def drain_broker(client: AsyncClient, wanted: str, clock: Clock, *, timeout_seconds: float) -> BrokerDrain:

@@ -37,13 +37,18 @@ def cluster_router(broker: Broker) -> APIRouter:
     @router.post("/v1/cluster/brokers/{name}/drain", status_code=202)
     async def drain(name: str) -> Response:
         """Have a broker, by id or name, hand over its segments; it goes on running and owns nothing."""
-        info = next((b for b in broker.coordinator.brokers() if name in (b.id, b.id.partition(".")[0])), None)
-        if info is None:
-            known = ", ".join(b.id for b in broker.coordinator.brokers())
-            raise NotFound("broker", f"there is no live broker {name!r}; there are {known}")
+        info = _named(broker, name)
         mine = info.id == broker.id
         segments = await broker.hand_over_to_others() if mine else await broker.peers.drain(info.url)
         return json_response({"broker": info.id, "segments": segments}, status=202)
+
+    @router.delete("/v1/cluster/brokers/{name}/drain")
+    async def undrain(name: str) -> Response:
+        """Let a broker, by id or name, own segments again after it was drained."""
+        info = _named(broker, name)
+        mine = info.id == broker.id
+        segments = await broker.take_part_again() if mine else await broker.peers.undrain(info.url)
+        return json_response({"broker": info.id, "segments": segments})
 
     @router.get("/healthz")
     async def healthz() -> Response:
@@ -61,6 +66,15 @@ def cluster_router(broker: Broker) -> APIRouter:
         return Response(_rendered(broker), media_type="text/plain; version=0.0.4")
 
     return router
+
+
+def _named(broker: Broker, name: str) -> BrokerInfo:
+    """The live broker of that id or name; raises `NotFound`."""
+    info = next((b for b in broker.coordinator.brokers() if name in (b.id, b.id.partition(".")[0])), None)
+    if info is None:
+        known = ", ".join(b.id for b in broker.coordinator.brokers())
+        raise NotFound("broker", f"there is no live broker {name!r}; there are {known}")
+    return info
 
 
 def _rendered(broker: Broker) -> bytes:

@@ -65,6 +65,8 @@ class Internal:
         method, path = scope["method"], scope["path"]
         if (method, path) == ("POST", f"{PREFIX}/drain"):
             return _json({"segments": await self._broker.hand_over_to_others()})
+        if (method, path) == ("DELETE", f"{PREFIX}/drain"):
+            return _json({"segments": await self._broker.take_part_again()})
         place = _PLACE.match(path)
         call = self._calls.get((method, place[3])) if place else None
         if place is None or call is None:

@@ -63,6 +63,33 @@ async def test_the_last_that_takes_segments_is_not_drained(brokers: HttpCluster,
     assert await brokers.owners("a", "t") == {"a": 4}
 
 
+@pytest.mark.parametrize("through", ["a", "b"])
+async def test_a_drain_is_taken_back(brokers: HttpCluster, through: str) -> None:
+    await brokers.create("a", "t", segments=4)
+    await drain(brokers, "b")
+    path = "/v1/cluster/brokers/b/drain"
+    for _ in range(2):  # again it changes nothing
+        answer = await brokers.up[through].client.delete(path)
+        assert (answer.status_code, answer.json()["broker"]) == (200, brokers.up["b"].broker.id)
+    assert await states(brokers, through) == {"a": "running", "b": "running"}
+
+    async def spread() -> bool:
+        return await brokers.owners("a", "t") == {"a": 2, "b": 2}
+
+    await until(spread)
+    await brokers.publish("a", "t", ("k", "v"))
+    assert await brokers.values("b", "t") == ["v"]
+    check_problem(await brokers.up["a"].client.delete("/v1/cluster/brokers/x/drain"), 404, "broker-not-found")
+
+
+@pytest.mark.parametrize("through", ["a", "b"])
+async def test_a_broker_that_shuts_down_does_not_take_part_again(brokers: HttpCluster, through: str) -> None:
+    await brokers.up["b"].broker.drain()
+    answer = await brokers.up[through].client.delete("/v1/cluster/brokers/b/drain")
+    check_problem(answer, 503, "draining", "is shutting down")
+    assert (await states(brokers, "a"))["b"] == "draining"
+
+
 async def test_a_broker_left_alone_in_its_cluster_is_not_drained_and_stops_at_once(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", segments=4)
     await brokers.stop("b")
