@@ -27,6 +27,7 @@ from leader.leading import Leading
 from leader.placement import owned
 from leader.transitions import new_topic, recreated
 from mq.copies import Copies
+from mq.early_flush import EarlyFlush
 from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import HttpPeers
@@ -89,6 +90,7 @@ class Broker:
         )  # fmt: skip
         self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
         self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
+        self.early_flush = EarlyFlush(self.parts, self, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None
         self._ending = False
@@ -111,9 +113,13 @@ class Broker:
         self._info = BrokerInfo(self.id, url, self.settings.zone, VERSION)
         await self.coordinator.join(self._info)
         if self.parts.clustered:
+            self.parts.note_addresses()
+            self.coordinator.on_news(self.parts.note_addresses)
             self.coordinator.on_news(self.leading.look)
+            self.coordinator.on_news(self.early_flush.look)
             self.coordinator.on_topic(self._hear_of)
             self._loops.append(asyncio.create_task(self.leading.run(), name="leading"))
+            self._loops.append(asyncio.create_task(self.early_flush.run(), name="early flush"))
         else:
             await self._take_up_all()
         self._loops.append(asyncio.create_task(self.maintenance.run(), name="maintenance"))

@@ -16,6 +16,7 @@ BraidError
 ├── NoOtherBroker          nobody could take over what a broker is to hand over
 ├── CopyRefused            a follower takes no more of a segment that it helped to seal
 ├── CopyGap                a follower misses what comes before
+├── OutOfTouch             a follower that the others soon call gone holds nothing more
 ├── OwnerSilent            what a segment's owner holds cannot be read, as it does not answer
 ├── PeerUnreachable        another broker certainly did not get the request
 └── PeerFailed             another broker refused it
@@ -115,6 +116,10 @@ class CopyRefused(BraidError):
 
 class CopyGap(BraidError):
     """This follower misses messages that come before these."""
+
+
+class OutOfTouch(BraidError):
+    """This follower has lost touch: the others soon call it gone, so what it held would not count."""
 
 
 class OwnerSilent(BraidError):

@@ -61,6 +61,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more just now", 429, True),
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
+    (errors.OutOfTouch, "out-of-touch", "The follower has lost touch with the cluster", 503, True),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
     (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
