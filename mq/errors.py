@@ -19,12 +19,14 @@ BraidError
 ├── OutOfTouch             a follower that the others soon call gone holds nothing more
 ├── OwnerSilent            what a segment's owner holds cannot be read, as it does not answer
 ├── PeerUnreachable        another broker certainly did not get the request
-└── PeerFailed             another broker refused it
+├── BrokerSilent           another broker, which was to be asked for the user, does not answer
+├── PeerFailed             another broker refused it
+└── PeerSilent             another broker may have got it: an OutcomeUnknown
 """
 
 from collections.abc import Sequence
 
-from filer.errors import BraidError, InvalidInput
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown
 from filer.positions import PositionExpired
 from filer.requests import Position
 
@@ -132,3 +134,11 @@ class PeerUnreachable(BraidError):
 
 class PeerFailed(BraidError):
     """Another broker refused the request."""
+
+
+class PeerSilent(OutcomeUnknown):
+    """Another broker gave no answer, or none that tells: the request may or may not have taken effect."""
+
+
+class BrokerSilent(BraidError):
+    """The broker that was to do it does not answer; to ask again does no harm."""

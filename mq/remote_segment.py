@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from filer.clock import Clock
-from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.errors import BraidError, SegmentMoved
 from filer.next_file import Payload, Single, rows_of_payloads
 from filer.requests import Position, RequestId
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
-from mq.errors import PeerUnreachable
+from mq.errors import PeerSilent, PeerUnreachable
 from mq.part_batch import Part
 from mq.peers import Peers
 
@@ -42,7 +42,7 @@ class _OwnersKnowledge:
 class RemoteSegment:
     """Sends what is published here to the segment's owner; what arrives during a call goes with a later one.
 
-    Where it is not known what became of a call, its parts fail with `OutcomeUnknown`: nothing is sent twice, but for
+    Where it is not known what became of a call, its parts fail with `PeerSilent`: nothing is sent twice, but for
     requests with an id, which may be sent again. After any failure it takes no more and calls `on_moved` once: whoever
     comes next gets a newer route, or this one anew.
     """
@@ -94,7 +94,7 @@ class RemoteSegment:
                 await clock.sleep(LAST_ANSWERS_SECONDS)
         finally:
             for task, batch in list(self._calls.items()):
-                _fail_unknown(batch, OutcomeUnknown("the segment was sealed, and its former owner does not answer"))
+                _fail_unknown(batch, PeerSilent("the segment was sealed, and its former owner does not answer"))
                 task.cancel()
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ class RemoteSegment:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         # Of one that was cut off, before or after its request was sent, nobody would tell.
-        stopped = OutcomeUnknown("the broker stopped while the message was on its way to its segment's owner")
+        stopped = PeerSilent("the broker stopped while the message was on its way to its segment's owner")
         _fail(self._calls.pop(task), stopped)
         self._call_if_free()
 
@@ -138,6 +138,10 @@ class RemoteSegment:
         except PeerUnreachable as error:
             self._stop(SegmentMoved(str(error)), batch)
             return
+        except PeerSilent as error:
+            _fail_unknown(batch, self._owner_silent(error))
+            self._stop(SegmentMoved(), ())
+            return
         except Exception as error:
             _fail_unknown(batch, error)
             self._stop(SegmentMoved(), ())
@@ -149,6 +153,12 @@ class RemoteSegment:
                 waiting.stored.set_result(outcome)
         if any(isinstance(outcome, SegmentMoved) for outcome in outcomes):
             self._stop(SegmentMoved(), ())
+
+    def _owner_silent(self, error: PeerSilent) -> PeerSilent:
+        return PeerSilent(
+            f"the owner of segment {self.ref.segment} of topic {self.ref.topic!r} does not answer as it should, so "
+            f"whether the message is stored is not known: {error}"
+        )
 
     def _stop(self, error: BraidError, batch: Sequence[_Waiting]) -> None:
         """None of these was sent, or all were certainly refused: they may go to another segment."""

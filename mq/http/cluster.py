@@ -1,11 +1,13 @@
 """The cluster, probes and metrics."""
 
+from collections.abc import Awaitable
+
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
 from leader.coordinator import BrokerInfo
 from mq.broker import Broker
-from mq.errors import NotFound
+from mq.errors import BrokerSilent, NotFound, PeerSilent, PeerUnreachable
 from mq.http.answers import json_response
 from mq.version import VERSION
 
@@ -39,7 +41,7 @@ def cluster_router(broker: Broker) -> APIRouter:
         """Have a broker, by id or name, hand over its segments; it goes on running and owns nothing."""
         info = _named(broker, name)
         mine = info.id == broker.id
-        segments = await broker.hand_over_to_others() if mine else await broker.peers.drain(info.url)
+        segments = await (broker.hand_over_to_others() if mine else _answer_of(info, broker.peers.drain(info.url)))
         return json_response({"broker": info.id, "segments": segments}, status=202)
 
     @router.delete("/v1/cluster/brokers/{name}/drain")
@@ -47,7 +49,7 @@ def cluster_router(broker: Broker) -> APIRouter:
         """Let a broker, by id or name, own segments again after it was drained."""
         info = _named(broker, name)
         mine = info.id == broker.id
-        segments = await broker.take_part_again() if mine else await broker.peers.undrain(info.url)
+        segments = await (broker.take_part_again() if mine else _answer_of(info, broker.peers.undrain(info.url)))
         return json_response({"broker": info.id, "segments": segments})
 
     @router.get("/healthz")
@@ -75,6 +77,14 @@ def _named(broker: Broker, name: str) -> BrokerInfo:
         known = ", ".join(b.id for b in broker.coordinator.brokers())
         raise NotFound("broker", f"there is no live broker {name!r}; there are {known}")
     return info
+
+
+async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
+    """What another broker answers; raises `BrokerSilent` where it does not."""
+    try:
+        return await call
+    except (PeerUnreachable, PeerSilent) as error:
+        raise BrokerSilent(f"broker {info.id} does not answer: {error}") from error
 
 
 def _rendered(broker: Broker) -> bytes:

@@ -46,6 +46,7 @@ class Problem:
         return headers
 
 
+_OWNER_SILENT = "The owner of a segment does not answer as it should"
 _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     # The first that matches counts: subclasses stand before what they derive from.
     (errors.Malformed, "invalid-request", "The request does not parse", 400, False),
@@ -68,7 +69,10 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
-    (errors.OwnerSilent, "owner-silent", "The owner of a segment does not answer", 503, True),
+    (errors.OwnerSilent, "owner-silent", _OWNER_SILENT, 503, True),
+    # Of a publish: one without an id could be stored twice if it were sent again.
+    (errors.PeerSilent, "owner-silent", _OWNER_SILENT, 503, False),
+    (errors.BrokerSilent, "broker-silent", "A broker does not answer", 503, True),
     (
         filer_errors.StoreError,
         "store-unavailable",

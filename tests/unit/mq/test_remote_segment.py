@@ -13,7 +13,7 @@ from filer.schema import rows_schema
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
 from mq import remote_segment as subject
-from mq.errors import FrontStoreFull, PeerUnreachable
+from mq.errors import FrontStoreFull, PeerSilent, PeerUnreachable, Repeatable
 from mq.http.problems import problem_of
 from mq.part_batch import Part, unpack_parts
 from mq.peers import PeerAnswer, Peers
@@ -44,7 +44,7 @@ class Owner:
         self.urls.append(url)
         if self.errors:
             error = self.errors.pop(0)
-            if isinstance(error, (PeerUnreachable, OutcomeUnknown)):
+            if isinstance(error, (PeerUnreachable, PeerSilent)):
                 raise error
             problem = problem_of(error)
             return PeerAnswer(problem.status, {}, problem.body())
@@ -153,12 +153,25 @@ async def test_an_unknown_outcome_is_told_but_for_requests_with_an_id(world: Wor
     if missing:
         world.owner.missing = 1
     else:
-        world.owner.errors = [OutcomeUnknown(), OutcomeUnknown()]
+        world.owner.errors = [PeerSilent(), PeerSilent()]
     futures = [world.append(b"plain"), world.append(b"known", REQUEST), world.append(b"waiting")]
     world.owner.gate.set()
     outcomes = await asyncio.gather(*futures, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, SegmentMoved, SegmentMoved]
+    assert [type(outcome) for outcome in outcomes] == [PeerSilent, SegmentMoved, SegmentMoved]
     assert world.moved == 1
+    assert "segment 3 of topic 't'" in str(outcomes[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "slug"), [(OutcomeUnknown("no answer"), "store-unavailable"), (RuntimeError("a defect"), "owner-silent")]
+)
+async def test_a_silent_store_is_told_from_a_failing_owner(world: World, error: Exception, slug: str) -> None:
+    world.owner.errors = [error]
+    with pytest.raises(OutcomeUnknown) as raised:
+        await world.append(b"x")
+    without_id, with_id = problem_of(raised.value), problem_of(Repeatable(raised.value))
+    assert without_id.slug == with_id.slug == slug
+    assert (without_id.retryable, with_id.retryable) == (False, True)
 
 
 async def test_a_full_owner_is_told_as_such(world: World) -> None:
