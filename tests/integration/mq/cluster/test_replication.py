@@ -207,6 +207,33 @@ async def test_an_owner_goes_on_whose_follower_has_sealed_in_its_stead(brokers: 
     assert await read_everywhere(brokers) == [list(range(60))] * 3
 
 
+@pytest.mark.parametrize("held", [True, False], ids=["held", "stored"])
+async def test_while_the_store_is_away_the_newest_messages_come_from_their_owners(
+    brokers: HttpCluster, held: bool
+) -> None:
+    await brokers.create("a", "t", segments=3, **REPLICATED)
+    for name in "abc":
+        await brokers.get(name, "/v1/topics/t")
+        if held:
+            brokers.stores[name].hold()
+    await publish_each(brokers, "abc", MESSAGES)
+    for store in brokers.stores.values():
+        store.can_be_read = False
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+    page = await brokers.get("b", "/v1/topics/t/messages", limit=50)
+    rest = await brokers.get("c", "/v1/topics/t/messages", marker=page["marker"])
+    assert len(page["messages"]) == 50 and len(rest["messages"]) == 10
+    # Where an owner does not answer either, it is the store that is missing.
+    [[owner, *_], *_] = await brokers.brokers_of("a", "t")
+    others = [name for name in "abc" if name != owner]
+    brokers.membership.leaders = set()
+    brokers.expel(owner)
+    answer = await brokers.up[others[0]].client.get("/v1/topics/t/messages")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:braidmq:store-unavailable")
+    for store in brokers.stores.values():
+        store.can_be_read = True
+
+
 async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
     await brokers.create("a", "t")
     answer = await brokers.up["b"].client.post("/v1/topics/t/messages", params={"acks": "replicated"}, content=b"0")
