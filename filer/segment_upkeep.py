@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from filer.clock import Clock
 from filer.deletion import delete_superseded
-from filer.errors import OutcomeUnknown, SegmentMoved
+from filer.errors import EtagMismatch, ObjectExists, OutcomeUnknown, SegmentMoved
 from filer.index_snapshots import snapshot_etag, take_in, write_snapshot
 from filer.live_files import FileFacts
 from filer.requests import StoredRequest
@@ -95,7 +95,9 @@ class SegmentUpkeep:
             while kept.rollups < ROLLUPS_AT_ONCE and (run := self._plan(rollup_bytes)):
                 await self._roll_up(run)
                 kept.rollups += 1
-            await self._snapshot()
+            if not await self._snapshot():
+                self._aware, self._looked = False, None
+                return kept
             if due := self._due():
                 kept.deleted = await delete_superseded(self._store, self._ref, self.index, due)
                 self._deleted_us, self._reshaped = self._clock.now_us(), True
@@ -171,12 +173,23 @@ class SegmentUpkeep:
             return []
         return self.index.windows.stored_between(self._ref.segment, run[0].base, run[-1].end)
 
-    async def _snapshot(self) -> None:
-        """Put a snapshot where one is due: before anything it must know of can be deleted, and when it saves work."""
+    async def _snapshot(self) -> bool:
+        """Put a snapshot where one is due: before anything it must know of can be deleted, and when it saves work.
+
+        False where another process has put one since we looked: it keeps the segment as well, or did (brokers hear of
+        a seal, and of each other's coming and going, at different times). Then nothing may be deleted before what
+        that one knows has been taken in.
+        """
         new = self.index.changes - self._snapshot_changes
         if not (self._reshaped or new >= SNAPSHOT_FILES or (new and self.index.sealed)):
-            return
+            return True
         changes = self.index.changes
-        self._etag = await write_snapshot(self._store, self._ref, self.index, etag=self._etag, executor=self._executor)
+        try:
+            self._etag = await write_snapshot(
+                self._store, self._ref, self.index, etag=self._etag, executor=self._executor
+            )
+        except (EtagMismatch, ObjectExists):
+            return False
         self._aware = self._etag is not None
         self._snapshot_changes, self._reshaped = changes, False
+        return True

@@ -101,6 +101,11 @@ class Replicas(Protocol):
         """Send what goes on where the last one ended."""
         ...
 
+    @property
+    def in_step(self) -> bool:
+        """Whether every follower took what it was sent last: else acknowledgements wait for the store."""
+        ...
+
     def stored(self, end: int) -> None:
         """Everything before that offset is on the store: followers need not hold it."""
         ...
@@ -319,7 +324,7 @@ class SegmentWriter:
         seconds = self._settings.flush_interval_seconds * factor
         if self._replication is None or not self._replication.in_touch():
             return seconds
-        waits = any(pending.patient for pending in self._pending)
+        waits = not self._replication.replicas.in_step or any(pending.patient for pending in self._pending)
         return seconds if waits else max(seconds, self._settings.replicated_flush_interval_seconds)
 
     def _held(self, end: int) -> None:

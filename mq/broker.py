@@ -27,7 +27,8 @@ from leader.leading import Leading
 from leader.placement import owned
 from leader.transitions import new_topic, recreated
 from mq.copies import Copies
-from mq.errors import Conflict, NotFound
+from mq.early_flush import EarlyFlush
+from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import HttpPeers
 from mq.maintenance import Maintenance
@@ -89,8 +90,10 @@ class Broker:
         )  # fmt: skip
         self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
         self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
+        self.early_flush = EarlyFlush(self.parts, self, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None
+        self._ending = False
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._mending: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
@@ -112,9 +115,13 @@ class Broker:
         await self.coordinator.join(self._info)
         self._check_store(self.cluster.id)
         if self.parts.clustered:
+            self.parts.note_addresses()
+            self.coordinator.on_news(self.parts.note_addresses)
             self.coordinator.on_news(self.leading.look)
+            self.coordinator.on_news(self.early_flush.look)
             self.coordinator.on_topic(self._hear_of)
             self._loops.append(asyncio.create_task(self.leading.run(), name="leading"))
+            self._loops.append(asyncio.create_task(self.early_flush.run(), name="early flush"))
         else:
             await self._take_up_all()
         self._loops.append(asyncio.create_task(self.maintenance.run(), name="maintenance"))
@@ -188,6 +195,7 @@ class Broker:
         Sealing is left to the next start (or the next broker), which does it anyhow; here every accepted message is
         stored and answered. Safe to be cut short: unanswered messages were never promised.
         """
+        self._ending = True
         if self.parts.clustered:
             await self._hand_over_all()
         self.draining.set()
@@ -195,6 +203,37 @@ class Broker:
         # A read may make another topic known meanwhile; there is nothing to store in that.
         for runtime in list(self.topics.values()):
             await runtime.flush()
+
+    async def hand_over_to_others(self) -> int:
+        """As `hand_over`, where somebody can take over; raises `NoOtherBroker` and changes nothing where nobody can."""
+        if not self._others():
+            raise NoOtherBroker(
+                f"no other broker could take over what {self.id} owns: {self._why_alone()}; SIGTERM stops it all the "
+                "same, and its segments are taken up at the next start"
+            )
+        return await self.hand_over()
+
+    async def take_part_again(self) -> int:
+        """Take back a hand-over: the leader may give this broker segments again; how many it owns.
+
+        What others have taken over stays theirs until the load is spread. Changes nothing where none was asked for.
+        Raises `Draining` while the process ends.
+        """
+        if self._ending:
+            raise Draining(f"{self.id} is shutting down: start it again instead")
+        if self._info is not None and self._info.draining:
+            self._info = replace(self._info, draining=False)
+            await self.coordinator.join(self._info)
+        return self.segments_owned
+
+    def _others(self) -> list[BrokerInfo]:
+        """Those who could take over what this broker owns."""
+        return [b for b in self.coordinator.brokers() if b.id != self.id and not b.draining]
+
+    def _why_alone(self) -> str:
+        if not self.parts.clustered:
+            return "it runs without ZooKeeper, as a cluster of its own"
+        return f"start another broker in cluster {self.settings.cluster!r} first"
 
     async def hand_over(self) -> int:
         """Have the leader give this broker's segments to others, and nothing new to it; how many it still owns."""
@@ -213,8 +252,7 @@ class Broker:
         """Wait until others own everything, for part of the time there is to drain; what remains is failed over."""
         deadline = self.clock.monotonic_seconds() + self.settings.drain_timeout * HAND_OVER_SHARE
         while await self.hand_over() and self.clock.monotonic_seconds() < deadline:
-            others = [b for b in self.coordinator.brokers() if b.id != self.id and not b.draining]
-            if not others or not self.coordinator.in_touch():
+            if not self._others() or not self.coordinator.in_touch():
                 return
             await self.clock.sleep(HAND_OVER_STEP_SECONDS)
 

@@ -35,7 +35,7 @@ class Copies:
         copy = self._copy(topic, segment)
         if copy.refused:
             raise CopyRefused(f"segment {segment} of topic {topic!r} is being sealed")
-        self._drop_stored(copy, stored_end)
+        self._drop(copy, stored_end)
         for entry in entries:
             if entry.end <= copy.next:
                 continue
@@ -46,6 +46,16 @@ class Copies:
             copy.entries.append(entry)
             copy.next = entry.end
         return copy.next
+
+    def held(self) -> list[tuple[str, int]]:
+        """Topics and segments of which something is held."""
+        return [(topic, n) for topic, copies in self._copies.items() for n, copy in copies.items() if copy.entries]
+
+    def drop_stored(self, topic: str, segment: int, stored_end: int) -> None:
+        """Everything before `stored_end` is on the store and need not be held; a refusal stays."""
+        copy = self._copies.get(topic, {}).get(segment)
+        if copy is not None:
+            self._drop(copy, stored_end)
 
     def refuse(self, topic: str, segment: int) -> Sequence[Accepted]:
         """Take no more from the owner, for ever, and give what is held of its segment.
@@ -68,7 +78,7 @@ class Copies:
     def _copy(self, topic: str, segment: int) -> _Copy:
         return self._copies.setdefault(topic, {}).setdefault(segment, _Copy())
 
-    def _drop_stored(self, copy: _Copy, stored_end: int) -> None:
+    def _drop(self, copy: _Copy, stored_end: int) -> None:
         while copy.entries and copy.entries[0].end <= stored_end:
             self._front_store.release(copy.entries.popleft().held_bytes)
         copy.next = max(copy.next, stored_end)

@@ -13,16 +13,19 @@ BraidError
 ├── Conflict               the request contradicts what stands
 ├── PositionTooOld         a position older than what is kept
 ├── Forbidden              the authorizer says no
+├── NoOtherBroker          nobody could take over what a broker is to hand over
 ├── CopyRefused            a follower takes no more of a segment that it helped to seal
 ├── CopyGap                a follower misses what comes before
+├── OutOfTouch             a follower that the others soon call gone holds nothing more
 ├── OwnerSilent            what a segment's owner holds cannot be read, as it does not answer
 ├── PeerUnreachable        another broker certainly did not get the request
-└── PeerFailed             another broker refused it
+├── PeerFailed             another broker refused it
+└── PeerSilent             another broker may have got it: an OutcomeUnknown
 """
 
 from collections.abc import Sequence
 
-from filer.errors import BraidError, InvalidInput
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown
 from filer.positions import PositionExpired
 from filer.requests import Position
 
@@ -104,12 +107,20 @@ class Forbidden(BraidError):
     """Not allowed."""
 
 
+class NoOtherBroker(BraidError):
+    """There is no other broker to take over."""
+
+
 class CopyRefused(BraidError):
     """This follower has helped to seal the segment: its owner can add nothing to it any more."""
 
 
 class CopyGap(BraidError):
     """This follower misses messages that come before these."""
+
+
+class OutOfTouch(BraidError):
+    """This follower has lost touch: the others soon call it gone, so what it held would not count."""
 
 
 class OwnerSilent(BraidError):
@@ -122,3 +133,7 @@ class PeerUnreachable(BraidError):
 
 class PeerFailed(BraidError):
     """Another broker refused the request."""
+
+
+class PeerSilent(OutcomeUnknown):
+    """Another broker gave no answer, or none that tells: the request may or may not have taken effect."""

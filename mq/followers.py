@@ -48,6 +48,11 @@ class Followers:
         for link in self._links:
             link.skip_stored(end)
 
+    @property
+    def in_step(self) -> bool:
+        """As `Replicas.in_step`."""
+        return all(link.in_step for link in self._links)
+
     def close(self) -> None:
         """As `Replicas.close`."""
         for link in self._links:
@@ -75,6 +80,7 @@ class _Link:
 
     def __init__(self, parts: Parts, ref: SegmentRef, broker: str, version: int, followers: Followers) -> None:
         self.held_end = self._told_end = 0
+        self.in_step = True
         self._parts, self._ref, self._broker, self._version = parts, ref, broker, version
         self._followers = followers
         self._waiting: deque[Accepted] = deque()
@@ -101,11 +107,13 @@ class _Link:
             try:
                 await self._call(self._batch())
                 pause = RETRY_FIRST_SECONDS
+                self.in_step = True
             except CopyRefused:
                 self._followers.refused()
                 return
             except Exception as error:
                 # Whatever it was: a task that just ended would leave the follower without what comes next.
+                self.in_step = False
                 _log.debug("%s does not take a copy: %s: %s", self._broker, type(error).__name__, error)
                 await self._parts.clock.sleep(pause)
                 pause = min(pause * 2, RETRY_LONGEST_SECONDS)

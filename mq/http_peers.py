@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from filer.errors import OutcomeUnknown
-from mq.errors import PeerUnreachable
+from mq.errors import PeerSilent, PeerUnreachable
 from mq.peers import PeerAnswer
 
 CONNECT_SECONDS = 2.0
@@ -33,7 +32,7 @@ class HttpPeers:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise PeerUnreachable(f"{url}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise OutcomeUnknown(f"{url}: {type(error).__name__}: {error}") from error
+            raise PeerSilent(f"{url}: {type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
         """Close every connection."""

@@ -46,16 +46,20 @@ class Parts:
         """Whether there may be other brokers."""
         return self.coordinator.session_timeout_seconds > 0
 
-    def url_of(self, broker: str) -> str | None:
-        """The address of a live broker; None where it is not known to live."""
+    def note_addresses(self) -> None:
+        """Remember where the live brokers are: one that the others call gone may be asked for what it holds yet."""
         live = {info.id: info.url for info in self.coordinator.brokers()}
         for each, url in live.items():
             self.last_urls.pop(each, None)
             self.last_urls[each] = url
         while len(self.last_urls) > max(MOST_LAST_URLS, len(live)):
             del self.last_urls[next(iter(self.last_urls))]
-        return live.get(broker)
+
+    def url_of(self, broker: str) -> str | None:
+        """The address of a live broker; None where it is not known to live."""
+        return next((info.url for info in self.coordinator.brokers() if info.id == broker), None)
 
     def last_url_of(self, broker: str) -> str | None:
         """Where a broker is or was last seen: one that is not announced may be alive all the same."""
-        return self.url_of(broker) or self.last_urls.get(broker)
+        self.note_addresses()
+        return self.last_urls.get(broker)

@@ -14,7 +14,16 @@ import pyarrow as pa
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
-from mq.errors import CopyGap, CopyRefused, FrontStoreFull, PeerFailed, PeerUnreachable
+from mq.errors import (
+    CopyGap,
+    CopyRefused,
+    Draining,
+    FrontStoreFull,
+    NoOtherBroker,
+    PeerFailed,
+    PeerSilent,
+    PeerUnreachable,
+)
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -23,13 +32,16 @@ ARROW = "application/vnd.apache.arrow.stream"
 SHORT_SECONDS = 5.0
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
-# What a peer says of a part that it certainly has not stored.
+# What a peer says of a part that it certainly has not stored; but for the last, where that is not known.
 _ERRORS: Mapping[str, type[BraidError]] = {
     "segment-moved": SegmentMoved,
     "front-store-full": FrontStoreFull,
     "copy-refused": CopyRefused,
     "copy-gap": CopyGap,
     "sequence-expired": SequenceExpired,
+    "no-other-broker": NoOtherBroker,
+    "draining": Draining,
+    "store-unavailable": OutcomeUnknown,
 }
 
 
@@ -48,7 +60,7 @@ class PeerTransport(Protocol):
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
     ) -> PeerAnswer:
-        """Raises `PeerUnreachable` where the request certainly did not arrive, `OutcomeUnknown` where it may have."""
+        """Raises `PeerUnreachable` where the request certainly did not arrive, `PeerSilent` where it may have."""
         ...
 
     async def close(self) -> None:
@@ -103,7 +115,7 @@ class Peers:
         )
         outcomes = [_outcome(entry) for entry in _document(answer)["outcomes"]]
         if len(outcomes) != len(parts):
-            raise OutcomeUnknown(f"a broker answered {len(outcomes)} parts of {len(parts)}")
+            raise PeerSilent(f"a broker answered {len(outcomes)} parts of {len(parts)}")
         return outcomes
 
     async def seal(self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
@@ -167,8 +179,13 @@ class Peers:
         await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
 
     async def drain(self, url: str) -> int:
-        """Ask a broker to hand over its segments; how many it still owns. Raises as `append`."""
+        """Ask a broker to hand over its segments; how many it still owns. Raises `NoOtherBroker`, and as `append`."""
         answer = await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS)
+        return int(_document(answer)["segments"])
+
+    async def undrain(self, url: str) -> int:
+        """Let a broker own segments again; how many it owns. Raises `Draining`, and as `append`."""
+        answer = await self._call("DELETE", url, "/drain", timeout_seconds=SHORT_SECONDS)
         return int(_document(answer)["segments"])
 
     async def _call(
@@ -187,7 +204,7 @@ def _document(answer: PeerAnswer) -> Any:
     try:
         document = orjson.loads(answer.body)
     except orjson.JSONDecodeError as error:
-        raise OutcomeUnknown(f"a broker answered {answer.status} without JSON") from error
+        raise PeerSilent(f"a broker answered {answer.status} without JSON") from error
     if answer.status == 200:
         return document
     raise _error(str(document.get("type", "")).rpartition(":")[2], str(document.get("detail", "")), answer.status)
@@ -203,4 +220,4 @@ def _error(slug: str, detail: str, status: int) -> BraidError:
     kind = _ERRORS.get(slug)
     if kind is not None:
         return kind(detail)
-    return PeerFailed(detail) if 400 <= status < 500 else OutcomeUnknown(detail)
+    return PeerFailed(detail) if 400 <= status < 500 else PeerSilent(detail)

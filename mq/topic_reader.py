@@ -1,13 +1,14 @@
 """Reading a topic: one segment by offset, or all of it from positions on, from the front store and from files."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filer.errors import InvalidMarker, ObjectNotFound
+from filer.errors import InvalidMarker, ObjectNotFound, StoreError
 from filer.positions import Positions, advance, check_positions, earliest
 from filer.schema import TIMESTAMP
 from filer.segment_reader import SegmentReader
@@ -47,12 +48,27 @@ class TopicReader:
         if table is None and self._streaming and tail is not None and offset == tail.end:
             return Run(segment_id, offset, self._runtime.ref(segment_id).schema.empty_table())
         if table is None:
-            table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-        if not table.num_rows:
-            table = await self._from_owner(segment_id, offset, table, max_rows=max_rows, max_bytes=max_bytes)
+            table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         # Where retention has moved on, the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
         return Run(segment_id, first + table.num_rows, table)
+
+    async def _from_files_or_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table:
+        """From the files, so that owners are asked only for what is newer; while the store is away, from the owner.
+
+        That one may have it in memory. Raises what the store does where it has not.
+        """
+        try:
+            table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        except StoreError:
+            with contextlib.suppress(OwnerSilent):
+                page = await self._runtime.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+                if page is not None:
+                    return page.table
+            raise
+        if table.num_rows:
+            return table
+        return await self._from_owner(segment_id, offset, table, max_rows=max_rows, max_bytes=max_bytes)
 
     async def _from_owner(
         self, segment_id: int, offset: int, found: pa.Table, *, max_rows: int, max_bytes: int

@@ -75,6 +75,11 @@ class Admin:
         call = Call("POST", f"/v1/cluster/brokers/{quote(broker, safe='')}/drain")
         return _read(BrokerDrain, await self._transport.request(call))
 
+    async def undrain_broker(self, broker: str) -> BrokerDrain:
+        """Let a drained broker own segments again; raises `NotFound`."""
+        call = Call("DELETE", f"/v1/cluster/brokers/{quote(broker, safe='')}/drain")
+        return _read(BrokerDrain, await self._transport.request(call))
+
     async def files(
         self, topic: str, start: Mapping[str, str], after: str | None
     ) -> tuple[list[SegmentFile], str | None]:

@@ -168,6 +168,13 @@ class AsyncClient:
         """
         return await self._admin.drain_broker(broker)
 
+    async def undrain_broker(self, broker: str) -> BrokerDrain:
+        """Let the broker of that id own segments again after it was drained; raises `NotFound`.
+
+        The answer says how many it has; it gets its share within seconds.
+        """
+        return await self._admin.undrain_broker(broker)
+
     async def files(self, topic: str, *, from_: str | datetime | None = None) -> AsyncIterator[SegmentFile]:
         """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
         start = start_of(from_, None)

@@ -126,6 +126,13 @@ class Client:
         """
         return self._loop.call(self._async.drain_broker, broker)
 
+    def undrain_broker(self, broker: str) -> BrokerDrain:
+        """Let the broker of that id own segments again after it was drained; raises `NotFound`.
+
+        The answer says how many it has; it gets its share within seconds.
+        """
+        return self._loop.call(self._async.undrain_broker, broker)
+
     def files(self, topic: str, *, from_: str | datetime | None = None) -> Iterator[SegmentFile]:
         """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
         return self._loop.iterate(self._async.files(topic, from_=from_))

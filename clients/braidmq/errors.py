@@ -25,7 +25,7 @@
         │   └── SequenceExpired      the owner no longer knows whether it has stored this sequence
         ├── Forbidden
         ├── FrontStoreFull           the broker's memory is full: wait, then repeat         retryable
-        ├── Unavailable              draining, segment moved, store not reachable           retryable
+        ├── Unavailable              draining, segment moved, owner or store silent         retryable
         └── BrokerFailed             an error inside the broker
 
 `retryable` says whether repeating the very same call can help *and* cannot store anything twice. Where the

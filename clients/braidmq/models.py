@@ -78,7 +78,7 @@ class Broker(_Answer):
 
 
 class BrokerDrain(_Answer):
-    """A broker that hands over what it owns, and how many segments it still has."""
+    """A broker that was asked to hand over what it owns, or to take part again, and how many segments it has."""
 
     broker: str
     segments: int

@@ -1,4 +1,4 @@
-"""`mq cluster`: who is there, who owns how much; have a broker hand over what it owns."""
+"""`mq cluster`: who is there, who owns how much; have a broker hand over what it owns, and take part again."""
 
 import sys
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Url
 from mq.cli.output import print_json, print_lines, print_table
 
-app = typer.Typer(help="Show the cluster, and drain its brokers.", no_args_is_help=True)
+app = typer.Typer(help="Show the cluster, drain its brokers and have them back.", no_args_is_help=True)
 
 _ASK_SECONDS = 0.5
 _BROKER_COLUMNS = ("broker", "url", "zone", "version", "state", "segments", "leads")
@@ -44,7 +44,7 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 @app.command("drain")
 def drain(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
-    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait until it owns nothing.")] = 300.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait while nothing moves.")] = 60.0,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -56,28 +56,61 @@ def drain(
         print_lines(f"broker {drained.broker} owns nothing any more")
 
 
-async def drain_broker(client: AsyncClient, wanted: str, clock: Clock, *, timeout_seconds: float) -> BrokerDrain:
-    """Ask for the drain until nothing is left. Asking again is safe, and who asks may stop at any time.
+@app.command("undrain")
+def undrain(
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Let a drained broker own segments again."""
 
-    Raises `InvalidInput` where there is no such broker, `CommandFailed` where it does not get there.
+    async def ask(client: AsyncClient) -> BrokerDrain:
+        return await client.undrain_broker(pick_broker((await client.cluster()).brokers, broker))
+
+    undrained = with_client(url, ask)
+    if as_json:
+        print_json(undrained.model_dump())
+    else:
+        print_lines(f"broker {undrained.broker} takes segments again")
+
+
+async def drain_broker(client: AsyncClient, wanted: str, clock: Clock, *, timeout_seconds: float) -> BrokerDrain:
+    """Ask for the drain until nothing is left, or nothing has moved for `timeout_seconds`.
+
+    Asking again is safe, and who asks may stop at any time. It ends: each time the clock starts anew there are fewer
+    segments left than ever before. Raises `InvalidInput` where there is no such broker, `Conflict` where no other could
+    take over, `CommandFailed` where it does not get there.
     """
     broker = pick_broker((await client.cluster()).brokers, wanted)
-    deadline = clock.monotonic_seconds() + timeout_seconds
     drain = await client.drain_broker(broker)
+    most = fewest = drain.segments
+    moved_seconds = clock.monotonic_seconds()
     with _progress() as progress:
-        task = progress.add_task(f"{broker}: segments handed over", total=drain.segments)
-        most = drain.segments
+        task = progress.add_task(f"{broker}: segments handed over", total=most)
         while drain.segments:
-            if clock.monotonic_seconds() >= deadline:
-                raise CommandFailed(f"after {timeout_seconds:g} seconds broker {broker} still owns {_left(drain)}")
+            if clock.monotonic_seconds() - moved_seconds >= timeout_seconds:
+                raise CommandFailed(_stalled(drain, timeout_seconds))
             await clock.sleep(_ASK_SECONDS)
-            try:
-                drain = await client.drain_broker(broker)
-            except NotFound as error:
-                raise CommandFailed(f"broker {broker} left the cluster while it owned {_left(drain)}") from error
+            drain = await _ask_again(client, drain)
+            if drain.segments < fewest:
+                fewest, moved_seconds = drain.segments, clock.monotonic_seconds()
             most = max(most, drain.segments)
             progress.update(task, total=most, completed=most - drain.segments)
     return drain
+
+
+async def _ask_again(client: AsyncClient, drain: BrokerDrain) -> BrokerDrain:
+    try:
+        return await client.drain_broker(drain.broker)
+    except NotFound as error:
+        raise CommandFailed(f"broker {drain.broker} left the cluster while it owned {_left(drain)}") from error
+
+
+def _stalled(drain: BrokerDrain, timeout_seconds: float) -> str:
+    return (
+        f"broker {drain.broker} still owns {_left(drain)}, and for {timeout_seconds:g} seconds none has moved: see "
+        "`mq cluster status` for a leader and other brokers that do not drain, and the leader's log for the reason"
+    )
 
 
 def pick_broker(brokers: Sequence[Broker], wanted: str) -> str:

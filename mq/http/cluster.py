@@ -1,14 +1,14 @@
 """The cluster, probes and metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
-from filer.errors import InvalidInput, OutcomeUnknown
+from filer.errors import InvalidInput
 from leader.coordinator import BrokerInfo
 from mq.broker import Broker
-from mq.errors import NotFound, PeerUnreachable
+from mq.errors import NotFound, PeerSilent, PeerUnreachable
 from mq.http.answers import json_response
 from mq.version import VERSION
 
@@ -41,7 +41,17 @@ def cluster_router(broker: Broker) -> APIRouter:
     async def drain(name: str) -> Response:
         """Have a broker, by id or name, hand over its segments; it goes on running and owns nothing."""
         info = _called(broker.coordinator.brokers(), name)
-        return json_response({"broker": info.id, "segments": await _hand_over(broker, info)}, status=202)
+        mine = info.id == broker.id
+        segments = await (broker.hand_over_to_others() if mine else _answer_of(info, broker.peers.drain(info.url)))
+        return json_response({"broker": info.id, "segments": segments}, status=202)
+
+    @router.delete("/v1/cluster/brokers/{name}/drain")
+    async def undrain(name: str) -> Response:
+        """Let a broker, by id or name, own segments again after it was drained."""
+        info = _called(broker.coordinator.brokers(), name)
+        mine = info.id == broker.id
+        segments = await (broker.take_part_again() if mine else _answer_of(info, broker.peers.undrain(info.url)))
+        return json_response({"broker": info.id, "segments": segments})
 
     @router.get("/healthz")
     async def healthz() -> Response:
@@ -61,16 +71,6 @@ def cluster_router(broker: Broker) -> APIRouter:
     return router
 
 
-async def _hand_over(broker: Broker, info: BrokerInfo) -> int:
-    """Ask for it here or there; how many segments are left. Raises `PeerUnreachable`; asking again changes nothing."""
-    if info.id == broker.id:
-        return await broker.hand_over()
-    try:
-        return await broker.peers.drain(info.url)
-    except (PeerUnreachable, OutcomeUnknown) as error:
-        raise PeerUnreachable(f"broker {info.id} does not answer: {error}") from error
-
-
 def _called(brokers: Sequence[BrokerInfo], name: str) -> BrokerInfo:
     """The broker of that id or name. Raises `NotFound`, and `InvalidInput` for a name that several have."""
     found = [b for b in brokers if b.id == name] or [b for b in brokers if b.id.partition(".")[0] == name]
@@ -83,6 +83,14 @@ def _called(brokers: Sequence[BrokerInfo], name: str) -> BrokerInfo:
 
 def _ids(brokers: Sequence[BrokerInfo]) -> str:
     return ", ".join(b.id for b in brokers)
+
+
+async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
+    """What another broker answers; raises `PeerUnreachable` where it does not."""
+    try:
+        return await call
+    except (PeerUnreachable, PeerSilent) as error:
+        raise PeerUnreachable(f"broker {info.id} does not answer: {error}") from error
 
 
 def _rendered(broker: Broker) -> bytes:

@@ -16,7 +16,7 @@ from filer.schema import rows_schema
 from filer.segment_writer import SegmentWriter, WriterState
 from mq.bodies.intake import ClientGone, Intake, Receive
 from mq.broker import Broker
-from mq.errors import CopyRefused, Forbidden, NotFound
+from mq.errors import CopyRefused, Forbidden, NotFound, OutOfTouch
 from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
 from mq.part_batch import Part, unpack_parts
@@ -75,7 +75,9 @@ class Internal:
             raise Forbidden("this is for the brokers of the cluster only")
         method, path = scope["method"], scope["path"]
         if (method, path) == ("POST", f"{PREFIX}/drain"):
-            return _json({"segments": await self._broker.hand_over()})
+            return _json({"segments": await self._broker.hand_over_to_others()})
+        if (method, path) == ("DELETE", f"{PREFIX}/drain"):
+            return _json({"segments": await self._broker.take_part_again()})
         place = _PLACE.match(path)
         call = self._calls.get((method, place[3])) if place else None
         if place is None or call is None:
@@ -105,7 +107,10 @@ class Internal:
         return runtime, writer
 
     async def _replicate(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
-        """Hold what an owner accepted, for as long as it is not stored; what is stored by now makes room for it."""
+        """Hold what an owner accepted, for as long as it is not stored; what is stored by now makes room for it.
+
+        Not while we are out of touch: the others may seal without asking us. The owner acknowledges by the store then.
+        """
         broker, stored_end, base = self._broker, int(query["stored"]), int(query["base"])
         runtime = await self._runtime(topic, int(query["version"]))
         _check_copied(runtime, segment, broker.id)
@@ -113,12 +118,17 @@ class Internal:
         with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
             body = await intake.read(receive, None)
         _check_copied(runtime, segment, broker.id)
+        self._check_in_touch()
         config = runtime.state.config
         entries: list[Accepted] = []
         for part, rows in unpack_parts(body, rows_schema(config.key_type, config.value_type)):
             entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
             base += part.count
         return _json({"held_end": broker.parts.copies.take(topic, segment, entries, stored_end)})
+
+    def _check_in_touch(self) -> None:
+        if not self._broker.coordinator.in_touch():
+            raise OutOfTouch(f"{self._broker.id} has lost touch with the cluster, and holds no more copies")
 
     async def _take_over(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Seal a segment that we follow in its owner's stead, with all that we hold of it.

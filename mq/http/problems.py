@@ -46,6 +46,7 @@ class Problem:
         return headers
 
 
+_OWNER_SILENT = "The owner of a segment does not answer as it should"
 _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     # The first that matches counts: subclasses stand before what they derive from.
     (errors.Malformed, "invalid-request", "The request does not parse", 400, False),
@@ -61,12 +62,16 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more just now", 429, True),
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
+    (errors.OutOfTouch, "out-of-touch", "The follower has lost touch with the cluster", 503, True),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
+    (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
-    (errors.OwnerSilent, "owner-silent", "The owner of a segment does not answer", 503, True),
+    (errors.OwnerSilent, "owner-silent", _OWNER_SILENT, 503, True),
+    # Of a publish: one without an id could be stored twice if it were sent again.
+    (errors.PeerSilent, "owner-silent", _OWNER_SILENT, 503, False),
     (errors.PeerUnreachable, "broker-unreachable", "Another broker does not answer", 503, True),
     (errors.PeerFailed, "broker-refused", "Another broker refuses the request", 502, False),
     (

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -12,7 +12,7 @@ from filer.clock import SystemClock
 from filer.errors import OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
 from filer.memory_store import MemoryStore
-from filer.store import Data, MakeData
+from filer.store import Data, Fetched, MakeData, ObjectInfo
 from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.shared_coordinator import Membership, SharedCoordinator
 
@@ -21,11 +21,14 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 
 class HeldStore(ForwardingStore):
-    """The store as one broker sees it: while `hold` is in force its segment files wait; topics may not be listed."""
+    """The store as one broker sees it: while `hold` is in force its segment files wait; topics may not be listed, and
+    nothing read.
+    """
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
         self.lists_topics = True
+        self.can_be_read = True
         self._open = asyncio.Event()
         self._open.set()
 
@@ -42,6 +45,25 @@ class HeldStore(ForwardingStore):
         if "/segments/" in key:
             await self._open.wait()
         await self.inner.create(key, data, metadata=metadata)
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        """As `Store.get`, unless nothing can be read."""
+        self._check_read()
+        return await self.inner.get(key, start=start, stop=stop)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """As `Store.head`, unless nothing can be read."""
+        self._check_read()
+        return await self.inner.head(key)
+
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[ObjectInfo]:
+        """As `Store.list`, unless nothing can be read."""
+        self._check_read()
+        return self.inner.list(prefix, after=after, limit=limit)
+
+    def _check_read(self) -> None:
+        if not self.can_be_read:
+            raise OutcomeUnknown("the store is away")
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
         """As `Store.list_folders`, unless that is to fail."""

@@ -46,6 +46,14 @@ async def test_a_broker_that_is_not_there_cannot_be_drained(client: AsyncClient,
         await client.drain_broker("x")
 
 
+async def test_a_drain_is_taken_back(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.faults.append(Fault(broken))
+    broker.faults.append(Fault(response=httpx.Response(200, json={"broker": "b.1", "segments": 0})))
+    assert (await client.undrain_broker("b.1")).segments == 0
+    assert [request.method for request in broker.requests] == ["DELETE", "DELETE"]
+    assert broker.requests[-1].url.path == "/v1/cluster/brokers/b.1/drain"
+
+
 @pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 201, "größe", "a b", "a?b"])
 async def test_names_that_are_none_are_not_sent(client: AsyncClient, broker: FakeBroker, name: str) -> None:
     for call in (client.topic(name), client.create_topic(name), client.publish(name, "v"), client.route(name)):

@@ -28,7 +28,10 @@ def problem(slug: str, status: int, *, retryable: bool = False, **extras: object
         ("front-store-full", 429, errors.FrontStoreFull),
         ("forbidden", 403, errors.Forbidden),
         ("draining", 503, errors.Unavailable),
+        ("owner-silent", 503, errors.Unavailable),
+        ("broker-unreachable", 503, errors.Unavailable),
         ("topic-conflict", 409, errors.Conflict),
+        ("no-other-broker", 409, errors.Conflict),
         ("internal", 500, errors.BrokerFailed),
         ("something-newer", 418, errors.InvalidRequest),
     ],
@@ -49,6 +52,13 @@ def test_a_publish_that_failed_inside_the_broker_has_an_unknown_outcome() -> Non
     failure = error_of(problem("internal", 500), publishing=True)
     assert type(failure) is errors.OutcomeUnknown
     assert not failure.retryable
+
+
+def test_a_publish_whose_owner_is_silent_has_an_unknown_outcome() -> None:
+    """Without an id it must not be sent again, whatever the broker says of reads."""
+    for retryable in (False, True):
+        failure = error_of(problem("owner-silent", 503, retryable=retryable), publishing=True)
+        assert type(failure) is errors.OutcomeUnknown and not failure.retryable
 
 
 def test_a_publish_that_may_be_repeated_is_not_unknown() -> None:

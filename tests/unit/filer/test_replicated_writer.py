@@ -31,6 +31,7 @@ class FakeReplicas:
         self.sent: list[Accepted] = []
         self.stored_ends: list[int] = []
         self.closed = 0
+        self.in_step = True
         self.hold: Callable[[int], None]
         self.refuse: Callable[[], None]
 
@@ -180,6 +181,17 @@ async def test_out_of_touch_all_that_was_answered_goes_to_the_store_at_once(worl
     world.in_touch = False
     await world.clock.advance(0.02)
     assert await stored_values(world.memory, REF) == [b"first", b"second"]
+
+
+async def test_while_a_follower_takes_nothing_the_store_is_not_kept_waiting(world: World) -> None:
+    """Who asked for replicated is answered by the store then."""
+    await world.store_first()
+    second = world.append(b"second")
+    await world.clock.advance(0.2)
+    assert not second.done()
+    world.replicas.in_step = False
+    await world.clock.advance(0.02)
+    assert offset_of(second.result()) == 1
 
 
 async def test_a_repeat_that_wants_it_stored_is_not_answered_early(world: World) -> None:

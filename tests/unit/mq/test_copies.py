@@ -108,6 +108,20 @@ def test_forgetting_gives_all_room_back(follower: Follower) -> None:
     follower.copies.keep_only("never heard of", set())
 
 
+def test_what_is_held_is_known_and_goes_when_it_is_stored(follower: Follower) -> None:
+    follower.copies.take("t", 0, entries(0, 1, 2), 0)
+    follower.copies.take("t", 1, (), 5)
+    assert follower.copies.held() == [("t", 0)]
+    follower.copies.drop_stored("t", 0, 2)
+    assert follower.copies.held() == [("t", 0)] and follower.front_store.pending_bytes == HELD_BYTES
+    follower.copies.refuse("t", 0)
+    follower.copies.drop_stored("t", 0, 3)
+    assert follower.copies.held() == [] and follower.front_store.pending_bytes == 0
+    with pytest.raises(CopyRefused):
+        follower.copies.take("t", 0, entries(3), 3)
+    follower.copies.drop_stored("never heard of", 0, 3)
+
+
 def test_keeps_open_segments_and_other_topics(follower: Follower) -> None:
     for topic, segment in (("t", 0), ("t", 1), ("u", 0)):
         follower.copies.take(topic, segment, entries(0), 0)

@@ -169,6 +169,18 @@ async def test_repeated_until_it_is_known_to_be_held(world: World, when: str, er
     assert world.brokers["b"].held() == [b"0", b"1"]
 
 
+async def test_in_step_while_every_follower_takes_what_it_is_sent(world: World) -> None:
+    world.send(b"0")
+    await settle()
+    assert world.followers.in_step
+    world.brokers["b"].before.append(OutcomeUnknown())
+    world.send(b"1")
+    await settle()
+    assert not world.followers.in_step
+    await world.clock.advance(1)
+    assert world.followers.in_step and world.held[-1] == 2
+
+
 async def test_pauses_grow_while_a_follower_is_gone_and_it_goes_on_when_it_is_back(world: World) -> None:
     world.addresses["b"] = None
     world.send(b"0")

@@ -13,7 +13,7 @@ from filer.schema import rows_schema
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
 from mq import remote_segment as subject
-from mq.errors import FrontStoreFull, PeerUnreachable
+from mq.errors import FrontStoreFull, PeerSilent, PeerUnreachable, Repeatable
 from mq.http.problems import problem_of
 from mq.part_batch import Part, unpack_parts
 from mq.peers import PeerAnswer, Peers
@@ -36,6 +36,8 @@ class Owner:
         self.missing = 0
         self.gate = asyncio.Event()
         self.gate.set()
+        self.stores = asyncio.Event()
+        self.stores.set()
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
@@ -44,7 +46,7 @@ class Owner:
         self.urls.append(url)
         if self.errors:
             error = self.errors.pop(0)
-            if isinstance(error, (PeerUnreachable, OutcomeUnknown)):
+            if isinstance(error, (PeerUnreachable, PeerSilent)):
                 raise error
             problem = problem_of(error)
             return PeerAnswer(problem.status, {}, problem.body())
@@ -53,6 +55,8 @@ class Owner:
             for part, rows in unpack_parts(bytes(body), rows_schema("binary", "binary"))
         ]
         self.batches.append(batch)
+        if not all(part.replicated for part, _ in batch):
+            await self.stores.wait()
         outcomes = [self._outcome(part, values[0]) for part, values in batch]
         return PeerAnswer(200, {}, orjson.dumps({"outcomes": outcomes[self.missing :]}))
 
@@ -153,12 +157,51 @@ async def test_an_unknown_outcome_is_told_but_for_requests_with_an_id(world: Wor
     if missing:
         world.owner.missing = 1
     else:
-        world.owner.errors = [OutcomeUnknown(), OutcomeUnknown()]
+        world.owner.errors = [PeerSilent(), PeerSilent()]
     futures = [world.append(b"plain"), world.append(b"known", REQUEST), world.append(b"waiting")]
     world.owner.gate.set()
     outcomes = await asyncio.gather(*futures, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, SegmentMoved, SegmentMoved]
+    assert [type(outcome) for outcome in outcomes] == [PeerSilent, SegmentMoved, SegmentMoved]
     assert world.moved == 1
+    assert "segment 3 of topic 't'" in str(outcomes[0])
+
+
+async def test_what_is_to_be_stored_does_not_hold_up_what_is_to_be_replicated(world: World) -> None:
+    world.owner.stores.clear()
+    stored = [world.append(b"stored %d" % n, RequestId("slow", n)) for n in range(4)]
+    replicated = [world.append(b"replicated %d" % n, RequestId("fast", n), replicated=True) for n in range(4)]
+    await asyncio.gather(*replicated)
+    assert not any(future.done() for future in stored)
+    world.owner.stores.set()
+    await asyncio.gather(*stored)
+    of_each = [[v for batch in world.sent() for v in batch if v.startswith(kind)] for kind in (b"stored", b"repl")]
+    assert of_each == [[b"stored %d" % n for n in range(4)], [b"replicated %d" % n for n in range(4)]]
+
+
+async def test_a_producer_that_wants_both_keeps_its_order(world: World) -> None:
+    world.owner.stores.clear()
+    futures = [world.append(b"%d" % n, RequestId("p", n), replicated=n % 2 == 1) for n in range(6)]
+    other = world.append(b"other", RequestId("q", 0), replicated=True)
+    await other
+    world.owner.stores.set()
+    await asyncio.gather(*futures)
+    sent = [value for batch in world.sent() for value in batch]
+    assert [value for value in sent if value != b"other"] == [b"%d" % n for n in range(6)]
+    again = world.append(b"6", RequestId("p", 6), replicated=True)
+    world.owner.stores.clear()
+    await again  # all of its others are answered: it waits for the store no more
+
+
+@pytest.mark.parametrize(
+    ("error", "slug"), [(OutcomeUnknown("no answer"), "store-unavailable"), (RuntimeError("a defect"), "owner-silent")]
+)
+async def test_a_silent_store_is_told_from_a_failing_owner(world: World, error: Exception, slug: str) -> None:
+    world.owner.errors = [error]
+    with pytest.raises(OutcomeUnknown) as raised:
+        await world.append(b"x")
+    without_id, with_id = problem_of(raised.value), problem_of(Repeatable(raised.value))
+    assert without_id.slug == with_id.slug == slug
+    assert (without_id.retryable, with_id.retryable) == (False, True)
 
 
 async def test_a_full_owner_is_told_as_such(world: World) -> None:

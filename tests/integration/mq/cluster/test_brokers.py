@@ -12,6 +12,8 @@ from filer.slots import slot_of
 from mq.broker import Broker
 from mq.peers import PREFIX, SECRET_HEADER
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
+from tests.support.problems import check_problem
+from tests.support.tcp_proxy import TcpProxy
 
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
 
@@ -42,6 +44,31 @@ async def test_singles_go_to_their_owner(brokers: HttpCluster) -> None:
         [segment] = [s for s in route if s["segment"] == position["segment"]]
         assert segment["range"][0] <= slot_of(b"k%d" % n) < segment["range"][1]
     assert sorted(map(int, await brokers.values("c", "t"))) == list(range(60))
+
+
+async def test_a_line_to_an_owner_that_breaks_during_a_publish(brokers: HttpCluster) -> None:
+    """The store has nothing to do with it; and without an id nobody may send the message again."""
+    await brokers.create("a", "t")
+    [[owner]] = await brokers.brokers_of("a", "t")
+    [other, _] = sorted(set("abc") - {owner})
+    owning, client = brokers.up[owner], brokers.up[other].client
+    with TcpProxy("127.0.0.1", owning.port) as line:
+        members = brokers.membership.members
+        members[owning.broker.id] = replace(members[owning.broker.id], url=f"http://{line.address}")
+        brokers.stores[owner].hold()
+        publishing = asyncio.create_task(client.post("/v1/topics/t/messages", content=b"x"))
+
+        async def arrived() -> bool:
+            return owning.broker.front_store.pending_bytes > 0
+
+        await until(arrived)
+        line.cut()
+        problem = check_problem(await publishing, 503, "owner-silent", "segment 0 of topic 't'", "is not known")
+        assert not problem["retryable"]
+        silent = await client.post(f"/v1/cluster/brokers/{owner}/drain")
+        assert check_problem(silent, 503, "broker-unreachable", owning.broker.id)["retryable"]
+        line.heal()
+        brokers.stores[owner].release()
 
 
 async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:

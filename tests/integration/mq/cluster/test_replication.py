@@ -131,6 +131,99 @@ async def test_an_owner_out_of_touch_acknowledges_what_is_stored_only(brokers: H
     assert await brokers.stored_messages(owner, "t") == 1
 
 
+async def test_a_follower_out_of_touch_is_not_counted_on(brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others may seal without asking it, so what it held would be no second copy."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    brokers.membership.leaders = set()
+    brokers.expel(follower)
+    brokers.stores[owner].hold()
+    copies = brokers.up[follower].broker.parts.copies
+    calls: list[tuple[str, int, Sequence[object], int]] = []
+    monkeypatch.setattr(copies, "take", lambda *args: calls.append(args) or 0)
+    publishing = asyncio.create_task(brokers.publish(owner, "t", ("key", "0")))
+
+    async def asked_twice() -> bool:
+        return len(calls) >= 2
+
+    await until(asked_twice)
+    assert all(entries == () for _, _, entries, _ in calls)
+    assert not publishing.done() and copies.held() == []
+    brokers.stores[owner].release()
+    assert (await publishing)[0]["offset"] == 0
+    assert await brokers.stored_messages(owner, "t") == 1
+
+
+async def test_a_follower_out_of_touch_stores_what_nobody_else_may_store(brokers: HttpCluster) -> None:
+    """Its owner is gone, nobody leads, and whoever leads later has never heard of either of them."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    await publish_each(brokers, "abc", MESSAGES)
+    assert await brokers.stored_messages(owner, "t") == 0
+    brokers.membership.leaders = set()
+    brokers.expel(owner)
+    brokers.expel(follower)
+    await until(lambda: stored(brokers, follower, 60))
+    await until(lambda: gives_room_back(brokers, follower))
+    await brokers.start("d")
+    brokers.membership.leaders = {brokers.up["d"].broker.id}
+
+    async def failed_over() -> bool:
+        return owner not in await brokers.owners("d", "t")
+
+    await until(failed_over)
+    assert sorted(map(int, await brokers.values("d", "t"))) == list(range(60))
+    await brokers.publish("d", "t", ("key", "60"))
+    assert sorted(map(int, await brokers.values("d", "t"))) == list(range(61))
+
+
+async def test_an_owner_goes_on_whose_follower_has_sealed_in_its_stead(brokers: HttpCluster) -> None:
+    """Without a leader: all of ZooKeeper may be gone."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    await publish_each(brokers, [owner], MESSAGES[:20])
+    brokers.membership.leaders = set()
+    brokers.expel(follower)
+    await until(lambda: stored(brokers, follower, 20))
+    brokers.stores[owner].release()
+
+    async def owns_a_successor() -> bool:
+        return await brokers.owners(owner, "t") == {owner: 1} and (await segments(brokers, owner)) == 2
+
+    await until(owns_a_successor)
+    await publish_each(brokers, "abc", MESSAGES[20:])
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "stored"])
+async def test_while_the_store_is_away_the_newest_messages_come_from_their_owners(
+    brokers: HttpCluster, held: bool
+) -> None:
+    await brokers.create("a", "t", segments=3, **REPLICATED)
+    for name in "abc":
+        await brokers.get(name, "/v1/topics/t")
+        if held:
+            brokers.stores[name].hold()
+    await publish_each(brokers, "abc", MESSAGES)
+    for store in brokers.stores.values():
+        store.can_be_read = False
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+    page = await brokers.get("b", "/v1/topics/t/messages", limit=50)
+    rest = await brokers.get("c", "/v1/topics/t/messages", marker=page["marker"])
+    assert len(page["messages"]) == 50 and len(rest["messages"]) == 10
+    # Where an owner does not answer either, it is the store that is missing.
+    [[owner, *_], *_] = await brokers.brokers_of("a", "t")
+    others = [name for name in "abc" if name != owner]
+    brokers.membership.leaders = set()
+    brokers.expel(owner)
+    answer = await brokers.up[others[0]].client.get("/v1/topics/t/messages")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:braidmq:store-unavailable")
+    for store in brokers.stores.values():
+        store.can_be_read = True
+
+
 async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
     await brokers.create("a", "t")
     answer = await brokers.up["b"].client.post("/v1/topics/t/messages", params={"acks": "replicated"}, content=b"0")
@@ -179,6 +272,15 @@ async def test_reading_from_a_time_on_counts_what_is_not_stored_yet(brokers: Htt
     for name in "abc":
         page = await brokers.get(name, "/v1/topics/t/messages", **{"from": times[1]})
         assert [message["value"] for message in page["messages"]] == ["1"]
+
+
+async def segments(brokers: HttpCluster, name: str) -> int:
+    """How many segments the topic has, sealed ones included."""
+    return len((await brokers.get(name, "/v1/topics/t"))["segments"])
+
+
+async def gives_room_back(brokers: HttpCluster, name: str) -> bool:
+    return brokers.up[name].broker.front_store.pending_bytes == 0
 
 
 async def stored(brokers: HttpCluster, name: str, count: int) -> bool:

@@ -100,7 +100,7 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/uploads": ["post"],
         f"{topic}/uploads/{{upload}}": ["put"],
         "/v1/cluster": ["get"],
-        "/v1/cluster/brokers/{name}/drain": ["post"],
+        "/v1/cluster/brokers/{name}/drain": ["delete", "post"],
         "/healthz": ["get"],
         "/readyz": ["get"],
         "/metrics": ["get"],

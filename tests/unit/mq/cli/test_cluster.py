@@ -41,11 +41,14 @@ class ScriptedCluster:
 
     def __init__(self, left: list[int | None] | None = None, cluster: dict[str, Any] = CLUSTER) -> None:
         self.left, self.cluster, self.asked = list(left or []), cluster, list[str]()
+        self.refusal: dict[str, Any] | None = None
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(f"{request.method} {request.url.path}")
         if request.method == "GET":
             return httpx.Response(200, json=self.cluster)
+        if self.refusal is not None:
+            return httpx.Response(409, json=self.refusal)
         left = self.left.pop(0)
         if left is None:
             document = {"type": "urn:braidmq:broker-not-found", "title": "", "status": 404, "detail": "no such broker"}
@@ -124,10 +127,40 @@ def test_drain_of_a_broker_that_owns_nothing_is_done_at_once(
     assert json.loads(capfd.readouterr().out) == {"broker": "two.01B", "segments": 0}
 
 
-def test_drain_gives_up_after_the_timeout(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
-    command(ScriptedCluster([1] * 100))
+def test_drain_gives_up_when_nothing_moves_any_more(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
+    script = ScriptedCluster([3, 2] + [3, 2] * 100)
+    command(script)
     assert run(["cluster", "drain", "one", "--timeout", "10"]) == 1
-    assert capfd.readouterr().err == "mq: after 10 seconds broker one.01A still owns 1 segment\n"
+    error = capfd.readouterr().err
+    assert error.startswith("mq: broker one.01A still owns 2 segments, and for 10 seconds none has moved: ")
+    assert error.count("\n") == 1
+    # Twice a second, for ten seconds after the one that moved.
+    assert sum(asked.startswith("POST") for asked in script.asked) == 2 + 20
+
+
+async def test_a_drain_in_which_something_moves_now_and_then_goes_on() -> None:
+    left = [segments for segments in range(9, 0, -1) for _ in range(19)]
+    async with ScriptedCluster([*left, 0]).client() as client:
+        assert (await drain_broker(client, "one", InstantClock(), timeout_seconds=10)).segments == 0
+
+
+def test_drain_of_a_broker_that_is_alone_fails_with_one_line(
+    command: Command, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = ScriptedCluster()
+    script.refusal = {"type": "urn:braidmq:no-other-broker", "title": "", "status": 409, "detail": "start another"}
+    command(script)
+    assert run(["cluster", "drain", "one"]) == 1
+    assert capfd.readouterr() == ("", "mq: start another [no-other-broker, HTTP 409]\n")
+
+
+@pytest.mark.parametrize("name", ["one", "one.01A"])
+def test_undrain_asks_once(name: str, command: Command, capfd: pytest.CaptureFixture[str]) -> None:
+    script = ScriptedCluster([0])
+    command(script)
+    assert run(["cluster", "undrain", name]) == 0
+    assert [a for a in script.asked if not a.startswith("GET")] == ["DELETE /v1/cluster/brokers/one.01A/drain"]
+    assert capfd.readouterr() == ("broker one.01A takes segments again\n", "")
 
 
 async def test_drain_pauses_between_questions() -> None:

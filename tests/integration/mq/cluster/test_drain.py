@@ -1,0 +1,98 @@
+"""Having a broker hand over what it owns while its process goes on, where others can take over and where none can."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from filer.memory_store import MemoryStore
+from tests.support.http_broker import http_broker
+from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
+from tests.support.problems import check_problem
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[HttpCluster]:
+    cluster = HttpCluster()
+    try:
+        await cluster.start("a", "b")
+        yield cluster
+    finally:
+        await cluster.stop_all()
+
+
+async def ask_to_drain(brokers: HttpCluster, through: str, name: str) -> httpx.Response:
+    return await brokers.up[through].client.post(f"/v1/cluster/brokers/{name}/drain")
+
+
+async def drain(brokers: HttpCluster, name: str) -> None:
+    """Until it owns nothing."""
+
+    async def owns_nothing() -> bool:
+        answer = await ask_to_drain(brokers, "a", name)
+        return bool(answer.raise_for_status().json()["segments"] == 0)
+
+    await until(owns_nothing)
+
+
+async def states(brokers: HttpCluster, through: str) -> dict[str, str]:
+    listed = (await brokers.get(through, "/v1/cluster"))["brokers"]
+    return {each["broker"].partition(".")[0]: each["state"] for each in listed}
+
+
+async def test_an_embedded_broker_has_nobody_to_hand_over_to() -> None:
+    async with http_broker(MemoryStore(), broker="alone") as running:
+        (await running.client.put("/v1/topics/t", json={})).raise_for_status()
+        problem = check_problem(await running.client.post("/v1/cluster/brokers/alone/drain"), 409, "no-other-broker")
+        assert "it runs without ZooKeeper" in problem["detail"] and not problem["retryable"]
+        # It goes on as before.
+        (await running.client.post("/v1/topics/t/messages", content=b"x")).raise_for_status()
+        assert (await running.client.get("/v1/cluster")).json()["brokers"][0]["state"] == "running"
+
+
+@pytest.mark.parametrize("through", ["a", "b"])
+async def test_the_last_that_takes_segments_is_not_drained(brokers: HttpCluster, through: str) -> None:
+    """Whether it is asked itself or through another."""
+    await brokers.create("a", "t", segments=4)
+    await drain(brokers, "b")
+    problem = check_problem(await ask_to_drain(brokers, through, "a"), 409, "no-other-broker")
+    assert "start another broker" in problem["detail"]
+    assert await states(brokers, through) == {"a": "running", "b": "draining"}
+    await drain(brokers, "b")  # asking again for the one that has gone through still changes nothing
+    assert await brokers.owners("a", "t") == {"a": 4}
+
+
+@pytest.mark.parametrize("through", ["a", "b"])
+async def test_a_drain_is_taken_back(brokers: HttpCluster, through: str) -> None:
+    await brokers.create("a", "t", segments=4)
+    await drain(brokers, "b")
+    path = "/v1/cluster/brokers/b/drain"
+    for _ in range(2):  # again it changes nothing
+        answer = await brokers.up[through].client.delete(path)
+        assert (answer.status_code, answer.json()["broker"]) == (200, brokers.up["b"].broker.id)
+    assert await states(brokers, through) == {"a": "running", "b": "running"}
+
+    async def spread() -> bool:
+        return await brokers.owners("a", "t") == {"a": 2, "b": 2}
+
+    await until(spread)
+    await brokers.publish("a", "t", ("k", "v"))
+    assert await brokers.values("b", "t") == ["v"]
+    check_problem(await brokers.up["a"].client.delete("/v1/cluster/brokers/x/drain"), 404, "broker-not-found")
+
+
+@pytest.mark.parametrize("through", ["a", "b"])
+async def test_a_broker_that_shuts_down_does_not_take_part_again(brokers: HttpCluster, through: str) -> None:
+    await brokers.up["b"].broker.drain()
+    answer = await brokers.up[through].client.delete("/v1/cluster/brokers/b/drain")
+    check_problem(answer, 503, "draining", "is shutting down")
+    assert (await states(brokers, "a"))["b"] == "draining"
+
+
+async def test_a_broker_left_alone_in_its_cluster_is_not_drained_and_stops_at_once(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=4)
+    await brokers.stop("b")
+    check_problem(await ask_to_drain(brokers, "a", "a"), 409, "no-other-broker")
+    async with asyncio.timeout(PATIENCE_SECONDS / 4):
+        await brokers.stop("a")
