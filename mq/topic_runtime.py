@@ -27,6 +27,7 @@ from mq.parts import Parts
 from mq.peers import TailPage
 from mq.routing import Appender, Route
 from mq.segment_indexes import SegmentIndexes
+from mq.standing import Standing
 
 RESENDS = 10
 # Between two looks for an owner; together some five seconds.
@@ -49,6 +50,7 @@ class TopicRuntime:
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
+        self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
         self._state_news: asyncio.Future[None] | None = None
@@ -148,10 +150,21 @@ class TopicRuntime:
             return None
         return Replication(
             Followers(parts, self.ref(segment.id), followers, self.state.version),
-            parts.coordinator.in_touch,
+            partial(self._may_answer_for, segment.id),
             self._held,
             parts.front_store.grow,
         )
+
+    def _may_answer_for(self, segment_id: int) -> bool:
+        """Whether what all followers of a segment of ours hold is as good as stored."""
+        segment, under_way = self.state.segment(segment_id), self.state.transition
+        if segment is None or segment.state != "open" or (under_way is not None and segment_id in under_way.seal):
+            return False
+        return self._standing.proven()
+
+    def _answer_held(self) -> None:
+        for writer in self.writers.values():
+            writer.answer_held()
 
     def _held(self, segment_id: int, held: Sequence[Accepted]) -> None:
         """All followers hold these messages of ours: readers get them before they are stored."""
@@ -209,7 +222,10 @@ class TopicRuntime:
     async def close(self) -> None:
         """Stop all writers; what they had not stored fails."""
         await asyncio.gather(
-            self._foreign.close(), self._indexes.close(), *(writer.close() for writer in self.writers.values())
+            self._standing.close(),
+            self._foreign.close(),
+            self._indexes.close(),
+            *(writer.close() for writer in self.writers.values()),
         )
         _wake(self._news)
         _wake(self._state_news)

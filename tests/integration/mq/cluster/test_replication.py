@@ -123,22 +123,54 @@ async def test_a_follower_is_lost(brokers: HttpCluster) -> None:
 
 async def test_an_owner_out_of_touch_acknowledges_what_is_stored_only(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", **REPLICATED)
-    [[owner, _]] = await brokers.brokers_of("a", "t")
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
     brokers.membership.leaders = set()
     brokers.expel(owner)
     brokers.stores[owner].hold()
     publishing = asyncio.create_task(brokers.publish(owner, "t", ("key", "0")))
 
     async def held_by_all() -> bool:
-        return await brokers.values(owner, "t") == ["0"]
+        return brokers.up[follower].broker.front_store.pending_bytes > 0
 
-    # Its follower holds it, by which it would be acknowledged otherwise.
+    # Its follower holds it, by which it would be acknowledged, and read, otherwise.
     await until(held_by_all)
     assert await brokers.stored_messages(owner, "t") == 0
+    assert await brokers.values(owner, "t") == []
     assert not publishing.done()
     brokers.stores[owner].release()
     assert (await publishing)[0]["offset"] == 0
     assert await brokers.stored_messages(owner, "t") == 1
+
+
+async def test_who_was_counted_as_gone_acknowledges_nothing_of_what_was_sealed_meanwhile(brokers: HttpCluster) -> None:
+    """Owner and follower were cut off together, and are back before they have heard of the segment's successor."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    [leader] = set("abc") - {owner, follower}
+    await brokers.publish(owner, "t", ("key", "0"))
+    await until(lambda: stored(brokers, owner, 1))
+    cut_off = [brokers.cut_off(name) for name in (owner, follower)]
+
+    async def failed_over() -> bool:
+        return await brokers.owners(leader, "t") == {leader: 1}
+
+    await until(failed_over)
+    brokers.stores[owner].hold()
+    for member in cut_off:
+        brokers.join_again(member)
+    messages = brokers.up[owner].client.post(
+        "/v1/topics/t/messages", params={"key": "key", "producer": "p", "sequence": 1}, content=b"1"
+    )
+    publishing = asyncio.create_task(messages)
+
+    async def answered_or_informed() -> bool:
+        return publishing.done() or await brokers.owners(owner, "t") == {leader: 1}
+
+    await until(answered_or_informed)
+    brokers.stores[owner].release()
+    [position] = (await publishing).raise_for_status().json()["positions"]
+    assert position["segment"] > 0, "the first one was sealed without it"
+    assert await read_everywhere(brokers) == [[0, 1]] * 3
 
 
 async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
