@@ -275,6 +275,11 @@ class SegmentWriter:
         """The offset after the last accepted message; all before it are stored once the index ends there."""
         return self._next_offset
 
+    def unstored(self, start: int, end: int) -> Sequence[Accepted]:
+        """What is accepted and not stored yet between these offsets, in whole requests; when it has stopped too."""
+        waiting = self.unflushed or (*self._flying, *self._pending)
+        return [each for each in waiting if start < each.end <= end]
+
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files."""
         self._hurried = True

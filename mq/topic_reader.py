@@ -47,6 +47,9 @@ class TopicReader:
         if table is None and self._streaming and tail is not None and offset == tail.end:
             return Run(segment_id, offset, self._runtime.ref(segment_id).schema.empty_table())
         if table is None:
+            # Before the files are: what is stored while they are read would be in neither.
+            table = self._runtime.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        if table is None:
             table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         if not table.num_rows:
             table = await self._from_owner(segment_id, offset, table, max_rows=max_rows, max_bytes=max_bytes)

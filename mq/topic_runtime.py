@@ -372,6 +372,25 @@ class TopicRuntime:
         """The newest messages of a segment this broker owns or owned, or follows at its owner."""
         return self._tails.get(segment_id) or self._foreign.tail(segment_id)
 
+    def read_unstored(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
+        """Messages of ours from `offset` on that all followers hold and the store does not, at least one.
+
+        None where that one is stored, or is not held yet. Unlike the tail this lets go of none.
+        """
+        tail, writer = self._tails.get(segment_id), self.writers.get(segment_id)
+        if tail is None or writer is None or not writer.index.end <= offset < tail.end:
+            return None
+        chosen: list[Accepted] = []
+        size_bytes = 0
+        for each in writer.unstored(offset, tail.end):
+            if chosen and (size_bytes >= max_bytes or each.base >= offset + max_rows):
+                break
+            chosen.append(each)
+            size_bytes += each.size_bytes
+        if not chosen:
+            return None
+        return join(self.ref(segment_id), chosen, chosen[0].base).slice(offset - chosen[0].base, max_rows)
+
     def follow(self, positions: Mapping[int, int]) -> None:
         """Have what comes next at these positions make `news`, whoever owns the segments."""
         for segment_id, offset in positions.items():

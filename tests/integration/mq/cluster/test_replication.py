@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from mq.front_store import RECENT_SHARE, TABLE_OVERHEAD_BYTES
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 REPLICATED = {"acks": "replicated", "replicas": 2}
@@ -49,6 +50,22 @@ async def test_it_is_answered_and_read_before_it_is_stored(brokers: HttpCluster)
 
     await until(all_stored)
     assert await read_everywhere(brokers) == [list(range(60))] * 3
+
+
+async def test_what_is_acknowledged_and_not_stored_is_read_however_much_it_is(brokers: HttpCluster) -> None:
+    """The memory for recent messages lets go of the oldest, those of a store that is away included."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, _]] = await brokers.brokers_of("a", "t")
+    front_store = brokers.up[owner].broker.front_store
+    front_store.limit_bytes = 1024 * 1024
+    brokers.stores[owner].hold()
+    for message in MESSAGES:
+        await brokers.publish(owner, "t", message)
+    assert front_store.recent_bytes < front_store.limit_bytes // RECENT_SHARE < len(MESSAGES) * TABLE_OVERHEAD_BYTES
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+    page = await brokers.get("b", "/v1/topics/t/segments/0/messages", offset=7, limit=3)
+    assert [message["value"] for message in page["messages"]] == ["7", "8", "9"]
+    assert (await brokers.get("b", "/v1/topics/t/messages/0-30"))["value"] == "30"
 
 
 async def test_stored_waits_for_the_store_in_a_replicated_topic_too(brokers: HttpCluster) -> None:
@@ -171,6 +188,23 @@ async def test_who_was_counted_as_gone_acknowledges_nothing_of_what_was_sealed_m
     [position] = (await publishing).raise_for_status().json()["positions"]
     assert position["segment"] > 0, "the first one was sealed without it"
     assert await read_everywhere(brokers) == [[0, 1]] * 3
+
+
+async def test_a_follower_that_drains_stays_until_others_follow(brokers: HttpCluster) -> None:
+    """It is the only other one that holds what its owner has not stored."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    await brokers.publish(owner, "t", ("key", "0"))
+    leaving = brokers.up[follower].broker
+    assert (leaving.segments_owned, await leaving.hand_over()) == (0, 1)
+    brokers.stores[owner].release()
+
+    async def nothing_left() -> bool:
+        return await leaving.hand_over() == 0
+
+    await until(nothing_left)
+    assert not any(follower in members for members in await brokers.brokers_of(owner, "t"))
 
 
 async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
