@@ -68,8 +68,11 @@ class TopicReader:
         silent: OwnerSilent | None = None
         try:
             page = await self._runtime.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-            if page is not None:
+            if page is not None and (page.table.num_rows or not page.sealed):
                 return page.table
+            if page is not None or self._runtime.may_have_successors(segment_id):
+                # Before anybody is told that there is nothing more: it may be in those.
+                await self._runtime.refresh()
             if not self._runtime.ends_behind(segment_id, offset):
                 return found
             # Sealed since we looked into the files.

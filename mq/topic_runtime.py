@@ -411,6 +411,13 @@ class TopicRuntime:
         segment = self.state.segment(segment_id)
         return segment is not None and segment.end_offset is not None and segment.end_offset > offset
 
+    def may_have_successors(self, segment_id: int) -> bool:
+        """Whether a segment of ours, open as far as we have heard, may have been sealed, and others go on for it."""
+        segment, writer = self.state.segment(segment_id), self.writers.get(segment_id)
+        if segment is None or segment.state != "open" or writer is None or not self._parts.clustered:
+            return False
+        return writer.state is not WriterState.OPEN or not self._standing.proven()
+
     def may_hold_more(self, segment_id: int) -> bool:
         """Whether another broker may hold messages of a segment that are acknowledged and not on the store yet."""
         segment = self._foreign_open(segment_id)
