@@ -117,14 +117,14 @@ class Replicas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How an owner replicates: `in_touch` tells whether it may acknowledge what only its followers hold.
+    """How an owner replicates: `may_answer` tells whether it may answer for what only its followers hold.
 
     `on_held` gets what all followers hold and the store has not yet; `on_unstored` the growth of the bytes that are
     acknowledged and not stored.
     """
 
     replicas: Replicas
-    in_touch: Callable[[], bool]
+    may_answer: Callable[[], bool]
     on_held: Callable[[int, Sequence[Accepted]], None]
     on_unstored: Callable[[int], None]
 
@@ -178,6 +178,7 @@ class SegmentWriter:
         self._pending: list[_Pending] = []
         self._flying: Sequence[_Pending] = ()
         self._unheld: deque[_Pending] = deque()
+        self._held_end = 0
         self._hurried = False
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
         self._unanswered: dict[RequestId, _Pending] = {}
@@ -279,6 +280,11 @@ class SegmentWriter:
         """The offset after the last accepted message; all before it are stored once the index ends there."""
         return self._next_offset
 
+    def unstored(self, start: int, end: int) -> Sequence[Accepted]:
+        """What is accepted and not stored yet between these offsets, in whole requests; when it has stopped too."""
+        waiting = self.unflushed or (*self._flying, *self._pending)
+        return [each for each in waiting if start < each.end <= end]
+
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files."""
         self._hurried = True
@@ -322,22 +328,29 @@ class SegmentWriter:
         """How old the last put is to be: followers make it safe to wait, while the others count us as alive."""
         factor = 1.0 if self._last_file_bytes >= TRICKLE_BYTES else TRICKLE_FACTOR
         seconds = self._settings.flush_interval_seconds * factor
-        if self._replication is None or not self._replication.in_touch():
+        if self._replication is None or not self._replication.may_answer():
             return seconds
         waits = not self._replication.replicas.in_step or any(pending.patient for pending in self._pending)
         return seconds if waits else max(seconds, self._settings.replicated_flush_interval_seconds)
 
     def _held(self, end: int) -> None:
-        """All followers hold everything before `end`: those who asked for no more are answered.
+        """All followers hold everything before `end`."""
+        self._held_end = end
+        self.answer_held()
 
-        Safe: while we are in touch nobody seals in our stead before a follower refuses us, and whoever does seal then
+    def answer_held(self) -> None:
+        """Answer those who asked for no more than that all followers hold it, if that may be; readers get it too.
+
+        Safe: while we may answer nobody seals in our stead before a follower refuses us, and whoever does seal then
         flushes what it holds first (DESIGN.md §6). Stopping within this loses answers only.
         """
         replication = self._replication
         if replication is None or self.state not in (WriterState.OPEN, WriterState.SEALING):
             return
+        if not self._unheld or self._unheld[0].end > self._held_end or not replication.may_answer():
+            return
         held: list[_Pending] = []
-        while self._unheld and self._unheld[0].end <= end:
+        while self._unheld and self._unheld[0].end <= self._held_end:
             held.append(self._unheld.popleft())
         fresh = [pending for pending in held if pending.base >= self.index.end]
         if fresh:
@@ -349,7 +362,7 @@ class SegmentWriter:
     def _answer_early(self, pending: _Pending) -> None:
         """Tell those who asked for no more that all followers hold it."""
         replication = self._replication
-        if replication is None or not replication.in_touch() or all(waiting.done() for waiting in pending.eager):
+        if replication is None or not replication.may_answer() or all(waiting.done() for waiting in pending.eager):
             return
         if not pending.early:
             pending.early = True

@@ -4,6 +4,7 @@ What a coordinator holds may be lost; everything durable is on the store. What i
 the store, and followers that refuse, decide what holds.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -56,6 +57,11 @@ class Coordinator(Protocol):
         """The live brokers by id, as far as is known."""
         ...
 
+    @property
+    def seen_seconds(self) -> float:
+        """The moment of the clock's monotonic time from which on `brokers` has been seen."""
+        ...
+
     def leader(self) -> str | None:
         """Id of the broker elected to decide transitions, as far as is known."""
         ...
@@ -66,6 +72,11 @@ class Coordinator(Protocol):
 
     def in_touch(self) -> bool:
         """Whether this broker is certain that the others still count it as alive."""
+        ...
+
+    @property
+    def touches(self) -> int:
+        """How many times this broker has come in touch: the same number twice, and it has been in touch in between."""
         ...
 
     def on_news(self, call: Callable[[], None]) -> None:
@@ -108,6 +119,11 @@ class InProcessCoordinator:
         """This broker, once it has joined."""
         return tuple(self._brokers)
 
+    @property
+    def seen_seconds(self) -> float:
+        """Nothing ever changes behind its back."""
+        return math.inf
+
     def leader(self) -> str | None:
         """This broker, once it has joined."""
         return self._brokers[0].id if self._brokers else None
@@ -119,6 +135,11 @@ class InProcessCoordinator:
     def in_touch(self) -> bool:
         """Always: nobody else could take its place."""
         return True
+
+    @property
+    def touches(self) -> int:
+        """Once for ever."""
+        return 1
 
     def on_news(self, call: Callable[[], None]) -> None:
         """Nothing ever changes."""

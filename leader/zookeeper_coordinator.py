@@ -77,7 +77,8 @@ class ZooKeeperCoordinator:
         self._brokers: tuple[BrokerInfo, ...] = ()
         self._leader: str | None = None
         self._leads = False
-        self._certain_until_seconds = -math.inf
+        self._certain_until_seconds = self._seen_seconds = -math.inf
+        self._session_id = self._touches = 0
         self._failure: CoordinationFailed | None = None
         self._wake, self._proven, self._joined = asyncio.Event(), asyncio.Event(), asyncio.Event()
         # Keys in order, without values: the newest last, each once.
@@ -99,6 +100,11 @@ class ZooKeeperCoordinator:
         """The live brokers by id, as the last round saw them."""
         return self._brokers
 
+    @property
+    def seen_seconds(self) -> float:
+        """When the last round that ended well began."""
+        return self._seen_seconds
+
     def leader(self) -> str | None:
         """Id of the leader, as the last round saw it."""
         return self._leader
@@ -110,6 +116,11 @@ class ZooKeeperCoordinator:
     def in_touch(self) -> bool:
         """Whether its session certainly lives, by a clock that goes on while the process is stopped."""
         return self._clock.monotonic_seconds() < self._certain_until_seconds
+
+    @property
+    def touches(self) -> int:
+        """How many times it has come in touch: anew after every moment of doubt, and by every session."""
+        return self._touches
 
     def on_news(self, call: Callable[[], None]) -> None:
         """Have `call` called whenever brokers, the leader or `in_touch` have changed."""
@@ -220,8 +231,11 @@ class ZooKeeperCoordinator:
             _log.info("in touch with ZooKeeper at %s again", self._hosts)
         self._failure = None
         self._timeout_seconds = seen.session_timeout_seconds
+        if not self.in_touch() or seen.session_id != self._session_id:
+            self._touches, self._session_id = self._touches + 1, seen.session_id
         # Any answer of the round came from a session that lived after `began`, and that lives a whole time-out more.
         self._certain_until_seconds = began + self._timeout_seconds * CERTAIN_PART
+        self._seen_seconds = began
         self._brokers, self._leader, self._leads = seen.brokers, seen.leader, seen.leads
         self._proven.set()
         self._joined.set()

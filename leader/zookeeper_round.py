@@ -68,13 +68,17 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a round found. `counters` are those of the topics looked at: they differ after every announcement."""
+    """What a round found. `counters` are those of the topics looked at: they differ after every announcement.
+
+    `session_id` is that of the session in whose name this broker was registered all through the round.
+    """
 
     session_timeout_seconds: float
     brokers: tuple[BrokerInfo, ...]
     leader: str
     leads: bool
     counters: Mapping[str, int]
+    session_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class ZooKeeperRound:
         counters = self._counters(errand.look)
         if _session_of(self._client) != self._session:
             raise CoordinationFailed("the session ended meanwhile")
-        return Seen(granted_seconds(), brokers, leader, leader == me.id, counters)
+        return Seen(granted_seconds(), brokers, leader, leader == me.id, counters, self._session)
 
     def _hold(self, path: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
         """What an ephemeral node holds, after trying to have it hold `data` in this session's name.

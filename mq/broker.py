@@ -236,11 +236,14 @@ class Broker:
         return f"start another broker in cluster {self.settings.cluster!r} first"
 
     async def hand_over(self) -> int:
-        """Have the leader give this broker's segments to others, and nothing new to it; how many it still owns."""
+        """Have the leader give this broker's segments to others, and nothing new to it; how many it still has.
+
+        Those that it follows count: it may be the only other one that holds what their owners have not stored.
+        """
         if self._info is not None and not self._info.draining and self.parts.clustered:
             self._info = replace(self._info, draining=True)
             await self.coordinator.join(self._info)
-        return self.segments_owned
+        return self.segments_owned + self._segments_followed
 
     @property
     def segments_owned(self) -> int:
@@ -248,8 +251,12 @@ class Broker:
         open_states = (WriterState.OPEN, WriterState.SEALING)
         return sum(w.state in open_states for runtime in self.topics.values() for w in runtime.writers.values())
 
+    @property
+    def _segments_followed(self) -> int:
+        return sum(self.id in s.brokers[1:] for runtime in self.topics.values() for s in runtime.state.open_segments)
+
     async def _hand_over_all(self) -> None:
-        """Wait until others own everything, for part of the time there is to drain; what remains is failed over."""
+        """Wait until others have everything, for part of the time there is to drain; what remains is failed over."""
         deadline = self.clock.monotonic_seconds() + self.settings.drain_timeout * HAND_OVER_SHARE
         while await self.hand_over() and self.clock.monotonic_seconds() < deadline:
             if not self._others() or not self.coordinator.in_touch():

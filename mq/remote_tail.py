@@ -61,6 +61,8 @@ class RemoteTail:
         try:
             while self._clock.monotonic_seconds() - self._wanted_seconds < IDLE_SECONDS:
                 if not await self._take_page():
+                    # The record says soon why. Readers who are told at once would be back at once.
+                    await self._clock.sleep(RETRY_SECONDS)
                     return
         finally:
             self._on_news()
@@ -81,7 +83,6 @@ class RemoteTail:
                 wait_seconds=WAIT_SECONDS,
             )
         except BraidError:
-            await self._clock.sleep(RETRY_SECONDS)
             return False
         if page.table.num_rows:
             if page.end - page.table.num_rows != self.tail.end:

@@ -48,6 +48,9 @@ class TopicReader:
         if table is None and self._streaming and tail is not None and offset == tail.end:
             return Run(segment_id, offset, self._runtime.ref(segment_id).schema.empty_table())
         if table is None:
+            # Before the files are: what is stored while they are read would be in neither.
+            table = self._runtime.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        if table is None:
             table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         # Where retention has moved on, the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
@@ -81,8 +84,11 @@ class TopicReader:
         silent: OwnerSilent | None = None
         try:
             page = await self._runtime.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-            if page is not None:
+            if page is not None and (page.table.num_rows or not page.sealed):
                 return page.table
+            if page is not None or self._runtime.may_have_successors(segment_id):
+                # Before anybody is told that there is nothing more: it may be in those.
+                await self._runtime.refresh()
             if not self._runtime.ends_behind(segment_id, offset):
                 return found
             # Sealed since we looked into the files.

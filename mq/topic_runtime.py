@@ -27,6 +27,7 @@ from mq.parts import Parts
 from mq.peers import TailPage
 from mq.routing import Appender, Route
 from mq.segment_indexes import SegmentIndexes
+from mq.standing import Standing
 
 RESENDS = 10
 # Between two looks for an owner; together some five seconds.
@@ -49,6 +50,7 @@ class TopicRuntime:
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
+        self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
         self._state_news: asyncio.Future[None] | None = None
@@ -148,10 +150,21 @@ class TopicRuntime:
             return None
         return Replication(
             Followers(parts, self.ref(segment.id), followers, self.state.version),
-            parts.coordinator.in_touch,
+            partial(self._may_answer_for, segment.id),
             self._held,
             parts.front_store.grow,
         )
+
+    def _may_answer_for(self, segment_id: int) -> bool:
+        """Whether what all followers of a segment of ours hold is as good as stored."""
+        segment, under_way = self.state.segment(segment_id), self.state.transition
+        if segment is None or segment.state != "open" or (under_way is not None and segment_id in under_way.seal):
+            return False
+        return self._standing.proven()
+
+    def _answer_held(self) -> None:
+        for writer in self.writers.values():
+            writer.answer_held()
 
     def _held(self, segment_id: int, held: Sequence[Accepted]) -> None:
         """All followers hold these messages of ours: readers get them before they are stored."""
@@ -209,7 +222,10 @@ class TopicRuntime:
     async def close(self) -> None:
         """Stop all writers; what they had not stored fails."""
         await asyncio.gather(
-            self._foreign.close(), self._indexes.close(), *(writer.close() for writer in self.writers.values())
+            self._standing.close(),
+            self._foreign.close(),
+            self._indexes.close(),
+            *(writer.close() for writer in self.writers.values()),
         )
         _wake(self._news)
         _wake(self._state_news)
@@ -356,6 +372,25 @@ class TopicRuntime:
         """The newest messages of a segment this broker owns or owned, or follows at its owner."""
         return self._tails.get(segment_id) or self._foreign.tail(segment_id)
 
+    def read_unstored(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
+        """Messages of ours from `offset` on that all followers hold and the store does not, at least one.
+
+        None where that one is stored, or is not held yet. Unlike the tail this lets go of none.
+        """
+        tail, writer = self._tails.get(segment_id), self.writers.get(segment_id)
+        if tail is None or writer is None or not writer.index.end <= offset < tail.end:
+            return None
+        chosen: list[Accepted] = []
+        size_bytes = 0
+        for each in writer.unstored(offset, tail.end):
+            if chosen and (size_bytes >= max_bytes or each.base >= offset + max_rows):
+                break
+            chosen.append(each)
+            size_bytes += each.size_bytes
+        if not chosen:
+            return None
+        return join(self.ref(segment_id), chosen, chosen[0].base).slice(offset - chosen[0].base, max_rows)
+
     def follow(self, positions: Mapping[int, int]) -> None:
         """Have what comes next at these positions make `news`, whoever owns the segments."""
         for segment_id, offset in positions.items():
@@ -375,6 +410,13 @@ class TopicRuntime:
         """Whether the segment is sealed, with messages from `offset` on."""
         segment = self.state.segment(segment_id)
         return segment is not None and segment.end_offset is not None and segment.end_offset > offset
+
+    def may_have_successors(self, segment_id: int) -> bool:
+        """Whether a segment of ours, open as far as we have heard, may have been sealed, and others go on for it."""
+        segment, writer = self.state.segment(segment_id), self.writers.get(segment_id)
+        if segment is None or segment.state != "open" or writer is None or not self._parts.clustered:
+            return False
+        return writer.state is not WriterState.OPEN or not self._standing.proven()
 
     def may_hold_more(self, segment_id: int) -> bool:
         """Whether another broker may hold messages of a segment that are acknowledged and not on the store yet."""

@@ -54,7 +54,7 @@ class TransitionArm:
         self._runner = TransitionRunner(parts.catalogue, self, parts.clock)
         self._changing: dict[str, asyncio.Lock] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._missed_seconds: dict[str, float] = {}
+        self._missed_seconds: dict[tuple[str, int, str], float] = {}
 
     def lock(self, topic: str) -> asyncio.Lock:
         """Whoever changes a topic's record here holds it."""
@@ -166,17 +166,15 @@ class TransitionArm:
             return await self.seal_ours(runtime, segment.id)
         if (end := await self._sealed_by_owner(topic, segment, state)) is not None:
             return end
-        silent = [] if len(segment.brokers) == 1 or self._is_gone(segment.owner) else [segment.owner]
+        self._forget_missed()
+        silent = [] if len(segment.brokers) == 1 or self._is_gone(topic, segment, segment.owner) else [segment.owner]
         for follower in segment.brokers[1:]:
             if (end := await self._sealed_by_follower(runtime, follower, segment, state)) is not None:
                 return end
-            silent += [] if self._is_gone(follower) else [follower]
+            silent += [] if self._is_gone(topic, segment, follower) else [follower]
         if silent:
             raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r}: no answer from {', '.join(silent)}")
-        end = await self._flush_and_seal(runtime, segment.id, ())
-        for broker in segment.brokers:
-            self._missed_seconds.pop(broker, None)
-        return end
+        return await self._flush_and_seal(runtime, segment.id, ())
 
     async def seal_ours(self, runtime: TopicRuntime, segment: int) -> int:
         """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us."""
@@ -190,19 +188,30 @@ class TransitionArm:
         """Seal a segment that we follow: refuse its owner, then store what we hold of it."""
         return await self._flush_and_seal(runtime, segment, self._parts.copies.refuse(runtime.topic, segment))
 
-    def _is_gone(self, broker: str) -> bool:
+    def _is_gone(self, topic: str, segment: Segment, broker: str) -> bool:
         """Its session ended a margin ago, and it does not answer (whoever asks has tried).
 
-        Who is cut off cannot tell: the others may have been joined by brokers that it has never heard of. What was
-        heard lags behind too, which the margin allows for, as it does for what a broker that has lost touch stores.
+        Who is cut off cannot tell: the others may have been joined by brokers that it has never heard of. The margin
+        is for what a broker that has lost touch stores.
+
+        It must be seen to be missing after the transition was recorded, which it is when it is first missed here. Where
+        it comes back later it reads that record before it answers by its followers again (`Standing`).
         """
-        coordinator = self._parts.coordinator
+        coordinator, place = self._parts.coordinator, (topic, segment.id, broker)
         if not coordinator.in_touch() or self._parts.url_of(broker) is not None:
-            self._missed_seconds.pop(broker, None)
+            self._missed_seconds.pop(place, None)
             return False
         now_seconds = self._parts.clock.monotonic_seconds()
-        missed_seconds = now_seconds - self._missed_seconds.setdefault(broker, now_seconds)
-        return missed_seconds >= coordinator.session_timeout_seconds * MARGIN_SHARE
+        since_seconds = self._missed_seconds.setdefault(place, now_seconds)
+        margin_seconds = coordinator.session_timeout_seconds * MARGIN_SHARE
+        return now_seconds - since_seconds >= margin_seconds and coordinator.seen_seconds > since_seconds
+
+    def _forget_missed(self) -> None:
+        """Forget who is missed from segments that have been sealed, here or by others."""
+        for place in list(self._missed_seconds):
+            segment = self._topics.topics[place[0]].state.segment(place[1])
+            if segment is None or segment.state != "open":
+                del self._missed_seconds[place]
 
     async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
         if not self._parts.clustered:

@@ -103,12 +103,12 @@ async def _ask_again(client: AsyncClient, drain: BrokerDrain) -> BrokerDrain:
     try:
         return await client.drain_broker(drain.broker)
     except NotFound as error:
-        raise CommandFailed(f"broker {drain.broker} left the cluster while it owned {_left(drain)}") from error
+        raise CommandFailed(f"broker {drain.broker} left the cluster while it had {_left(drain)}") from error
 
 
 def _stalled(drain: BrokerDrain, timeout_seconds: float) -> str:
     return (
-        f"broker {drain.broker} still owns {_left(drain)}, and for {timeout_seconds:g} seconds none has moved: see "
+        f"broker {drain.broker} still has {_left(drain)}, and for {timeout_seconds:g} seconds none has moved: see "
         "`mq cluster status` for a leader and other brokers that do not drain, and the leader's log for the reason"
     )
 

@@ -164,14 +164,15 @@ class Internal:
         reader = await broker.reader(topic)
         deadline = broker.clock.monotonic_seconds() + min(float(query["wait"]), _LONGEST_WAIT_SECONDS)
         while True:
-            writer = runtime.writers.get(segment)
-            if writer is None or writer.state is WriterState.STOPPED:
-                raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
+            writer = _our_writer(runtime, segment)
             news = runtime.news()
             offset = min(int(query["offset"]), await runtime.end_of(segment))
             run = await reader.read_segment(
                 segment, offset, max_rows=int(query["max_rows"]), max_bytes=int(query["max_bytes"])
             )
+            if not run.table.num_rows:
+                # Where it was lost while we looked there may be more than we know of.
+                writer = _our_writer(runtime, segment)
             sealed = writer.state is WriterState.SEALED and run.end == writer.index.end
             left = deadline - broker.clock.monotonic_seconds()
             if run.table.num_rows or sealed or left <= 0 or broker.draining.is_set():
@@ -187,6 +188,14 @@ class Internal:
         """The topic's record has changed."""
         runtime = await self._runtime(topic, int(query["version"]))
         return _json({"version": runtime.state.version})
+
+
+def _our_writer(runtime: TopicRuntime, segment: int) -> SegmentWriter:
+    """The one that writes the segment or has sealed it; raises `SegmentMoved` where that was somebody else."""
+    writer = runtime.writers.get(segment)
+    if writer is None or writer.state is WriterState.STOPPED:
+        raise SegmentMoved(f"segment {segment} of topic {runtime.topic!r} is not ours")
+    return writer
 
 
 def _check_copied(runtime: TopicRuntime, segment: int, broker: str) -> None:

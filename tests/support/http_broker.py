@@ -20,6 +20,7 @@ from filer.store import Store, StreamingStore
 from leader.coordinator import Coordinator, InProcessCoordinator
 from mq.broker import Broker
 from mq.http.app import create_asgi
+from mq.peers import PeerTransport
 from mq.settings import BrokerSettings
 
 TIMEOUT_SECONDS = 30
@@ -56,6 +57,7 @@ async def http_broker(
     clock: Clock | None = None,
     payloads: StreamingStore | None = None,
     coordinator: Coordinator | None = None,
+    peers: PeerTransport | None = None,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
@@ -69,6 +71,7 @@ async def http_broker(
         coordinator or InProcessCoordinator(),
         BrokerSettings(**settings),
         payloads=payloads,
+        peers=peers,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

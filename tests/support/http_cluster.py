@@ -13,6 +13,10 @@ from filer.errors import OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
 from filer.memory_store import MemoryStore
 from filer.store import Data, Fetched, MakeData, ObjectInfo
+from leader.coordinator import BrokerInfo
+from mq.errors import PeerUnreachable
+from mq.http_peers import HttpPeers
+from mq.peers import PeerAnswer
 from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.shared_coordinator import Membership, SharedCoordinator
 
@@ -72,6 +76,22 @@ class HeldStore(ForwardingStore):
         return await self.inner.list_folders(prefix)
 
 
+class PartedPeers(HttpPeers):
+    """The way to other brokers as one of them has it: none to the addresses in `parted`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parted: set[str] = set()
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
+    ) -> PeerAnswer:
+        """As `PeerTransport.send`."""
+        if any(url.startswith(f"{each}/") for each in self.parted):
+            raise PeerUnreachable(url)
+        return await super().send(method, url, headers, body, timeout_seconds=timeout_seconds)
+
+
 class HttpCluster:
     """The cluster: brokers by name, each of which may be taken out at any time."""
 
@@ -81,6 +101,7 @@ class HttpCluster:
         self.membership = Membership()
         self.up: dict[str, HttpBroker] = {}
         self.stores: dict[str, HeldStore] = {}
+        self.peers: dict[str, PartedPeers] = {}
         self._exits: dict[str, contextlib.AsyncExitStack] = {}
 
     async def start(self, *names: str, **settings: Any) -> None:
@@ -88,11 +109,13 @@ class HttpCluster:
         for name in names:
             stack = self._exits[name] = contextlib.AsyncExitStack()
             store = self.stores[name] = HeldStore(self.store)
+            peers = self.peers[name] = PartedPeers()
             made = http_broker(
                 store,
                 clock=self.clock,
                 payloads=self.store,
                 coordinator=SharedCoordinator(self.membership),
+                peers=peers,
                 broker=name,
                 **settings,
             )
@@ -115,6 +138,22 @@ class HttpCluster:
     def expel(self, name: str) -> None:
         """Its session ends; it goes on running."""
         self.membership.expel(self.up[name].broker.id)
+
+    def cut_off(self, name: str) -> BrokerInfo:
+        """Its session ends, and no other broker reaches it; for `join_again`."""
+        broker = self.up[name].broker
+        member = self.membership.members[broker.id]
+        self.expel(name)
+        for other in self.peers:
+            if other != name:
+                self.peers[other].parted.add(member.url)
+        return member
+
+    def join_again(self, member: BrokerInfo) -> None:
+        """It is back, as it was."""
+        for peers in self.peers.values():
+            peers.parted.discard(member.url)
+        self.membership.enter(member)
 
     async def get(self, name: str, path: str, **params: Any) -> Any:
         """What that broker answers."""

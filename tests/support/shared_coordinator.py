@@ -1,6 +1,8 @@
 """Coordinators of several brokers in one process: what ZooKeeper would tell them, at once and without ZooKeeper."""
 
 import asyncio
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from leader.coordinator import BrokerInfo
@@ -13,8 +15,16 @@ class Membership:
 
     def __init__(self) -> None:
         self.members: dict[str, BrokerInfo] = {}
+        self.sessions: Counter[str] = Counter()
         self.coordinators: list[SharedCoordinator] = []
         self.leaders: set[str] | None = None
+
+    def enter(self, broker: BrokerInfo) -> None:
+        """A broker is there, maybe again: by a session of its own."""
+        if broker.id not in self.members:
+            self.sessions[broker.id] += 1
+        self.members[broker.id] = broker
+        self.tell()
 
     def tell(self) -> None:
         """Everybody hears that something has changed, on the next turn of the loop."""
@@ -45,8 +55,7 @@ class SharedCoordinator:
 
     async def join(self, broker: BrokerInfo) -> None:
         self._id = broker.id
-        self._membership.members[broker.id] = broker
-        self._membership.tell()
+        self._membership.enter(broker)
 
     async def leave(self) -> None:
         if self._id is not None:
@@ -54,6 +63,10 @@ class SharedCoordinator:
 
     def brokers(self) -> Sequence[BrokerInfo]:
         return tuple(sorted(self._membership.members.values(), key=lambda b: b.id))
+
+    @property
+    def seen_seconds(self) -> float:
+        return math.inf
 
     def leader(self) -> str | None:
         return next(iter(self._membership.members), None)
@@ -65,6 +78,10 @@ class SharedCoordinator:
 
     def in_touch(self) -> bool:
         return self._id in self._membership.members
+
+    @property
+    def touches(self) -> int:
+        return self._membership.sessions[self._id or ""]
 
     def on_news(self, call: Callable[[], None]) -> None:
         self.news_calls.append(call)

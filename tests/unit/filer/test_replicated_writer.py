@@ -57,13 +57,13 @@ class World:
         self.faults = ScriptedFaults()
         self.store = FailingStore(self.memory, self.faults, clock=self.clock)
         self.replicas = FakeReplicas()
-        self.in_touch = True
+        self.may_answer = True
         self.given: list[int] = []
         self.unstored_bytes = 0
         self.writer = self.make()
 
     def make(self) -> SegmentWriter:
-        replication = Replication(self.replicas, lambda: self.in_touch, self._give, self._grow)
+        replication = Replication(self.replicas, lambda: self.may_answer, self._give, self._grow)
         return owner(self.store, self.clock, REF, SegmentIndex(), replication=replication)
 
     def _give(self, segment: int, held: Sequence[Accepted]) -> None:
@@ -163,12 +163,27 @@ async def test_who_wants_it_stored_makes_the_next_file_go_at_once(world: World) 
 async def test_out_of_touch_nothing_is_answered_before_it_is_stored(world: World) -> None:
     await world.store_first()
     second = world.append(b"second")
-    world.in_touch = False
+    world.may_answer = False
     world.replicas.hold(2)
     assert not second.done() and world.unstored_bytes == 0
     await world.clock.advance(0.02)
     assert offset_of(second.result()) == 1
     assert len(await stored_values(world.memory, REF)) == 2
+
+
+async def test_what_was_held_meanwhile_is_answered_and_read_once_that_may_be(world: World) -> None:
+    world.faults.add("create", FaultKind.HANG)
+    world.may_answer = False
+    first, second = world.append(b"first"), world.append(b"second")
+    await settle()
+    world.replicas.hold(1)
+    assert not first.done() and world.given == []
+    world.may_answer = True
+    world.writer.answer_held()
+    assert offset_of(first.result()) == 0 and world.given == [0] and not second.done()
+    world.store.release()
+    await settle()
+    assert world.unstored_bytes == 0 and offset_of(second.result()) == 1
 
 
 async def test_out_of_touch_all_that_was_answered_goes_to_the_store_at_once(world: World) -> None:
@@ -178,7 +193,7 @@ async def test_out_of_touch_all_that_was_answered_goes_to_the_store_at_once(worl
     assert offset_of(await second) == 1
     await world.clock.advance(0.2)
     assert len(await stored_values(world.memory, REF)) == 1
-    world.in_touch = False
+    world.may_answer = False
     await world.clock.advance(0.02)
     assert await stored_values(world.memory, REF) == [b"first", b"second"]
 

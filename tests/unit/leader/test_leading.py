@@ -1,6 +1,7 @@
 """What a leader does and when, over a clock that is moved by hand."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ class FakeCoordinator:
     """Says what the test says."""
 
     session_timeout_seconds = SESSION_SECONDS
+    touches = 1
+    seen_seconds = math.inf
 
     def __init__(self) -> None:
         self.members: dict[str, BrokerInfo] = {}

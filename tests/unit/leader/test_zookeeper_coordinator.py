@@ -17,7 +17,7 @@ CERTAIN_SECONDS = GRANTED_SECONDS * CERTAIN_PART
 ME, OTHER = (BrokerInfo(name, f"http://{name}", "", "1") for name in ("me", "other"))
 
 
-ALONE = Seen(GRANTED_SECONDS, (ME,), "me", True, {})
+ALONE = Seen(GRANTED_SECONDS, (ME,), "me", True, {}, session_id=1)
 
 
 @dataclass
@@ -118,6 +118,32 @@ async def test_a_stopped_process_is_certain_of_nothing_when_it_goes_on(
     assert not coordinator.in_touch() and not coordinator.leads()
 
 
+async def test_whoever_was_in_doubt_or_had_another_session_has_come_in_touch_anew(
+    coordinator: ZooKeeperCoordinator, clock: ManualClock, session: ScriptedSession
+) -> None:
+    await coordinator.join(ME)
+    first = coordinator.touches
+    await clock.advance(CERTAIN_SECONDS * 10)
+    assert coordinator.touches == first, "round after round"
+    clock._now_us += int(GRANTED_SECONDS * 1e6)  # stopped, and nobody looked before the next round
+    await clock.advance(0.01)
+    assert coordinator.in_touch() and coordinator.touches == first + 1
+    session.seen = replace(ALONE, session_id=2)
+    await clock.advance(CERTAIN_SECONDS)
+    assert coordinator.in_touch() and coordinator.touches == first + 2
+
+
+async def test_what_it_says_of_others_was_seen_when_the_last_good_round_began(
+    coordinator: ZooKeeperCoordinator, clock: ManualClock, session: ScriptedSession
+) -> None:
+    began_seconds = clock.monotonic_seconds()
+    await coordinator.join(ME)
+    assert coordinator.seen_seconds == began_seconds
+    session.failure = CoordinationFailed("gone")
+    await clock.advance(CERTAIN_SECONDS)
+    assert coordinator.seen_seconds == began_seconds
+
+
 async def test_news_are_told_when_there_are_some_whatever_listeners_do(
     coordinator: ZooKeeperCoordinator, clock: ManualClock, session: ScriptedSession
 ) -> None:
@@ -131,7 +157,7 @@ async def test_news_are_told_when_there_are_some_whatever_listeners_do(
     await coordinator.join(ME)
     await clock.advance(10)
     assert told == ["me"]
-    session.seen = Seen(GRANTED_SECONDS, (ME, OTHER), "other", False, {})
+    session.seen = Seen(GRANTED_SECONDS, (ME, OTHER), "other", False, {}, session_id=1)
     await clock.advance(10)
     assert told == ["me", "other"] and not coordinator.leads() and coordinator.brokers() == (ME, OTHER)
 

@@ -1,5 +1,6 @@
 """Who seals a segment: its owner, else a follower, else, once all of them are certainly gone, whoever asks."""
 
+import math
 from types import SimpleNamespace
 from typing import cast
 
@@ -59,6 +60,9 @@ class World:
         self.peers = FakePeers()
         self.live = set(BROKERS)
         self.in_touch = True
+        self.coordinator = SimpleNamespace(
+            in_touch=lambda: self.in_touch, session_timeout_seconds=SESSION_SECONDS, seen_seconds=math.inf
+        )
         self.copies = Copies(FrontStore(1 << 20))
         parts = SimpleNamespace(
             broker=me,
@@ -69,7 +73,7 @@ class World:
             copies=self.copies,
             clustered=True,
             settings=SimpleNamespace(grace=3600.0),
-            coordinator=SimpleNamespace(in_touch=lambda: self.in_touch, session_timeout_seconds=SESSION_SECONDS),
+            coordinator=self.coordinator,
             url_of=lambda broker: broker if broker in self.live else None,
             last_url_of=lambda broker: broker,
         )
@@ -153,6 +157,17 @@ async def test_who_was_back_meanwhile_is_gone_a_margin_after_that(world: World) 
     world.live = set()
     await world.refuses_to_seal()
     await world.clock.advance(MARGIN_SECONDS + 0.1)
+    assert await world.seal() == 0
+
+
+async def test_who_was_missed_is_gone_once_it_is_seen_to_be_missing_still(world: World) -> None:
+    """What the asker has heard may be older than the transition, and the brokers be back since."""
+    world.live = set()
+    world.coordinator.seen_seconds = world.clock.monotonic_seconds()
+    for _ in range(2):
+        await world.refuses_to_seal()
+        await world.clock.advance(MARGIN_SECONDS * 2)
+    world.coordinator.seen_seconds = world.clock.monotonic_seconds()
     assert await world.seal() == 0
 
 

@@ -285,3 +285,25 @@ async def test_a_subscriber_anywhere_hears_of_it_at_once(brokers: HttpCluster) -
             await brokers.publish("b", "t", message)
     for values in heard.values():
         assert sorted(map(int, values)) == list(range(100))
+
+
+@pytest.mark.parametrize("back", [True, False])
+async def test_nobody_who_missed_a_failover_says_that_there_is_nothing_more(brokers: HttpCluster, back: bool) -> None:
+    """The former owner, and one who asks it, have not heard yet that messages go to a successor."""
+    await brokers.create("a", "t")
+    [owner] = await brokers.owners("a", "t")
+    leader, other = sorted(set("abc") - {owner})
+    await brokers.publish(owner, "t", ("key", "0"))
+    assert await brokers.values(other, "t") == ["0"]
+    cut_off = [brokers.cut_off(name) for name in (owner, other)]
+
+    async def failed_over() -> bool:
+        return await brokers.owners(leader, "t") == {leader: 1}
+
+    await until(failed_over)
+    await brokers.publish(leader, "t", ("key", "1"))
+    if back:
+        for member in cut_off:
+            brokers.join_again(member)
+    assert await brokers.values(other, "t") == ["0", "1"]
+    assert await brokers.values(owner, "t") == ["0", "1"]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from mq.front_store import RECENT_SHARE, TABLE_OVERHEAD_BYTES
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 REPLICATED = {"acks": "replicated", "replicas": 2}
@@ -39,6 +40,22 @@ async def test_it_is_answered_and_read_before_it_is_stored(brokers: HttpCluster)
 
     await until(all_stored)
     assert await read_everywhere(brokers) == [list(range(60))] * 3
+
+
+async def test_what_is_acknowledged_and_not_stored_is_read_however_much_it_is(brokers: HttpCluster) -> None:
+    """The memory for recent messages lets go of the oldest, those of a store that is away included."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, _]] = await brokers.brokers_of("a", "t")
+    front_store = brokers.up[owner].broker.front_store
+    front_store.limit_bytes = 1024 * 1024
+    brokers.stores[owner].hold()
+    for message in MESSAGES:
+        await brokers.publish(owner, "t", message)
+    assert front_store.recent_bytes < front_store.limit_bytes // RECENT_SHARE < len(MESSAGES) * TABLE_OVERHEAD_BYTES
+    assert await read_everywhere(brokers) == [list(range(60))] * 3
+    page = await brokers.get("b", "/v1/topics/t/segments/0/messages", offset=7, limit=3)
+    assert [message["value"] for message in page["messages"]] == ["7", "8", "9"]
+    assert (await brokers.get("b", "/v1/topics/t/messages/0-30"))["value"] == "30"
 
 
 async def test_stored_waits_for_the_store_in_a_replicated_topic_too(brokers: HttpCluster) -> None:
@@ -113,18 +130,19 @@ async def test_a_follower_is_lost(brokers: HttpCluster) -> None:
 
 async def test_an_owner_out_of_touch_acknowledges_what_is_stored_only(brokers: HttpCluster) -> None:
     await brokers.create("a", "t", **REPLICATED)
-    [[owner, _]] = await brokers.brokers_of("a", "t")
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
     brokers.membership.leaders = set()
     brokers.expel(owner)
     brokers.stores[owner].hold()
     publishing = asyncio.create_task(brokers.publish(owner, "t", ("key", "0")))
 
     async def held_by_all() -> bool:
-        return await brokers.values(owner, "t") == ["0"]
+        return brokers.up[follower].broker.front_store.pending_bytes > 0
 
-    # Its follower holds it, by which it would be acknowledged otherwise.
+    # Its follower holds it, by which it would be acknowledged, and read, otherwise.
     await until(held_by_all)
     assert await brokers.stored_messages(owner, "t") == 0
+    assert await brokers.values(owner, "t") == []
     assert not publishing.done()
     brokers.stores[owner].release()
     assert (await publishing)[0]["offset"] == 0
@@ -222,6 +240,54 @@ async def test_while_the_store_is_away_the_newest_messages_come_from_their_owner
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:braidmq:store-unavailable")
     for store in brokers.stores.values():
         store.can_be_read = True
+
+
+async def test_who_was_counted_as_gone_acknowledges_nothing_of_what_was_sealed_meanwhile(brokers: HttpCluster) -> None:
+    """Owner and follower were cut off together, and are back before they have heard of the segment's successor."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    [leader] = set("abc") - {owner, follower}
+    await brokers.publish(owner, "t", ("key", "0"))
+    await until(lambda: stored(brokers, owner, 1))
+    cut_off = [brokers.cut_off(name) for name in (owner, follower)]
+
+    async def failed_over() -> bool:
+        return await brokers.owners(leader, "t") == {leader: 1}
+
+    await until(failed_over)
+    brokers.stores[owner].hold()
+    for member in cut_off:
+        brokers.join_again(member)
+    messages = brokers.up[owner].client.post(
+        "/v1/topics/t/messages", params={"key": "key", "producer": "p", "sequence": 1}, content=b"1"
+    )
+    publishing = asyncio.create_task(messages)
+
+    async def answered_or_informed() -> bool:
+        return publishing.done() or await brokers.owners(owner, "t") == {leader: 1}
+
+    await until(answered_or_informed)
+    brokers.stores[owner].release()
+    [position] = (await publishing).raise_for_status().json()["positions"]
+    assert position["segment"] > 0, "the first one was sealed without it"
+    assert await read_everywhere(brokers) == [[0, 1]] * 3
+
+
+async def test_a_follower_that_drains_stays_until_others_follow(brokers: HttpCluster) -> None:
+    """It is the only other one that holds what its owner has not stored."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    brokers.stores[owner].hold()
+    await brokers.publish(owner, "t", ("key", "0"))
+    leaving = brokers.up[follower].broker
+    assert (leaving.segments_owned, await leaving.hand_over()) == (0, 1)
+    brokers.stores[owner].release()
+
+    async def nothing_left() -> bool:
+        return await leaving.hand_over() == 0
+
+    await until(nothing_left)
+    assert not any(follower in members for members in await brokers.brokers_of(owner, "t"))
 
 
 async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:

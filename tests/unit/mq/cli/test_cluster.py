@@ -132,7 +132,7 @@ def test_drain_gives_up_when_nothing_moves_any_more(command: Command, capfd: pyt
     command(script)
     assert run(["cluster", "drain", "one", "--timeout", "10"]) == 1
     error = capfd.readouterr().err
-    assert error.startswith("mq: broker one.01A still owns 2 segments, and for 10 seconds none has moved: ")
+    assert error.startswith("mq: broker one.01A still has 2 segments, and for 10 seconds none has moved: ")
     assert error.count("\n") == 1
     # Twice a second, for ten seconds after the one that moved.
     assert sum(asked.startswith("POST") for asked in script.asked) == 2 + 20
@@ -172,7 +172,7 @@ async def test_drain_pauses_between_questions() -> None:
 
 async def test_a_broker_that_leaves_before_it_is_drained_is_a_failure() -> None:
     async with ScriptedCluster([2, None]).client() as client:
-        with pytest.raises(CommandFailed, match=r"one\.01A left the cluster while it owned 2 segments"):
+        with pytest.raises(CommandFailed, match=r"one\.01A left the cluster while it had 2 segments"):
             await drain_broker(client, "one", InstantClock(), timeout_seconds=10)
 
 
