@@ -186,11 +186,15 @@ class Broker:
             await runtime.flush()
 
     async def hand_over(self) -> int:
-        """Have the leader give this broker's segments to others, and nothing new to it; how many it still owns."""
+        """Have the leader give this broker's segments to others, and nothing new to it; how many it still holds.
+
+        Those that it follows count: were it to leave before they have other followers, or are stored, what it holds of
+        them would be lost with their owner.
+        """
         if self._info is not None and not self._info.draining and self.parts.clustered:
             self._info = replace(self._info, draining=True)
             await self.coordinator.join(self._info)
-        return self.segments_owned
+        return self.segments_owned + self.segments_followed
 
     @property
     def segments_owned(self) -> int:
@@ -198,8 +202,14 @@ class Broker:
         open_states = (WriterState.OPEN, WriterState.SEALING)
         return sum(w.state in open_states for runtime in self.topics.values() for w in runtime.writers.values())
 
+    @property
+    def segments_followed(self) -> int:
+        """Open segments of other owners that this broker holds copies of."""
+        open_segments = (s for runtime in self.topics.values() for s in runtime.state.open_segments)
+        return sum(self.id in segment.brokers[1:] for segment in open_segments)
+
     async def _hand_over_all(self) -> None:
-        """Wait until others own everything, for part of the time there is to drain; what remains is failed over."""
+        """Wait until others hold everything, for part of the time there is to drain; what remains is failed over."""
         deadline = self.clock.monotonic_seconds() + self.settings.drain_timeout * HAND_OVER_SHARE
         while await self.hand_over() and self.clock.monotonic_seconds() < deadline:
             others = [b for b in self.coordinator.brokers() if b.id != self.id and not b.draining]

@@ -167,7 +167,7 @@ class Peers:
         await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
 
     async def drain(self, url: str) -> int:
-        """Ask a broker to hand over its segments; how many it still owns. Raises as `append`."""
+        """Ask a broker to hand over its segments; how many it still holds. Raises as `append`."""
         answer = await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS)
         return int(_document(answer)["segments"])
 

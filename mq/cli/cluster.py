@@ -69,12 +69,12 @@ async def drain_broker(client: AsyncClient, wanted: str, clock: Clock, *, timeou
         most = drain.segments
         while drain.segments:
             if clock.monotonic_seconds() >= deadline:
-                raise CommandFailed(f"after {timeout_seconds:g} seconds broker {broker} still owns {_left(drain)}")
+                raise CommandFailed(f"after {timeout_seconds:g} seconds broker {broker} still holds {_left(drain)}")
             await clock.sleep(_ASK_SECONDS)
             try:
                 drain = await client.drain_broker(broker)
             except NotFound as error:
-                raise CommandFailed(f"broker {broker} left the cluster while it owned {_left(drain)}") from error
+                raise CommandFailed(f"broker {broker} left the cluster while it held {_left(drain)}") from error
             most = max(most, drain.segments)
             progress.update(task, total=most, completed=most - drain.segments)
     return drain

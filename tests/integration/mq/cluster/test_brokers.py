@@ -145,6 +145,26 @@ async def test_a_drained_broker_runs_on_and_owns_nothing(brokers: HttpCluster) -
     assert "there is no live broker 'nobody'" in missing.json()["detail"]
 
 
+async def test_a_drained_broker_hands_over_its_copies_too(brokers: HttpCluster) -> None:
+    """Were it gone before another holds them, what is acknowledged as replicated would be lost with the owner."""
+    await brokers.create("a", "t", acks="replicated", replicas=2)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    await brokers.publish(owner, "t", ("k", "first"))
+    brokers.stores[owner].hold()
+    await brokers.publish(owner, "t", ("k", "held"))
+
+    async def drained() -> bool:
+        answer = await brokers.up[owner].client.post(f"/v1/cluster/brokers/{follower}/drain")
+        return bool(answer.raise_for_status().json()["segments"] == 0)
+
+    assert not await drained()
+    brokers.stores[owner].release()
+    await until(drained)
+    [holders] = await brokers.brokers_of(owner, "t")
+    assert (holders[0], len(holders), follower in holders) == (owner, 2, False)
+    assert await brokers.values(owner, "t") == ["first", "held"]
+
+
 async def test_two_leaders_at_once_break_nothing(brokers: HttpCluster) -> None:
     for n in range(4):
         await brokers.create("a", f"t{n}", segments=6)

@@ -127,7 +127,7 @@ def test_drain_of_a_broker_that_owns_nothing_is_done_at_once(
 def test_drain_gives_up_after_the_timeout(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
     command(ScriptedCluster([1] * 100))
     assert run(["cluster", "drain", "one", "--timeout", "10"]) == 1
-    assert capfd.readouterr().err == "mq: after 10 seconds broker one.01A still owns 1 segment\n"
+    assert capfd.readouterr().err == "mq: after 10 seconds broker one.01A still holds 1 segment\n"
 
 
 async def test_drain_pauses_between_questions() -> None:
@@ -139,7 +139,7 @@ async def test_drain_pauses_between_questions() -> None:
 
 async def test_a_broker_that_leaves_before_it_is_drained_is_a_failure() -> None:
     async with ScriptedCluster([2, None]).client() as client:
-        with pytest.raises(CommandFailed, match=r"one\.01A left the cluster while it owned 2 segments"):
+        with pytest.raises(CommandFailed, match=r"one\.01A left the cluster while it held 2 segments"):
             await drain_broker(client, "one", InstantClock(), timeout_seconds=10)
 
 
