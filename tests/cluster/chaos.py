@@ -1,7 +1,9 @@
 """Random faults for a time you name: `make chaos SECONDS=600`, or `python -m tests.cluster.chaos --help`.
 
-Round after round, each on new topics: a mixed load, a few faults, a verdict. The seed is printed; the same seed makes
-the same choices, though not the same timing. A round that is not clean leaves its history and the brokers' logs.
+Round after round, each on new topics: a mixed load, a few faults, a verdict. Brokers come and go for good as well, so
+that there are 1 to 6 of them; a round begins with as many as its topics have replicas, if not more. The seed is
+printed; the same seed makes the same choices, though not the same timing. A round that is not clean leaves its history
+and the brokers' logs.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
 FAULTS_A_ROUND = 4
+REPLICAS = 3
 RECOVER_SECONDS = 90.0
 
 
@@ -78,11 +81,7 @@ async def _run(cluster: Cluster, options: argparse.Namespace, seed: int, folder:
 
 def _has(options: argparse.Namespace) -> frozenset[Need]:
     has: set[Need] = {"s3"} if options.store == "s3" else set()
-    if not options.embedded:
-        has.add("zookeeper")
-    if not options.embedded and options.brokers > 1:
-        has.add("replicated")
-    return frozenset(has)
+    return frozenset(has if options.embedded else {*has, "zookeeper", "replicated"})
 
 
 @contextlib.asynccontextmanager
@@ -90,8 +89,10 @@ async def _topics(cluster: Cluster, number: int, *, embedded: bool) -> AsyncIter
     """A stored and, in a cluster, a replicated topic, deleted when the round is over."""
     settings = {f"stored-{number}": {"segments": 3}}
     if not embedded:
-        replicas = min(3, len(cluster.brokers))
-        settings[f"replicated-{number}"] = {"segments": 3, "acks": "replicated", "replicas": replicas}
+        settings[f"replicated-{number}"] = {"segments": 3, "acks": "replicated", "replicas": REPLICAS}
+        while len(cluster.brokers) < REPLICAS:
+            await cluster.add()
+        await cluster.wait_until_settled()
     for topic, each in settings.items():
         await cluster.create_topic(topic, **each)
     yield tuple(settings)
@@ -113,13 +114,19 @@ async def _round(
     load = mixed_load(cluster, topics, seed=chance.randrange(2**32), identified=identified)
     scene = Scene(cluster, load, topics, chance)
     async with load.running():
-        for kind in chance.choices(kinds, k=FAULTS_A_ROUND):
+        for _ in range(FAULTS_A_ROUND):
+            possible_now = [kind for kind in kinds if kind.can_strike(len(cluster.brokers))]
+            if not possible_now:
+                break
+            kind = chance.choice(possible_now)
             await load.each_acknowledged(chance.randint(5, 50))
             with load.fault(kind.name) as fault:
                 await kind.strike(scene)
                 await cluster.wait_until_settled(*topics)
             await load.each_acknowledged(5, timeout_seconds=RECOVER_SECONDS)
-            print(f"  {kind.name}: longest stall {longest_stall_seconds(load.history, fault):.2f} s", flush=True)
+            stall_seconds, brokers = longest_stall_seconds(load.history, fault), len(cluster.brokers)
+            print(f"  {kind.name}: longest stall {stall_seconds:.2f} s, {brokers} brokers", flush=True)
+        await cluster.wait_until_spread()
         print(f"  {await demand_clean(load, cluster, folder)}", flush=True)
 
 

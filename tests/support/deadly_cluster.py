@@ -1,0 +1,68 @@
+"""A cluster whose brokers kill themselves at a named step, each once and whenever a test says so.
+
+with DeadlyCluster(tmp_path, S3Bucket(), brokers=3) as cluster:
+    cluster.arm("begun", "b0", "b1")    # whichever of them gets there first
+    ...
+    death = await cluster.death()
+    await cluster.start(death.broker)
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.cluster import Cluster
+from tests.support.deadly_broker import STEPS, TAKE_OVER_STEPS
+from tests.support.shared_store import SharedStore
+
+DEATH_SECONDS = 40.0
+POLL_SECONDS = 0.02
+SIGKILLED = -9
+
+
+@dataclass(frozen=True)
+class Death:
+    """Who has died at the step that was armed, and whether it led the cluster then, as far as it knew."""
+
+    broker: str
+    led: bool
+
+
+class DeadlyCluster(Cluster):
+    """A `Cluster` of `tests.support.deadly_broker`."""
+
+    def __init__(self, folder: Path, store: SharedStore, **settings: Any) -> None:
+        self._fuses = folder / "fuses"
+        self._fuses.mkdir(parents=True)
+        self._step = ""
+        super().__init__(folder, store, **settings)
+
+    def arm(self, step: str, *names: str, topic: str = "") -> None:
+        """Have the first of these that passes the step, in its work on that topic or on any, die there."""
+        assert step in (*STEPS, *TAKE_OVER_STEPS), f"there is no step {step!r}"
+        for path in self._fuses.iterdir():
+            path.unlink()
+        self._step = step
+        for name in names:
+            (self._fuses / name).write_text(f"{topic}:{step}")
+
+    async def death(self) -> Death:
+        """Wait until one has died of it; raises `AssertionError` where none does."""
+        blown = self._fuses / "blown"
+        try:
+            async with asyncio.timeout(DEATH_SECONDS):
+                while not (blown.exists() and blown.read_text()):
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"nobody has got to {self._step!r}") from None
+        name, led = blown.read_text().split()
+        code = await asyncio.to_thread(self.brokers[name].process.wait)
+        assert code == SIGKILLED, f"{name} ended with {code}"
+        return Death(name, led == "leads")
+
+    def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
+        environment = self.store.environment | {"DEADLY_FILE": str(self._fuses / name)}
+        return BrokerProcess(args=arguments, env=environment, module="tests.support.deadly_broker")
