@@ -1,8 +1,8 @@
 """Leaders that are killed at each named step of a transition, as processes: the next one finishes it.
 
-Three brokers that kill themselves when they pass an armed step, a real ZooKeeper, an S3 server that keeps every version
-of every topic.json, and a load whose verdict comes at the end. The cluster is the same all the time: who has died is
-started anew for the next step. `tests/unit/leader/test_killed_leaders.py` stops a leader at every call of its store.
+Three brokers that kill themselves when they pass an armed step and keep every version of topic.json that they write, a
+real ZooKeeper, and a load whose verdict comes at the end. The cluster is the same all the time: who has died is started
+anew for the next step. `tests/unit/leader/test_killed_leaders.py` stops a leader at every call of its store.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.cluster.checker.workload import Workload
 from tests.cluster.mixed_load import demand_clean, light_load
 from tests.support.deadly_broker import TAKE_OVER_STEPS
 from tests.support.deadly_cluster import DeadlyCluster, Death
-from tests.support.shared_store import S3Bucket
+from tests.support.shared_store import SharedDirectory
 
 pytestmark = [pytest.mark.xdist_group("brokers"), pytest.mark.timeout(300)]
 
@@ -34,9 +34,8 @@ SETTINGS = {
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[DeadlyCluster]:
-    with DeadlyCluster(
-        tmp_path, S3Bucket(), brokers=3, session_timeout_seconds=SESSION_TIMEOUT_SECONDS, arguments=()
-    ) as cluster:
+    store = SharedDirectory(tmp_path / "store")
+    with DeadlyCluster(tmp_path, store, session_timeout_seconds=SESSION_TIMEOUT_SECONDS, arguments=()) as cluster:
         yield cluster
 
 
@@ -51,10 +50,9 @@ class Stage:
         """A broker that owns a segment of the stored topic and does not lead, as soon as there is one."""
         async with asyncio.timeout(RECOVER_SECONDS):
             while True:
-                leader = await self.cluster.leader()
-                for segment in await self.cluster.segments(STORED):
-                    if (owner := await self.cluster.owner_of(STORED, segment)) != leader:
-                        return owner
+                others = set(await self.cluster.owners(STORED)) - {await self.cluster.leader()}
+                if others:
+                    return min(others)
                 await asyncio.sleep(POLL_SECONDS)
 
     def under_way(self) -> dict[str, Transition]:
@@ -89,17 +87,16 @@ async def dies_sealing_for_a_dead_owner(stage: Stage, step: str) -> Death:
 
 
 async def dies_taking_over(stage: Stage, step: str) -> Death:
-    """A follower. The owner has stored nothing for a while before it is killed: only followers have what it has
-    acknowledged.
+    """A follower. The owner has died before it could store what it had acknowledged: only followers hold that.
+
+    The first file of a segment does not wait for followers, later ones share a second's messages.
     """
     cluster = stage.cluster
     await cluster.wait_until_replicated(REPLICATED)
-    owner = await cluster.owner_of(REPLICATED, (await cluster.segments(REPLICATED))[0])
-    cluster.cut_from_store(owner)
-    await stage.load.each_acknowledged(10, topic=REPLICATED)
+    await stage.load.each_acknowledged(5)
+    cluster.arm("before put", *cluster.brokers, topic=REPLICATED)
+    owner = (await cluster.death()).broker
     cluster.arm(step, *(name for name in cluster.brokers if name != owner))
-    await cluster.kill(owner)
-    cluster.heal(owner)
     return await both_come_back(stage, step, owner)
 
 

@@ -214,6 +214,10 @@ class Cluster:
         owners = {entry["segment"]: entry["owner"]["broker"] for entry in route["segments"]}
         return _name(owners[segment])
 
+    async def owners(self, topic: str) -> list[str]:
+        """Names of the brokers that own its open segments."""
+        return [_name(entry["owner"]["broker"]) for entry in (await self.ask(f"/v1/topics/{topic}/route"))["segments"]]
+
     async def followers_of(self, topic: str, segment: int) -> list[str]:
         """Names of the brokers that hold copies of its tail."""
         described = await self.ask(f"/v1/topics/{topic}")

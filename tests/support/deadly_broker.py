@@ -44,6 +44,10 @@ class Fuse(Protocol):
         """A step has been reached, in the work on that topic."""
         ...
 
+    def written(self, record: bytes) -> None:
+        """This topic.json stands on the store now."""
+        ...
+
 
 class CountingFuse:
     """Kills at the n-th passing of one step."""
@@ -51,6 +55,9 @@ class CountingFuse:
     def __init__(self, step: str, nth: int) -> None:
         assert step in STEPS, f"{step!r} is none of {STEPS}"
         self._step, self._left = step, nth
+
+    def written(self, record: bytes) -> None:
+        return
 
     def at(self, step: str, topic: str = "") -> None:
         if step != self._step:
@@ -63,17 +70,22 @@ class CountingFuse:
 class FileFuse:
     """Kills at the step that a file named after this broker says, as `topic:step`, or `:step` for any topic.
 
-    Of all brokers whose files lie in one folder the first that gets there dies, and says so in `blown`.
+    Of all brokers whose files lie in one folder the first that gets there dies, and says so in `blown`. Beside that
+    folder, in `versions`, all of them keep every topic.json that they have written.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._blown = path, path.parent / "blown"
+        self._path, self._blown, self._versions = path, path.parent / "blown", path.parent.parent / "versions"
         self._coordinators: list[ZooKeeperCoordinator] = []
 
     def coordinator(self, *arguments: Any, **settings: Any) -> ZooKeeperCoordinator:
         """The coordinator that says whether this broker leads."""
         self._coordinators.append(ZooKeeperCoordinator(*arguments, **settings))
         return self._coordinators[-1]
+
+    def written(self, record: bytes) -> None:
+        state = TopicState.from_json(record)
+        (self._versions / f"{state.topic}-{state.version:06d}.json").write_bytes(record)
 
     def at(self, step: str, topic: str = "") -> None:
         try:
@@ -98,9 +110,12 @@ class DeadlyStore(ForwardingStore):
         self._fuse = fuse
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
-        if "/segments/" not in key:
-            return await self.inner.create(key, data, metadata=metadata)
         made = bytes(data() if callable(data) else data)
+        if "/segments/" not in key:
+            await self.inner.create(key, made, metadata=metadata)
+            if key.endswith("/topic.json"):
+                self._fuse.written(made)
+            return
         put = "seal put" if read_footer(made).sealed else "put"
         self._fuse.at(f"before {put}", _topic(key))
         await self.inner.create(key, made, metadata=metadata)
@@ -114,6 +129,7 @@ class DeadlyStore(ForwardingStore):
         change = (before is not None, after is not None)
         self._fuse.at({(False, True): "before begin", (True, False): "before finish"}.get(change, "other"), _topic(key))
         new = await self.inner.replace(key, data, etag=etag)
+        self._fuse.written(bytes(data))
         self._fuse.at({(False, True): "begun", (True, False): "finished"}.get(change, "other"), _topic(key))
         return new
 

@@ -1,10 +1,12 @@
 """A cluster whose brokers kill themselves at a named step, each once and whenever a test says so.
 
-with DeadlyCluster(tmp_path, S3Bucket(), brokers=3) as cluster:
-    cluster.arm("begun", "b0", "b1")    # whichever of them gets there first
-    ...
-    death = await cluster.death()
-    await cluster.start(death.broker)
+    with DeadlyCluster(tmp_path, SharedDirectory(tmp_path / "store"), brokers=3) as cluster:
+        cluster.arm("begun", "b0", "b1")    # whichever of them gets there first
+        ...
+        death = await cluster.death()
+        await cluster.start(death.broker)
+
+Every broker keeps each topic.json that it writes, so that `topic_complaints` is of all versions there ever were.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.cluster import Cluster
 from tests.support.deadly_broker import STEPS, TAKE_OVER_STEPS
 from tests.support.shared_store import SharedStore
+from tests.support.topic_history import TopicHistory
 
 DEATH_SECONDS = 40.0
 POLL_SECONDS = 0.02
@@ -35,8 +38,9 @@ class DeadlyCluster(Cluster):
     """A `Cluster` of `tests.support.deadly_broker`."""
 
     def __init__(self, folder: Path, store: SharedStore, **settings: Any) -> None:
-        self._fuses = folder / "fuses"
-        self._fuses.mkdir(parents=True)
+        self._fuses, self._versions = folder / "fuses", folder / "versions"
+        for each in (self._fuses, self._versions):
+            each.mkdir(parents=True)
         self._step = ""
         super().__init__(folder, store, **settings)
 
@@ -62,6 +66,19 @@ class DeadlyCluster(Cluster):
         code = await asyncio.to_thread(self.brokers[name].process.wait)
         assert code == SIGKILLED, f"{name} ended with {code}"
         return Death(name, led == "leads")
+
+    def topic_complaints(self) -> list[str]:
+        """What is wrong with any version of any topic.json, or between two, or that one is missing."""
+        histories: dict[str, TopicHistory] = {}
+        for path in sorted(self._versions.iterdir()):
+            topic = path.name.rpartition("-")[0]
+            histories.setdefault(topic, TopicHistory(topic)).see(path.read_bytes())
+        complaints = [complaint for history in histories.values() for complaint in history.complaints]
+        for topic, history in histories.items():
+            newest = self.store.topic_state(topic).version
+            if history.versions != newest:
+                complaints.append(f"{topic}: {history.versions} versions were kept of {newest}")
+        return complaints or super().topic_complaints()
 
     def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
         environment = self.store.environment | {"DEADLY_FILE": str(self._fuses / name)}

@@ -119,13 +119,12 @@ class Workload:
         wanted = self._acknowledged.total() + more
         await self._until(lambda: self._acknowledged.total() >= wanted, timeout_seconds)
 
-    async def each_acknowledged(self, more: int, *, topic: str | None = None, timeout_seconds: float = 30.0) -> None:
-        """Wait until every producer, or each of that topic, has had that many more messages acknowledged.
+    async def each_acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
+        """Wait until every producer has had that many more messages acknowledged.
 
         Raises `NoProgress`, and `HistoryFull` where no more are sent.
         """
-        waited_for = [producer.name for producer in self._producers if topic in (None, producer.topic)]
-        wanted = {name: self._acknowledged[name] + more for name in waited_for}
+        wanted = {producer.name: self._acknowledged[producer.name] + more for producer in self._producers}
         await self._until(lambda: all(self._acknowledged[n] >= count for n, count in wanted.items()), timeout_seconds)
 
     async def _until(self, condition: Callable[[], bool], timeout_seconds: float) -> None:
