@@ -69,17 +69,21 @@ class DeadlyCluster(Cluster):
 
     def topic_complaints(self) -> list[str]:
         """What is wrong with any version of any topic.json, or between two, or that one is missing."""
-        histories: dict[str, TopicHistory] = {}
+        kept: dict[str, list[Path]] = {}
         for path in sorted(self._versions.iterdir()):
-            topic = path.name.rpartition("-")[0]
-            histories.setdefault(topic, TopicHistory(topic)).see(path.read_bytes())
-        complaints = [complaint for history in histories.values() for complaint in history.complaints]
-        for topic, history in histories.items():
-            newest = self.store.topic_state(topic).version
-            if history.versions != newest:
-                complaints.append(f"{topic}: {history.versions} versions were kept of {newest}")
-        return complaints or super().topic_complaints()
+            kept.setdefault(path.name.rpartition("-")[0], []).append(path)
+        return [complaint for topic, paths in kept.items() for complaint in _complaints(topic, paths)]
 
     def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
         environment = self.store.environment | {"DEADLY_FILE": str(self._fuses / name)}
         return BrokerProcess(args=arguments, env=environment, module="tests.support.deadly_broker")
+
+
+def _complaints(topic: str, versions: Sequence[Path]) -> list[str]:
+    """What is wrong with a topic whose versions are kept in files named by their numbers."""
+    history = TopicHistory(topic)
+    for path in versions:
+        history.see(path.read_bytes())
+    newest = int(versions[-1].stem.rpartition("-")[2])
+    missing = [] if history.versions == newest else [f"{topic}: {history.versions} versions were kept of {newest}"]
+    return [*history.complaints, *missing]
