@@ -44,8 +44,8 @@ class Fuse(Protocol):
         """A step has been reached, in the work on that topic."""
         ...
 
-    def written(self, record: bytes) -> None:
-        """This topic.json stands on the store now."""
+    def replaces(self, record: bytes) -> None:
+        """This topic.json is about to be replaced."""
         ...
 
 
@@ -56,7 +56,7 @@ class CountingFuse:
         assert step in STEPS, f"{step!r} is none of {STEPS}"
         self._step, self._left = step, nth
 
-    def written(self, record: bytes) -> None:
+    def replaces(self, record: bytes) -> None:
         return
 
     def at(self, step: str, topic: str = "") -> None:
@@ -71,7 +71,7 @@ class FileFuse:
     """Kills at the step that a file named after this broker says, as `topic:step`, or `:step` for any topic.
 
     Of all brokers whose files lie in one folder the first that gets there dies, and says so in `blown`. Beside that
-    folder, in `versions`, all of them keep every topic.json that they have written.
+    folder, in `versions`, all of them keep every topic.json that they replace: all that ever stood but the newest.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +83,7 @@ class FileFuse:
         self._coordinators.append(ZooKeeperCoordinator(*arguments, **settings))
         return self._coordinators[-1]
 
-    def written(self, record: bytes) -> None:
+    def replaces(self, record: bytes) -> None:
         state = TopicState.from_json(record)
         (self._versions / f"{state.topic}-{state.version:06d}.json").write_bytes(record)
 
@@ -110,12 +110,9 @@ class DeadlyStore(ForwardingStore):
         self._fuse = fuse
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
-        made = bytes(data() if callable(data) else data)
         if "/segments/" not in key:
-            await self.inner.create(key, made, metadata=metadata)
-            if key.endswith("/topic.json"):
-                self._fuse.written(made)
-            return
+            return await self.inner.create(key, data, metadata=metadata)
+        made = bytes(data() if callable(data) else data)
         put = "seal put" if read_footer(made).sealed else "put"
         self._fuse.at(f"before {put}", _topic(key))
         await self.inner.create(key, made, metadata=metadata)
@@ -124,12 +121,14 @@ class DeadlyStore(ForwardingStore):
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         if not key.endswith("/topic.json"):
             return await self.inner.replace(key, data, etag=etag)
-        before = TopicState.from_json((await self.inner.get(key)).data).transition
+        record = (await self.inner.get(key)).data
+        before = TopicState.from_json(record).transition
         after = TopicState.from_json(bytes(data)).transition
         change = (before is not None, after is not None)
         self._fuse.at({(False, True): "before begin", (True, False): "before finish"}.get(change, "other"), _topic(key))
+        # Where it is what the new one replaces it is kept before it goes; else nothing is replaced.
+        self._fuse.replaces(record)
         new = await self.inner.replace(key, data, etag=etag)
-        self._fuse.written(bytes(data))
         self._fuse.at({(False, True): "begun", (True, False): "finished"}.get(change, "other"), _topic(key))
         return new
 

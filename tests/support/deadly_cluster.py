@@ -6,7 +6,7 @@
         death = await cluster.death()
         await cluster.start(death.broker)
 
-Every broker keeps each topic.json that it writes, so that `topic_complaints` is of all versions there ever were.
+Every broker keeps each topic.json that it replaces, so that `topic_complaints` is of all versions there ever were.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filer.topic_state import TopicState
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster import Cluster
 from tests.support.deadly_broker import STEPS, TAKE_OVER_STEPS
@@ -69,21 +70,19 @@ class DeadlyCluster(Cluster):
 
     def topic_complaints(self) -> list[str]:
         """What is wrong with any version of any topic.json, or between two, or that one is missing."""
-        kept: dict[str, list[Path]] = {}
-        for path in sorted(self._versions.iterdir()):
-            kept.setdefault(path.name.rpartition("-")[0], []).append(path)
-        return [complaint for topic, paths in kept.items() for complaint in _complaints(topic, paths)]
+        topics = {path.name.rpartition("-")[0] for path in self._versions.iterdir()}
+        return [complaint for topic in sorted(topics) for complaint in self._complaints(topic)]
+
+    def _complaints(self, topic: str) -> list[str]:
+        newest = self.store.topic_state(topic)
+        kept = [TopicState.from_json(path.read_bytes()) for path in self._versions.glob(f"{topic}-*.json")]
+        states = {state.version: state for state in (newest, *kept)}
+        history = TopicHistory(topic)
+        for version in sorted(states):
+            history.see(states[version].to_json())
+        missing = sorted(set(range(1, newest.version)) - states.keys())
+        return [*history.complaints, *(f"{topic}: version {version} was not kept" for version in missing)]
 
     def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
         environment = self.store.environment | {"DEADLY_FILE": str(self._fuses / name)}
         return BrokerProcess(args=arguments, env=environment, module="tests.support.deadly_broker")
-
-
-def _complaints(topic: str, versions: Sequence[Path]) -> list[str]:
-    """What is wrong with a topic whose versions are kept in files named by their numbers."""
-    history = TopicHistory(topic)
-    for path in versions:
-        history.see(path.read_bytes())
-    newest = int(versions[-1].stem.rpartition("-")[2])
-    missing = [] if history.versions == newest else [f"{topic}: {history.versions} versions were kept of {newest}"]
-    return [*history.complaints, *missing]
