@@ -185,7 +185,7 @@ async def remove_broker(scene: Scene) -> None:
 
 
 async def kill_broker_for_good(scene: Scene) -> None:
-    """It never comes back. Of a segment that has lost replicas before the next one holds the last: one at a time."""
+    """It never comes back. Let the cluster settle before another dies: a segment may have had two replicas only."""
     await scene.cluster.kill_for_good(scene.some_broker())
 
 

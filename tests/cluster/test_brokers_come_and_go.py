@@ -46,7 +46,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def walk(chance: random.Random) -> list[int]:
-    """How many brokers there are one after the other, from the first few to both ends and away from there."""
+    """How many brokers there are one after the other: from the first few to both ends, and away from there."""
     numbers = [FIRST_BROKERS]
     ends = chance.sample([FEWEST_BROKERS, MOST_BROKERS], 2)
     for target in (*ends, chance.randint(FEWEST_BROKERS + 1, MOST_BROKERS - 1)):
