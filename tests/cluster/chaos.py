@@ -1,7 +1,9 @@
 """Random faults for a time you name: `make chaos SECONDS=600`, or `python -m tests.cluster.chaos --help`.
 
-Round after round, each on new topics: a mixed load, a few faults, a verdict. The seed is printed; the same seed makes
-the same choices, though not the same timing. A round that is not clean leaves its history and the brokers' logs.
+Round after round, each on new topics: a mixed load, a few faults, a verdict. Brokers come and go for good as well, so
+that there are 1 to 6 of them; a round begins with as many as its topics have replicas, if not more. The seed is
+printed; the same seed makes the same choices, though not the same timing. A round that is not clean leaves its history
+and the brokers' logs.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
 FAULTS_A_ROUND = 4
+REPLICAS = 3
 RECOVER_SECONDS = 90.0
 AWAY_SECONDS = (5.0, 20.0, 60.0)
 
@@ -84,7 +87,9 @@ async def _run(cluster: Cluster, options: argparse.Namespace, seed: int, folder:
     while rounds == 0 or time.monotonic() < deadline:
         rounds += 1
         print(f"round {rounds}", flush=True)
-        settings = _topics(cluster, rounds, embedded=options.embedded)
+        if not options.embedded:
+            await _enough_brokers(cluster)
+        settings = _topics(rounds, embedded=options.embedded)
         async with topics_for_a_while(cluster, settings) as topics:
             await _round(cluster, topics, kinds, chance, folder / f"round-{rounds}", identified=not options.embedded)
     return rounds
@@ -92,20 +97,22 @@ async def _run(cluster: Cluster, options: argparse.Namespace, seed: int, folder:
 
 def _has(options: argparse.Namespace) -> frozenset[Need]:
     has: set[Need] = {"s3"} if options.store == "s3" else set()
-    if not options.embedded:
-        has.add("zookeeper")
-    if not options.embedded and options.brokers > 1:
-        has.add("replicated")
-    return frozenset(has)
+    return frozenset(has if options.embedded else {*has, "zookeeper", "replicated"})
 
 
-def _topics(cluster: Cluster, number: int, *, embedded: bool) -> dict[str, dict[str, Any]]:
+def _topics(number: int, *, embedded: bool) -> dict[str, dict[str, Any]]:
     """A stored and, in a cluster, a replicated topic."""
     settings: dict[str, dict[str, Any]] = {f"stored-{number}": {"segments": 3}}
     if not embedded:
-        replicas = min(3, len(cluster.brokers))
-        settings[f"replicated-{number}"] = {"segments": 3, "acks": "replicated", "replicas": replicas}
+        settings[f"replicated-{number}"] = {"segments": 3, "acks": "replicated", "replicas": REPLICAS}
     return settings
+
+
+async def _enough_brokers(cluster: Cluster) -> None:
+    """The last round may have taken some away."""
+    while len(cluster.brokers) < REPLICAS:
+        await cluster.add()
+    await cluster.wait_until_settled()
 
 
 async def _round(
@@ -120,13 +127,19 @@ async def _round(
     load = mixed_load(cluster, topics, seed=chance.randrange(2**32), identified=identified)
     scene = Scene(cluster, load, topics, chance, away_seconds=chance.choice(AWAY_SECONDS))
     async with load.running():
-        for kind in chance.choices(kinds, k=FAULTS_A_ROUND):
+        for _ in range(FAULTS_A_ROUND):
+            possible_now = [kind for kind in kinds if kind.can_strike(len(cluster.brokers))]
+            if not possible_now:
+                break
+            kind = chance.choice(possible_now)
             await load.each_acknowledged(chance.randint(5, 50))
             with load.fault(kind.name) as fault:
                 await kind.strike(scene)
                 await cluster.wait_until_settled(*topics)
             await load.each_acknowledged(5, timeout_seconds=RECOVER_SECONDS)
-            print(f"  {kind.name}: longest stall {longest_stall_seconds(load.history, fault):.2f} s", flush=True)
+            stall_seconds, brokers = longest_stall_seconds(load.history, fault), len(cluster.brokers)
+            print(f"  {kind.name}: longest stall {stall_seconds:.2f} s, {brokers} brokers", flush=True)
+        await cluster.wait_until_spread()
         print(f"  {await demand_clean(load, cluster, folder)}", flush=True)
 
 

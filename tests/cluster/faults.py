@@ -1,6 +1,7 @@
 """What can go wrong with a cluster, each fault as a function that breaks something and mends it again.
 
 When a fault returns, every broker runs, or is about to be counted as running again: `wait_until_settled` says when.
+Brokers that come or go for good are no part of that: the cluster has more or fewer of them from then on.
 Its random choices, times included, come from the scene's seeded `chance`.
 """
 
@@ -15,6 +16,7 @@ from tests.support.cluster import Cluster
 from tests.support.s3_faults import S3Faults
 from tests.support.shared_store import S3Bucket
 
+FEWEST_BROKERS, MOST_BROKERS = 1, 6
 Need = Literal["zookeeper", "s3", "replicated"]
 
 
@@ -29,6 +31,10 @@ class Scene:
     away_seconds: float
     """For how long the store or ZooKeeper is gone, where that is the fault."""
 
+    def some_broker(self) -> str:
+        """Any broker."""
+        return self.chance.choice(list(self.cluster.brokers))
+
     async def some_owner(self) -> str:
         """The owner of some open segment."""
         topic = self.chance.choice(self.topics)
@@ -36,7 +42,8 @@ class Scene:
         return await self.cluster.owner_of(topic, segment)
 
     async def some_follower(self) -> str:
-        """A follower of some open segment that has any."""
+        """A follower of some open segment that has any, or gets them soon."""
+        await self.cluster.wait_until_replicated(*self.topics)
         for topic in self.chance.sample(self.topics, len(self.topics)):
             for segment in await self.cluster.segments(topic):
                 followers = await self.cluster.followers_of(topic, segment)
@@ -60,11 +67,17 @@ Strike = Callable[[Scene], Awaitable[None]]
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A fault and what the cluster must have for it to make sense."""
+    """A fault, what the cluster must have for it to make sense, and how many brokers at least and at most."""
 
     name: str
     strike: Strike
     needs: frozenset[Need] = frozenset()
+    fewest: int = FEWEST_BROKERS
+    most: int = MOST_BROKERS
+
+    def can_strike(self, brokers: int) -> bool:
+        """Whether a cluster of so many can suffer it now."""
+        return self.fewest <= brokers <= self.most
 
 
 async def _kill(scene: Scene, *names: str) -> None:
@@ -87,7 +100,8 @@ async def kill_leader(scene: Scene) -> None:
 
 
 async def kill_owner_and_leader(scene: Scene) -> None:
-    """The owner is another broker than the leader where there is one: two brokers die."""
+    """The owner is another broker than the leader where there is one: two brokers die, which three replicas outlive."""
+    await scene.cluster.wait_until_replicated(*scene.topics)
     leader = await scene.leader()
     others = [owner for owner in [await scene.some_owner() for _ in range(10)] if owner != leader]
     await _kill(scene, *{leader, *others[:1]})
@@ -159,6 +173,21 @@ async def rolling_restart(scene: Scene) -> None:
         await scene.cluster.wait_until_settled(*scene.topics)
 
 
+async def add_broker(scene: Scene) -> None:
+    """One more."""
+    await scene.cluster.add()
+
+
+async def remove_broker(scene: Scene) -> None:
+    """Drained for good."""
+    await scene.cluster.remove(scene.some_broker())
+
+
+async def kill_broker_for_good(scene: Scene) -> None:
+    """It never comes back. Let the cluster settle before another dies: a segment may have had two replicas only."""
+    await scene.cluster.kill_for_good(scene.some_broker())
+
+
 def _s3_faults(scene: Scene) -> S3Faults:
     assert isinstance(scene.cluster.store, S3Bucket), "only an S3 server can be told to fail"
     return scene.cluster.store.faults
@@ -178,11 +207,12 @@ async def _store_fault(scene: Scene, begin: Callable[[], None]) -> None:
 _ZOOKEEPER: frozenset[Need] = frozenset({"zookeeper"})
 _S3: frozenset[Need] = frozenset({"s3"})
 
-KINDS = (
+# After these there are as many brokers as before.
+PASSING = (
     FaultKind("kill-owner", kill_owner),
-    FaultKind("kill-follower", kill_follower, frozenset({"zookeeper", "replicated"})),
+    FaultKind("kill-follower", kill_follower, frozenset({"zookeeper", "replicated"}), fewest=2),
     FaultKind("kill-leader", kill_leader, _ZOOKEEPER),
-    FaultKind("kill-owner-and-leader", kill_owner_and_leader, _ZOOKEEPER),
+    FaultKind("kill-owner-and-leader", kill_owner_and_leader, _ZOOKEEPER, fewest=3),
     FaultKind("pause-owner", pause_owner),
     FaultKind("restart-zookeeper", restart_zookeeper, _ZOOKEEPER),
     FaultKind("lose-zookeeper", lose_zookeeper, _ZOOKEEPER),
@@ -192,6 +222,12 @@ KINDS = (
     FaultKind("store-silent", store_silent, _S3),
     FaultKind("rolling-restart", rolling_restart),
 )
+LASTING = (
+    FaultKind("add-broker", add_broker, _ZOOKEEPER, most=MOST_BROKERS - 1),
+    FaultKind("remove-broker", remove_broker, _ZOOKEEPER, fewest=FEWEST_BROKERS + 1),
+    FaultKind("kill-broker-for-good", kill_broker_for_good, _ZOOKEEPER, fewest=FEWEST_BROKERS + 1),
+)
+KINDS = (*PASSING, *LASTING)
 
 
 def possible(has: frozenset[Need]) -> list[FaultKind]:

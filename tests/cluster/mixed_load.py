@@ -42,6 +42,15 @@ def mixed_load(cluster: Cluster, topics: Sequence[str], *, seed: int, identified
     )
 
 
+def light_load(cluster: Cluster, topics: Sequence[str], *, seed: int) -> Workload:
+    """Less of it, for tests that others run beside."""
+    producers, consumers = [], []
+    for topic in topics:
+        producers += [each for each in _producers(topic, identified=True) if each.form in ("raw", "json")]
+        consumers += [each for each in _consumers(topic) if each.rewinds]
+    return Workload(cluster.urls, producers=producers, consumers=consumers, seed=seed, timeout_seconds=TIMEOUT_SECONDS)
+
+
 def _producers(topic: str, identified: bool) -> list[Producer]:
     repeat_every = 10 if identified else None
     return [

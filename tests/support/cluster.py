@@ -13,7 +13,9 @@ a cluster of its own. No process outlives the context; the brokers' logs stay, i
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -28,8 +30,11 @@ from tests.support.zookeeper_process import ZooKeeperProcess
 
 ASK_SECONDS = 15.0
 SETTLE_SECONDS = 120.0
+SPREAD_SECONDS = 30.0
 POLL_SECONDS = 0.2
 SESSION_TIMEOUT_SECONDS = 4.0
+# Brokers that are gone for good, whose logs are kept.
+REMOVED_KEPT = 20
 # Upkeep goes on under load, but leaves the processors to it.
 UPKEEP = ("--maintenance-interval", "1", "--rollup-age", "0")
 
@@ -43,10 +48,12 @@ class NobodyAnswers(AssertionError):
 
 
 class ClusterBroker:
-    """A broker's process and its lines to ZooKeeper and to the store."""
+    """A broker's process and its lines to ZooKeeper and to the store. `end` closes what is left of them."""
 
-    def __init__(self, name: str, process: BrokerProcess, lines: dict[str, TcpProxy]) -> None:
-        self.name, self.process, self.lines = name, process, lines
+    def __init__(
+        self, name: str, process: BrokerProcess, lines: dict[str, TcpProxy], end: contextlib.ExitStack
+    ) -> None:
+        self.name, self.process, self.lines, self.end = name, process, lines, end
         self.paused = False
 
     @property
@@ -78,6 +85,7 @@ class Cluster:
         self.urls: list[str] = []
         self._arguments, self._first_brokers, self._named = list(arguments), brokers, 0
         self._logs = folder / "logs"
+        self._removed: deque[ClusterBroker] = deque(maxlen=REMOVED_KEPT)
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -134,8 +142,12 @@ class Cluster:
         """Drain it for good."""
         code = await self.drain(name)
         assert code == 0, f"{name} ended with {code}:\n{self.brokers[name].process.log[-2000:]}"
-        del self.brokers[name]
-        self._refresh()
+        self._forget(name)
+
+    async def kill_for_good(self, name: str) -> None:
+        """SIGKILL; it never comes back."""
+        await self.kill(name)
+        self._forget(name)
 
     def pause(self, name: str) -> None:
         """SIGSTOP: it stands still and keeps its connections."""
@@ -209,6 +221,10 @@ class Cluster:
         owners = {entry["segment"]: entry["owner"]["broker"] for entry in route["segments"]}
         return _name(owners[segment])
 
+    async def owners(self, topic: str) -> list[str]:
+        """Names of the brokers that own its open segments."""
+        return [_name(entry["owner"]["broker"]) for entry in (await self.ask(f"/v1/topics/{topic}/route"))["segments"]]
+
     async def followers_of(self, topic: str, segment: int) -> list[str]:
         """Names of the brokers that hold copies of its tail."""
         described = await self.ask(f"/v1/topics/{topic}")
@@ -237,6 +253,32 @@ class Cluster:
         if unsettled:
             raise NotSettled("; ".join(unsettled))
 
+    async def wait_until_replicated(self, *topics: str, timeout_seconds: float = SETTLE_SECONDS) -> None:
+        """Until every open segment of these has as many brokers as the topic asks for and the cluster has.
+
+        Raises `NotSettled`.
+        """
+        thin = ["nobody has answered yet"]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while thin := thin_segments([await self.ask(f"/v1/topics/{t}") for t in topics], len(self.brokers)):
+                    await asyncio.sleep(POLL_SECONDS)
+        if thin:
+            raise NotSettled("; ".join(thin))
+
+    async def wait_until_spread(self, *, timeout_seconds: float = SPREAD_SECONDS) -> None:
+        """Until no broker owns more segments, of all topics, than the average, rounded up, plus one.
+
+        Raises `NotSettled`.
+        """
+        problems = ["nobody has answered yet"]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while problems := self._overloaded(await self.ask("/v1/cluster")):
+                    await asyncio.sleep(POLL_SECONDS)
+        if problems:
+            raise NotSettled(f"after {timeout_seconds:g} s: {'; '.join(problems)}")
+
     def topic_complaints(self) -> list[str]:
         """What is wrong with any version of any topic.json so far."""
         histories = self.store.topic_histories()
@@ -245,7 +287,7 @@ class Cluster:
     def write_logs(self, folder: Path) -> None:
         """What the brokers have logged, a file each."""
         folder.mkdir(parents=True, exist_ok=True)
-        for member in self.brokers.values():
+        for member in (*self._removed, *self.brokers.values()):
             (folder / f"{member.name}.log").write_text(member.process.log)
 
     # -- inside --------------------------------------------------------------------------------------------
@@ -255,18 +297,36 @@ class Cluster:
         name = f"b{self._named}"
         self._named += 1
         lines: dict[str, TcpProxy] = {}
+        end = self._stack.enter_context(contextlib.ExitStack())
         arguments = ["--broker", name, *self._arguments]
         if self.zookeeper is not None:
-            line = lines["zookeeper"] = self._stack.enter_context(TcpProxy(HOST, self.zookeeper.port))
+            line = lines["zookeeper"] = end.enter_context(TcpProxy(HOST, self.zookeeper.port))
             arguments += ["--zookeeper", line.address, "--session-timeout", str(self.session_timeout_seconds)]
         if self.store.port is not None:
-            lines["store"] = self._stack.enter_context(TcpProxy(HOST, self.store.port))
+            lines["store"] = end.enter_context(TcpProxy(HOST, self.store.port))
         arguments += self.store.arguments(lines["store"].port if "store" in lines else None)
-        process = BrokerProcess(args=arguments, env=self.store.environment)
+        process = self._process(name, arguments)
         # Only its end: it is started where it does not hold up others.
-        self._stack.push(process)
-        self.brokers[name] = ClusterBroker(name, process, lines)
+        end.push(process)
+        self.brokers[name] = ClusterBroker(name, process, lines, end)
         return self.brokers[name]
+
+    def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
+        return BrokerProcess(args=arguments, env=self.store.environment)
+
+    def _forget(self, name: str) -> None:
+        """A broker that has ended for good is no part of the cluster any more; its log is kept for a while."""
+        member = self.brokers.pop(name)
+        member.end.close()
+        self._removed.append(member)
+        self._refresh()
+
+    def _overloaded(self, cluster: dict[str, Any]) -> list[str]:
+        """What one broker sees of who owns too much, once it sees all that run."""
+        owned = {_name(broker["broker"]): broker["segments"] for broker in cluster["brokers"]}
+        if owned.keys() != self.brokers.keys():
+            return [f"brokers {sorted(owned)} are seen"]
+        return overloaded(owned)
 
     def _refresh(self) -> None:
         self.urls[:] = [member.process.url for member in self.brokers.values() if member.process.url]
@@ -305,6 +365,22 @@ def unsettled_view(cluster: dict[str, Any], topics: Sequence[dict[str, Any]], ur
             if segment["state"] == "open" and not set(segment["brokers"]) <= seen.keys():
                 problems.append(f"{topic['topic']}: segment {segment['segment']} is with {segment['brokers']}")
     return problems
+
+
+def thin_segments(topics: Sequence[dict[str, Any]], brokers: int) -> list[str]:
+    """Open segments with fewer brokers than their topic's `replicas`, or than there are."""
+    return [
+        f"{topic['topic']}: segment {segment['segment']} is with {segment['brokers']} only"
+        for topic in topics
+        for segment in topic["segments"]
+        if segment["state"] == "open" and len(segment["brokers"]) < min(topic["config"]["replicas"], brokers)
+    ]
+
+
+def overloaded(owned: Mapping[str, int]) -> list[str]:
+    """Brokers that own more segments than the average, rounded up, plus one."""
+    most = math.ceil(sum(owned.values()) / len(owned)) + 1
+    return [f"{name} owns {count} segments, of at most {most}" for name, count in owned.items() if count > most]
 
 
 def _client() -> httpx.AsyncClient:

@@ -1,20 +1,24 @@
 """`mq` whose process kills itself at a named step of the write path: `python -m tests.support.deadly_broker serve ...`.
 
-DEADLY_STEP names the step, DEADLY_NTH (1 at first) which passing of it is the last. The store and the broker are the
-real ones, wrapped.
+DEADLY_STEP names the step, DEADLY_NTH (1 at first) which passing of it is the last. Or DEADLY_FILE names a file that a
+test may write at any time, see `tests/support/deadly_cluster.py`. The store and the broker are the real ones, wrapped.
 """
 
 import os
 import signal
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 from unittest import mock
 
+from filer import keys
 from filer.forwarding_store import ForwardingStore
 from filer.open_store import open_store
 from filer.segment_file import read_footer
+from filer.segment_log import put_until_known
 from filer.store import Data, MakeData, Store
 from filer.topic_state import TopicState
+from leader.zookeeper_coordinator import ZooKeeperCoordinator
 from mq.cli.main import main
 
 STEPS = (
@@ -29,21 +33,73 @@ STEPS = (
     "before finish",
     "finished",
 )
+# A follower that stores what it holds of a segment whose owner cannot.
+TAKE_OVER_STEPS = ("before take-over put", "take-over put returned")
 
 
-class Fuse:
-    """Kills this process at the n-th passing of one step."""
+class Fuse(Protocol):
+    """Kills this process at a step."""
+
+    def at(self, step: str, topic: str = "") -> None:
+        """A step has been reached, in the work on that topic."""
+        ...
+
+    def replaces(self, record: bytes) -> None:
+        """This topic.json is about to be replaced."""
+        ...
+
+
+class CountingFuse:
+    """Kills at the n-th passing of one step."""
 
     def __init__(self, step: str, nth: int) -> None:
         assert step in STEPS, f"{step!r} is none of {STEPS}"
         self._step, self._left = step, nth
 
-    def at(self, step: str) -> None:
+    def replaces(self, record: bytes) -> None:
+        return
+
+    def at(self, step: str, topic: str = "") -> None:
         if step != self._step:
             return
         self._left -= 1
         if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FileFuse:
+    """Kills at the step that a file named after this broker says, as `topic:step`, or `:step` for any topic.
+
+    Of all brokers whose files lie in one folder the first that gets there dies, and says so in `blown`. Beside that
+    folder, in `versions`, all of them keep every topic.json that they replace: all that ever stood but the newest.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._blown, self._versions = path, path.parent / "blown", path.parent.parent / "versions"
+        self._coordinators: list[ZooKeeperCoordinator] = []
+
+    def coordinator(self, *arguments: Any, **settings: Any) -> ZooKeeperCoordinator:
+        """The coordinator that says whether this broker leads."""
+        self._coordinators.append(ZooKeeperCoordinator(*arguments, **settings))
+        return self._coordinators[-1]
+
+    def replaces(self, record: bytes) -> None:
+        state = TopicState.from_json(record)
+        (self._versions / f"{state.topic}-{state.version:06d}.json").write_bytes(record)
+
+    def at(self, step: str, topic: str = "") -> None:
+        try:
+            armed = self._path.read_text()
+            if armed not in (f":{step}", f"{topic}:{step}"):
+                return
+            blown = os.open(self._blown, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        except (FileNotFoundError, FileExistsError):
+            return
+        self._path.unlink()
+        leader = self._coordinators[0].leader() or ""
+        leads = leader.rpartition(".")[0] == self._path.name
+        os.write(blown, f"{self._path.name} {'leads' if leads else 'follows'}".encode())
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class DeadlyStore(ForwardingStore):
@@ -58,20 +114,27 @@ class DeadlyStore(ForwardingStore):
             return await self.inner.create(key, data, metadata=metadata)
         made = bytes(data() if callable(data) else data)
         put = "seal put" if read_footer(made).sealed else "put"
-        self._fuse.at(f"before {put}")
+        self._fuse.at(f"before {put}", _topic(key))
         await self.inner.create(key, made, metadata=metadata)
-        self._fuse.at(f"{put} returned")
+        self._fuse.at(f"{put} returned", _topic(key))
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         if not key.endswith("/topic.json"):
             return await self.inner.replace(key, data, etag=etag)
-        before = TopicState.from_json((await self.inner.get(key)).data).transition
+        record = (await self.inner.get(key)).data
+        before = TopicState.from_json(record).transition
         after = TopicState.from_json(bytes(data)).transition
         change = (before is not None, after is not None)
-        self._fuse.at({(False, True): "before begin", (True, False): "before finish"}.get(change, "other"))
+        self._fuse.at({(False, True): "before begin", (True, False): "before finish"}.get(change, "other"), _topic(key))
+        # Where it is what the new one replaces it is kept before it goes; else nothing is replaced.
+        self._fuse.replaces(record)
         new = await self.inner.replace(key, data, etag=etag)
-        self._fuse.at({(False, True): "begun", (True, False): "finished"}.get(change, "other"))
+        self._fuse.at({(False, True): "begun", (True, False): "finished"}.get(change, "other"), _topic(key))
         return new
+
+
+def _topic(key: str) -> str:
+    return key.removeprefix(keys.TOPICS).partition("/")[0]
 
 
 def deadly_link(fuse: Fuse) -> Callable[[str, str], None]:
@@ -87,13 +150,36 @@ def deadly_link(fuse: Fuse) -> Callable[[str, str], None]:
     return linking
 
 
-def run() -> None:
-    fuse = Fuse(os.environ["DEADLY_STEP"], int(os.environ.get("DEADLY_NTH", "1")))
+def deadly_put(fuse: Fuse) -> Callable[..., Awaitable[bool]]:
+    """The put of one who takes a segment over, passing its steps."""
 
+    async def putting(store: Store, clock: Any, key: str, *arguments: Any) -> bool:
+        fuse.at("before take-over put", _topic(key))
+        ours = await put_until_known(store, clock, key, *arguments)
+        fuse.at("take-over put returned", _topic(key))
+        return ours
+
+    return putting
+
+
+def run() -> None:
+    if path := os.environ.get("DEADLY_FILE"):
+        fuse = FileFuse(Path(path))
+        with mock.patch("mq.server.ZooKeeperCoordinator", fuse.coordinator):
+            run_with(fuse)
+    else:
+        run_with(CountingFuse(os.environ["DEADLY_STEP"], int(os.environ.get("DEADLY_NTH", "1"))))
+
+
+def run_with(fuse: Fuse) -> None:
     def open_deadly(url: str, **arguments: Any) -> Store:
         return DeadlyStore(open_store(url, **arguments), fuse)
 
-    with mock.patch("os.link", deadly_link(fuse)), mock.patch("mq.server.open_store", open_deadly):
+    with (
+        mock.patch("os.link", deadly_link(fuse)),
+        mock.patch("mq.server.open_store", open_deadly),
+        mock.patch("filer.take_over.put_until_known", deadly_put(fuse)),
+    ):
         main()
 
 

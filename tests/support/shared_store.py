@@ -15,6 +15,7 @@ from botocore.config import Config
 from ulid import ULID
 
 from filer import keys
+from filer.topic_state import TopicState
 from tests.support.s3_faults import S3Faults
 from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 from tests.support.topic_history import TopicHistory
@@ -45,6 +46,10 @@ class SharedStore(Protocol):
 
     def topic_histories(self) -> list[TopicHistory]:
         """Every topic's record in all its versions so far."""
+        ...
+
+    def topic_state(self, topic: str) -> TopicState:
+        """A topic's record as it is now."""
         ...
 
 
@@ -84,6 +89,10 @@ class SharedDirectory:
         """All versions that were seen."""
         self._look()
         return list(self._histories.values())
+
+    def topic_state(self, topic: str) -> TopicState:
+        """Read from the directory."""
+        return TopicState.from_json((self.root / keys.topic(topic)).read_bytes())
 
     def _watch(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
@@ -145,6 +154,11 @@ class S3Bucket:
             fetched = client.get_object(Bucket=self._bucket, Key=name, VersionId=version)
             histories.setdefault(topic, TopicHistory(topic)).see(fetched["Body"].read())
         return list(histories.values())
+
+    def topic_state(self, topic: str) -> TopicState:
+        """Read from the bucket."""
+        fetched = self._client().get_object(Bucket=self._bucket, Key=f"{PREFIX}/{keys.topic(topic)}")
+        return TopicState.from_json(fetched["Body"].read())
 
     def _versions(self, client: Any) -> Iterator[tuple[str, str]]:
         pages = client.get_paginator("list_object_versions")
