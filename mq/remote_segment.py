@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from filer.clock import Clock
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
@@ -61,6 +62,7 @@ class RemoteSegment:
         self._peers, self._url, self._version, self._on_moved = peers, url or "", version, on_moved
         self._waiting: list[_Waiting] = []
         self._calls: dict[asyncio.Task[None], Sequence[_Waiting]] = {}
+        self._starting: asyncio.Handle | None = None
         self.inheritance = _OwnersKnowledge()
 
     def append(
@@ -75,7 +77,7 @@ class RemoteSegment:
         stored: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self._waiting.append(_Waiting(payload, Part(count, size_bytes, request, replicated), stored))
-        self._call_if_free()
+        self._call_soon()
         return stored
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
@@ -105,7 +107,13 @@ class RemoteSegment:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
+    def _call_soon(self) -> None:
+        """Call once everything that has arrived with this message is here as well: it goes with it."""
+        if self._starting is None and len(self._calls) < CALLS_AT_ONCE:
+            self._starting = asyncio.get_running_loop().call_soon(self._call_if_free)
+
     def _call_if_free(self) -> None:
+        self._starting = None
         if self._waiting and len(self._calls) < CALLS_AT_ONCE:
             batch = self._take()
             task = asyncio.create_task(self._call(batch), name=f"forward {self.ref.topic}/{self.ref.segment}")
@@ -131,9 +139,10 @@ class RemoteSegment:
 
     async def _call(self, batch: Sequence[_Waiting]) -> None:
         rows = rows_of_payloads(self.ref, [waiting.payload for waiting in batch])
+        runs = _runs(batch)
         try:
             outcomes = await self._peers.append(
-                self._url, self.ref.topic, self.ref.segment, self._version, rows, [waiting.part for waiting in batch]
+                self._url, self.ref.topic, self.ref.segment, self._version, rows, [_joined(run) for run in runs]
             )
         except PeerUnreachable as error:
             self._stop(SegmentMoved(str(error)), batch)
@@ -142,11 +151,11 @@ class RemoteSegment:
             _fail_unknown(batch, error)
             self._stop(SegmentMoved(), ())
             return
-        for waiting, outcome in zip(batch, outcomes, strict=True):
+        for run, outcome in zip(runs, outcomes, strict=True):
             if isinstance(outcome, BraidError):
-                _fail([waiting], outcome)
-            elif not waiting.stored.done():
-                waiting.stored.set_result(outcome)
+                _fail(run, outcome)
+            else:
+                _answer(run, outcome)
         if any(isinstance(outcome, SegmentMoved) for outcome in outcomes):
             self._stop(SegmentMoved(), ())
 
@@ -157,6 +166,37 @@ class RemoteSegment:
         if self.state is WriterState.OPEN:
             self.state = WriterState.STOPPED
             self._on_moved()
+
+
+def _runs(batch: Sequence[_Waiting]) -> list[list[_Waiting]]:
+    """The batch cut so that neighbouring single messages without an id are together.
+
+    They go as one part, which the owner takes and answers as it does the rows of one request.
+    """
+    return [list(run) for _, run in groupby(batch, _run_key)]
+
+
+def _run_key(waiting: _Waiting) -> object:
+    """The same for neighbours that go as one part."""
+    if waiting.part.request is None and isinstance(waiting.payload, Single):
+        return ("singles", waiting.part.replicated)
+    return id(waiting)
+
+
+def _joined(run: Sequence[_Waiting]) -> Part:
+    first = run[0].part
+    if len(run) == 1:
+        return first
+    return Part(len(run), sum(waiting.part.size_bytes for waiting in run), replicated=first.replicated)
+
+
+def _answer(run: Sequence[_Waiting], positions: list[Position]) -> None:
+    """Tell each of a run where it is: of several, one after the other from where their rows begin."""
+    first = positions[0]
+    for place, waiting in enumerate(run):
+        if not waiting.stored.done():
+            found = positions if len(run) == 1 else [Position(first.segment, first.offset + place, 1)]
+            waiting.stored.set_result(found)
 
 
 def _fail(batch: Sequence[_Waiting], error: Exception) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from filer.clock import settle
@@ -86,6 +87,15 @@ class World:
     ) -> "asyncio.Future[list[Position]]":
         return self.segment.append(single(value), size_bytes, request, replicated=replicated)
 
+    async def start_calls(self) -> "list[asyncio.Future[list[Position]]]":
+        """As many calls as there may be at once, with a message each; the owner's gate is shut for them."""
+        self.owner.gate.clear()
+        futures = []
+        for n in range(subject.CALLS_AT_ONCE):
+            futures.append(self.append(b"%d" % n))
+            await settle()
+        return futures
+
     def sent(self) -> list[list[bytes]]:
         return [[value for _, values in batch for value in values] for batch in self.owner.batches]
 
@@ -108,18 +118,59 @@ async def test_answers_come_from_the_owner(world: World) -> None:
 
 
 async def test_what_arrives_during_calls_goes_together_with_a_later_one(world: World) -> None:
-    world.owner.gate.clear()
-    futures = [world.append(b"%d" % n) for n in range(6)]
-    await settle()
+    futures = await world.start_calls()
+    futures += [world.append(b"%d" % n) for n in range(2, 6)]
     world.owner.gate.set()
     assert [offset_of(await future) for future in futures] == list(range(6))
     assert world.sent() == [[b"0"], [b"1"], [b"2", b"3", b"4", b"5"]]
 
 
+async def test_what_arrives_at_the_same_time_goes_together(world: World) -> None:
+    await asyncio.gather(*(world.append(b"%d" % n) for n in range(3)))
+    assert world.sent() == [[b"0", b"1", b"2"]]
+
+
+async def test_neighbouring_singles_are_one_part_to_the_owner(world: World) -> None:
+    """What has an id, an acknowledgement of its own kind, or several rows stays a part of its own."""
+    rows = pa.RecordBatch.from_pylist([{"value": b"r0"}, {"value": b"r1"}], schema=rows_schema("binary", "binary"))
+    futures = [
+        world.append(b"0"),
+        world.append(b"1"),
+        world.append(b"2", replicated=True),
+        world.append(b"3", replicated=True),
+        world.append(b"4", REQUEST),
+        world.append(b"5"),
+        world.segment.append(rows, 20),
+        world.append(b"6"),
+    ]
+    assert [await future for future in futures] == [
+        *([Position(3, offset, 1)] for offset in range(6)),
+        [Position(3, 6, 2)],
+        [Position(3, 8, 1)],
+    ]
+    assert world.owner.batches == [
+        [
+            (Part(2, 20), [b"0", b"1"]),
+            (Part(2, 20, replicated=True), [b"2", b"3"]),
+            (Part(1, 10, REQUEST), [b"4"]),
+            (Part(1, 10), [b"5"]),
+            (Part(2, 20), [b"r0", b"r1"]),
+            (Part(1, 10), [b"6"]),
+        ]
+    ]
+
+
+async def test_singles_that_are_one_part_to_the_owner_are_refused_together(world: World) -> None:
+    world.owner.refused = {b"0": SegmentMoved()}
+    futures = [world.append(b"0"), world.append(b"1")]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [SegmentMoved] * 2
+
+
 async def test_a_batch_is_bounded_and_a_part_stays_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "BATCH_BYTES", 25)
-    world.owner.gate.clear()
-    futures = [world.append(b"%d" % n) for n in range(5)]
+    futures = await world.start_calls()
+    futures += [world.append(b"%d" % n) for n in range(2, 5)]
     futures.append(world.append(b"large", size_bytes=1000))
     world.owner.gate.set()
     await asyncio.gather(*futures)
@@ -128,9 +179,9 @@ async def test_a_batch_is_bounded_and_a_part_stays_whole(world: World, monkeypat
 
 async def test_unreachable_nothing_was_sent(world: World) -> None:
     """So all of it may go to another segment."""
-    world.owner.gate.clear()
     world.owner.errors = [PeerUnreachable(), PeerUnreachable()]
-    futures = [world.append(b"%d" % n, REQUEST if n else None) for n in range(4)]
+    futures = await world.start_calls()
+    futures += [world.append(b"2", REQUEST), world.append(b"3")]
     world.owner.gate.set()
     outcomes = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [SegmentMoved] * 4
@@ -142,8 +193,10 @@ async def test_unreachable_nothing_was_sent(world: World) -> None:
 async def test_closing_before_a_call_has_begun(world: World) -> None:
     future = world.append(b"0")
     await world.segment.close()
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(SegmentMoved):
         future.result()
+    await settle()
+    assert world.sent() == []
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -154,7 +207,11 @@ async def test_an_unknown_outcome_is_told_but_for_requests_with_an_id(world: Wor
         world.owner.missing = 1
     else:
         world.owner.errors = [OutcomeUnknown(), OutcomeUnknown()]
-    futures = [world.append(b"plain"), world.append(b"known", REQUEST), world.append(b"waiting")]
+    futures = [world.append(b"plain")]
+    await settle()
+    futures.append(world.append(b"known", REQUEST))
+    await settle()
+    futures.append(world.append(b"waiting"))
     world.owner.gate.set()
     outcomes = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, SegmentMoved, SegmentMoved]
@@ -168,10 +225,9 @@ async def test_a_full_owner_is_told_as_such(world: World) -> None:
 
 
 async def test_each_part_has_its_own_outcome(world: World) -> None:
-    world.owner.gate.clear()
-    first = [world.append(b"0"), world.append(b"1")]
+    first = await world.start_calls()
     world.owner.refused = {b"old": SequenceExpired(), b"odd": ValueError()}
-    later = [world.append(b"old", REQUEST), world.append(b"fine"), world.append(b"odd")]
+    later = [world.append(b"old", REQUEST), world.append(b"fine"), world.append(b"odd", RequestId("p", 2))]
     world.owner.gate.set()
     await asyncio.gather(*first)
     outcomes = await asyncio.gather(*later, return_exceptions=True)
@@ -196,8 +252,7 @@ async def test_whoever_gives_up_waiting_disturbs_nobody(world: World) -> None:
 
 
 async def test_closing_says_what_may_be_stored_and_what_is_not(world: World) -> None:
-    world.owner.gate.clear()
-    sent = [world.append(b"0"), world.append(b"1")]
+    sent = await world.start_calls()
     waiting = world.append(b"2")
     await settle()
     await world.segment.close()
