@@ -17,6 +17,10 @@ from mq.peers import Peers
 
 # Two: while the owner stores one batch the next is on its way to it.
 CALLS_AT_ONCE = 2
+# Where storing takes long, what has waited for a while goes as well: it is to be with the owner when that begins its
+# next file. Each such call waits twice as long as the one before, so that they last for slow puts too.
+LATE_CALLS = 6
+LATE_SECONDS = 0.005
 BATCH_BYTES = 8 * 1024 * 1024
 # An owner that seals answers first what it has accepted: an answer that is on its way then is here by now.
 LAST_ANSWERS_SECONDS = 2.0
@@ -51,6 +55,7 @@ class RemoteSegment:
     def __init__(
         self,
         peers: Peers,
+        clock: Clock,
         ref: SegmentRef,
         *,
         url: str | None,
@@ -59,10 +64,12 @@ class RemoteSegment:
     ) -> None:
         self.ref = ref
         self.state = WriterState.OPEN if url is not None else WriterState.STOPPED
-        self._peers, self._url, self._version, self._on_moved = peers, url or "", version, on_moved
+        self._peers, self._clock, self._url, self._version = peers, clock, url or "", version
+        self._on_moved = on_moved
         self._waiting: list[_Waiting] = []
         self._calls: dict[asyncio.Task[None], Sequence[_Waiting]] = {}
         self._starting: asyncio.Handle | None = None
+        self._late: asyncio.Task[None] | None = None
         self.inheritance = _OwnersKnowledge()
 
     def append(
@@ -83,17 +90,16 @@ class RemoteSegment:
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """The owner checks it."""
 
-    async def leave(self, clock: Clock) -> None:
+    async def leave(self) -> None:
         """The segment is sealed: send no more, and do not wait for an owner that was not there to seal it.
 
         A paused or cut off owner would hold publishers up for as long as a call may take, though others go on.
         """
         self.state = WriterState.STOPPED
-        _fail(self._waiting, SegmentMoved())
-        self._waiting = []
+        self._fail_waiting(SegmentMoved())
         try:
             if self._calls:
-                await clock.sleep(LAST_ANSWERS_SECONDS)
+                await self._clock.sleep(LAST_ANSWERS_SECONDS)
         finally:
             for task, batch in list(self._calls.items()):
                 _fail_unknown(batch, OutcomeUnknown("the segment was sealed, and its former owner does not answer"))
@@ -101,24 +107,41 @@ class RemoteSegment:
 
     async def close(self) -> None:
         """Give up; what a call is under way for may be stored or not."""
+        tasks = [*self._calls, *([self._late] if self._late is not None else [])]
         # First what waits: a call that ends makes room for the next.
         self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
-        for task in self._calls:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _call_soon(self) -> None:
         """Call once everything that has arrived with this message is here as well: it goes with it."""
-        if self._starting is None and len(self._calls) < CALLS_AT_ONCE:
-            self._starting = asyncio.get_running_loop().call_soon(self._call_if_free)
+        if len(self._calls) < CALLS_AT_ONCE:
+            if self._starting is None:
+                self._starting = asyncio.get_running_loop().call_soon(self._call_if_free)
+        elif self._late is None and (late := len(self._calls) - CALLS_AT_ONCE) < LATE_CALLS:
+            self._late = asyncio.create_task(self._call_late(LATE_SECONDS * 2**late))
+
+    async def _call_late(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._late = None
+        self._call()
 
     def _call_if_free(self) -> None:
         self._starting = None
-        if self._waiting and len(self._calls) < CALLS_AT_ONCE:
+        if len(self._calls) < CALLS_AT_ONCE:
+            self._call()
+
+    def _call(self) -> None:
+        """Send what waits, as much as goes into one call."""
+        if self._waiting:
             batch = self._take()
-            task = asyncio.create_task(self._call(batch), name=f"forward {self.ref.topic}/{self.ref.segment}")
+            task = asyncio.create_task(self._send(batch), name=f"forward {self.ref.topic}/{self.ref.segment}")
             self._calls[task] = batch
             task.add_done_callback(self._done)
+            self._forget_late()
+            if self._waiting:
+                self._call_soon()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         # Of one that was cut off, before or after its request was sent, nobody would tell.
@@ -137,7 +160,7 @@ class RemoteSegment:
         batch, self._waiting = self._waiting[:taken], self._waiting[taken:]
         return batch
 
-    async def _call(self, batch: Sequence[_Waiting]) -> None:
+    async def _send(self, batch: Sequence[_Waiting]) -> None:
         rows = rows_of_payloads(self.ref, [waiting.payload for waiting in batch])
         runs = _runs(batch)
         try:
@@ -161,11 +184,21 @@ class RemoteSegment:
 
     def _stop(self, error: BraidError, batch: Sequence[_Waiting]) -> None:
         """None of these was sent, or all were certainly refused: they may go to another segment."""
-        _fail([*batch, *self._waiting], error)
-        self._waiting = []
+        _fail(batch, error)
+        self._fail_waiting(error)
         if self.state is WriterState.OPEN:
             self.state = WriterState.STOPPED
             self._on_moved()
+
+    def _fail_waiting(self, error: BraidError) -> None:
+        _fail(self._waiting, error)
+        self._waiting = []
+        self._forget_late()
+
+    def _forget_late(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 def _runs(batch: Sequence[_Waiting]) -> list[list[_Waiting]]:

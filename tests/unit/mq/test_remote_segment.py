@@ -7,7 +7,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from filer.clock import settle
+from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position, RequestId
 from filer.schema import rows_schema
@@ -35,12 +35,14 @@ class Owner:
         self.refused: dict[bytes, Exception] = {}
         self.end = 0
         self.missing = 0
+        self.under_way = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
     ) -> PeerAnswer:
+        self.under_way += 1
         await self.gate.wait()
         self.urls.append(url)
         if self.errors:
@@ -74,10 +76,11 @@ class World:
     def __init__(self) -> None:
         self.owner = Owner()
         self.moved = 0
+        self.clock = ManualClock()
         self.segment = self.make("http://b/")
 
     def make(self, url: str | None) -> RemoteSegment:
-        return RemoteSegment(Peers(self.owner), REF, url=url, version=7, on_moved=self._moved)
+        return RemoteSegment(Peers(self.owner), self.clock, REF, url=url, version=7, on_moved=self._moved)
 
     def _moved(self) -> None:
         self.moved += 1
@@ -123,6 +126,48 @@ async def test_what_arrives_during_calls_goes_together_with_a_later_one(world: W
     world.owner.gate.set()
     assert [offset_of(await future) for future in futures] == list(range(6))
     assert world.sent() == [[b"0"], [b"1"], [b"2", b"3", b"4", b"5"]]
+
+
+async def test_what_has_waited_for_a_slow_owner_goes_as_well(world: World) -> None:
+    """It is to be there when the owner begins its next file; pauses grow, and calls are bounded."""
+    futures = await world.start_calls()
+    waited_seconds = []
+    for late in range(subject.LATE_CALLS):
+        futures += [world.append(b"late"), world.append(b"late")]
+        waited_seconds.append(0.0)
+        await settle()
+        while world.owner.under_way == subject.CALLS_AT_ONCE + late:
+            await world.clock.advance(subject.LATE_SECONDS)
+            waited_seconds[-1] += subject.LATE_SECONDS
+    assert waited_seconds == pytest.approx([subject.LATE_SECONDS * 2**n for n in range(subject.LATE_CALLS)])
+    futures.append(world.append(b"last"))
+    await settle()
+    await world.clock.advance(100)
+    assert world.owner.under_way == subject.CALLS_AT_ONCE + subject.LATE_CALLS
+    world.owner.gate.set()
+    assert sorted([offset_of(await future) for future in futures]) == list(range(len(futures)))
+
+
+async def test_what_waited_for_a_late_call_goes_at_once_when_a_call_ends(world: World) -> None:
+    futures = await world.start_calls()
+    futures.append(world.append(b"2"))
+    await settle()
+    world.owner.gate.set()
+    await asyncio.gather(*futures)
+    await world.clock.advance(1)
+    assert world.sent() == [[b"0"], [b"1"], [b"2"]]
+
+
+async def test_leaving_fails_what_waited_for_a_late_call(world: World) -> None:
+    futures = await world.start_calls()
+    futures.append(world.append(b"2"))
+    leaving = asyncio.create_task(world.segment.leave())
+    await settle()
+    await world.clock.advance(subject.LAST_ANSWERS_SECONDS)
+    await leaving
+    assert all(isinstance(future.exception(), OutcomeUnknown) for future in futures[:-1])
+    assert isinstance(futures[-1].exception(), SegmentMoved)
+    assert world.owner.under_way == subject.CALLS_AT_ONCE
 
 
 async def test_what_arrives_at_the_same_time_goes_together(world: World) -> None:
