@@ -18,9 +18,10 @@ from mq.peers import Peers
 # Two: while the owner stores one batch the next is on its way to it.
 CALLS_AT_ONCE = 2
 # Where storing takes long, what has waited for a while goes as well: it is to be with the owner when that begins its
-# next file. Each such call waits twice as long as the one before, so that they last for slow puts too.
+# next file. Each such call waits twice as long as the one before, so that they last for slow puts too; on a directory
+# puts are done by then, and more calls would only cost.
 LATE_CALLS = 6
-LATE_SECONDS = 0.005
+LATE_SECONDS = 0.02
 BATCH_BYTES = 8 * 1024 * 1024
 # An owner that seals answers first what it has accepted: an answer that is on its way then is here by now.
 LAST_ANSWERS_SECONDS = 2.0
