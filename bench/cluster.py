@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from bench import acknowledging, failover, remote_tail
+from bench import failover, remote_tail
 from bench.acknowledging import measure_acks
 from bench.failover import measure_failover
 from bench.forwarding import Side, measure_forwarding
@@ -61,7 +61,8 @@ def _rows(name: str, rounds: int, seconds: float) -> Iterator[Row]:
 
 def _ack_rows(rounds: int, seconds: float) -> Iterator[Row]:
     for acks in measure_acks(rounds=rounds, seconds=seconds, tell=tell):
-        what = f"acks={acks.acks}, {acknowledging.PUT_DELAY_SECONDS * 1000:g} ms more per put, R=2"
+        spaced = "" if acks.way.spaced else ", files unspaced"
+        what = f"acks={acks.way.acks}{spaced}, publishers: {acks.connections}"
         yield what, f"p50 {acks.p50_ms:.1f} ms, p99 {acks.p99_ms:.1f} ms", "", ""
 
 

@@ -19,6 +19,7 @@ from mq.local.cluster import LocalBroker, LocalCluster, LocalSettings
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 _TIMEOUT_SECONDS = 30.0
+_FLUSH_INTERVAL = "BRAIDMQ_FLUSH_INTERVAL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,14 @@ class BenchCluster:
 
 @contextlib.contextmanager
 def local_cluster(
-    *, brokers: int = 3, session_timeout_seconds: float = 10.0, put_delay_seconds: float | None = None
+    *,
+    brokers: int = 3,
+    session_timeout_seconds: float = 10.0,
+    put_delay_seconds: float | None = None,
+    flush_interval_seconds: float | None = None,
 ) -> Iterator[BenchCluster]:
     """A cluster on a directory in memory; on an S3 server that delays its puts where that is given."""
-    with scratch_folder() as folder, asyncio.Runner() as runner:
+    with scratch_folder() as folder, asyncio.Runner() as runner, _flush_interval(flush_interval_seconds):
         settings = LocalSettings(
             folder,
             brokers=brokers,
@@ -82,6 +87,17 @@ def local_cluster(
                 raise BenchFailed(f"{', '.join(each.name for each in failed)} did not stop cleanly")
         finally:
             cluster.kill()
+
+
+@contextlib.contextmanager
+def _flush_interval(seconds: float | None) -> Iterator[None]:
+    """Have brokers that start meanwhile put files so far apart."""
+    if seconds is not None:
+        os.environ[_FLUSH_INTERVAL] = f"{seconds}"
+    try:
+        yield
+    finally:
+        os.environ.pop(_FLUSH_INTERVAL, None)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -29,7 +29,9 @@ class ForeignSegments:
         known = self._forwards.get(segment.id)
         if known is None or known.state is WriterState.STOPPED:
             url = self._parts.url_of(segment.owner)
-            known = RemoteSegment(self._parts.peers, ref, url=url, version=version, on_moved=self._on_moved)
+            known = RemoteSegment(
+                self._parts.peers, self._parts.clock, ref, url=url, version=version, on_moved=self._on_moved
+            )
             self._forwards[segment.id] = known
         return known
 
@@ -70,7 +72,7 @@ class ForeignSegments:
         """The segment is sealed or gone. What is on its way to it has a while to be answered."""
         forward = self._forwards.pop(segment_id, None)
         if forward is not None:
-            task = asyncio.create_task(forward.leave(self._parts.clock), name=f"leave segment {segment_id}")
+            task = asyncio.create_task(forward.leave(), name=f"leave segment {segment_id}")
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
         remote = self._tails.pop(segment_id, None)

@@ -8,7 +8,8 @@ from mq.errors import PeerSilent, PeerUnreachable
 from mq.peers import PeerAnswer
 
 CONNECT_SECONDS = 2.0
-CONNECTIONS_PER_BROKER = 64
+# Calls wait for puts, and tails for messages, a few for each segment: none of them may keep the others waiting.
+CONNECTIONS_PER_BROKER = 256
 # Below the time for which servers keep idle connections: a request that meets one just being closed has an unknown
 # outcome.
 IDLE_SECONDS = 30.0

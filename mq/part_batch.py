@@ -28,7 +28,7 @@ class Part:
 
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
-    """The bytes to send: the rows of all parts one after the other."""
+    """The bytes to send: the rows of all parts one after the other, none of which lies in two chunks of the table."""
     # orjson takes tuples, but no named ones.
     listed = [
         (part.count, part.size_bytes, part.request and tuple(part.request), part.replicated, part.timestamp_us)
@@ -42,26 +42,31 @@ def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
 
 
 def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.RecordBatch]]:
-    """Each part with its rows, in columns of `schema`.
+    """Each part with its rows, in columns of `schema`, which lie in `body` itself.
 
     Raises `Malformed`. The sender is a broker of the same cluster: the bytes are not validated in full.
     """
     try:
         with pa.ipc.open_stream(body) as reader:
             parts = [_part(*entry) for entry in orjson.loads((reader.schema.metadata or {})[_PARTS])]
-            table = reader.read_all()
-        rows = pa.Table.from_arrays(table.columns, schema=schema).combine_chunks()
-    except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, OSError) as error:
+            batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader]
+    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as error:
         raise Malformed(f"not the parts of requests: {error}") from error
-    if sum(part.count for part in parts) != rows.num_rows or any(part.count < 1 for part in parts):
-        raise Malformed("the parts of requests do not add up to the rows")
-    if not parts:
-        return
-    batch = rows.to_batches()[0]
-    start = 0
-    for part in parts:
-        yield part, batch.slice(start, part.count)
-        start += part.count
+    waiting = iter(parts)
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = next(waiting, None)
+            if part is None or not 1 <= part.count <= batch.num_rows - start:
+                raise _does_not_add_up()
+            yield part, batch.slice(start, part.count)
+            start += part.count
+    if next(waiting, None) is not None:
+        raise _does_not_add_up()
+
+
+def _does_not_add_up() -> Malformed:
+    return Malformed("the parts of requests do not add up to the rows")
 
 
 def _part(count: int, size_bytes: int, request: tuple[str, int] | None, replicated: bool, timestamp_us: int) -> Part:

@@ -94,7 +94,7 @@ class Internal:
             parts = list(unpack_parts(body, rows_schema(config.key_type, config.value_type)))
             if any(part.request is not None for part, _ in parts):
                 await writer.inheritance.wait()
-            stored = (_stored(writer, part, rows) for part, rows in parts)
+            stored = [_taken(writer, part, rows) for part, rows in parts]
             outcomes = await asyncio.gather(*stored, return_exceptions=True)
         return _json({"outcomes": [_outcome(outcome) for outcome in outcomes]})
 
@@ -216,13 +216,14 @@ def _numbers(query: bytes) -> Numbers:
         raise InvalidInput(f"the query is not valid: {error}") from error
 
 
-async def _stored(writer: SegmentWriter, part: Part, rows: pa.RecordBatch) -> list[Position]:
-    """Where a part of a request stands, once it does; raises what `append` and its answer raise."""
+def _taken(writer: SegmentWriter, part: Part, rows: pa.RecordBatch) -> asyncio.Future[list[Position]]:
+    """Where a part of a request stands, once it does, or what `append` and its answer raise."""
     try:
-        stored = writer.append(rows, part.size_bytes, part.request, replicated=part.replicated)
-    except SegmentSealed as error:
-        raise SegmentMoved() from error
-    return await stored
+        return writer.append(rows, part.size_bytes, part.request, replicated=part.replicated)
+    except Exception as error:
+        refused: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
+        refused.set_exception(SegmentMoved() if isinstance(error, SegmentSealed) else error)
+        return refused
 
 
 def _outcome(outcome: list[Position] | BaseException) -> dict[str, object]:

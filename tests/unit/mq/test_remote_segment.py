@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import orjson
+import pyarrow as pa
 import pytest
 
-from filer.clock import settle
+from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position, RequestId
 from filer.schema import rows_schema
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
-from mq import remote_segment as subject
+from mq import call_lane, remote_segment
 from mq.errors import FrontStoreFull, PeerSilent, PeerUnreachable, Repeatable
 from mq.http.problems import problem_of
 from mq.part_batch import Part, unpack_parts
@@ -34,6 +35,7 @@ class Owner:
         self.refused: dict[bytes, Exception] = {}
         self.end = 0
         self.missing = 0
+        self.under_way = 0
         self.gate = asyncio.Event()
         self.gate.set()
         self.stores = asyncio.Event()
@@ -42,6 +44,7 @@ class Owner:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
     ) -> PeerAnswer:
+        self.under_way += 1
         await self.gate.wait()
         self.urls.append(url)
         if self.errors:
@@ -77,10 +80,11 @@ class World:
     def __init__(self) -> None:
         self.owner = Owner()
         self.moved = 0
+        self.clock = ManualClock()
         self.segment = self.make("http://b/")
 
     def make(self, url: str | None) -> RemoteSegment:
-        return RemoteSegment(Peers(self.owner), REF, url=url, version=7, on_moved=self._moved)
+        return RemoteSegment(Peers(self.owner), self.clock, REF, url=url, version=7, on_moved=self._moved)
 
     def _moved(self) -> None:
         self.moved += 1
@@ -89,6 +93,15 @@ class World:
         self, value: bytes, request: RequestId | None = None, *, size_bytes: int = 10, replicated: bool = False
     ) -> "asyncio.Future[list[Position]]":
         return self.segment.append(single(value), size_bytes, request, replicated=replicated)
+
+    async def start_calls(self) -> "list[asyncio.Future[list[Position]]]":
+        """As many calls as there may be at once, with a message each; the owner's gate is shut for them."""
+        self.owner.gate.clear()
+        futures = []
+        for n in range(call_lane.CALLS_AT_ONCE):
+            futures.append(self.append(b"%d" % n))
+            await settle()
+        return futures
 
     def sent(self) -> list[list[bytes]]:
         return [[value for _, values in batch for value in values] for batch in self.owner.batches]
@@ -112,18 +125,103 @@ async def test_answers_come_from_the_owner(world: World) -> None:
 
 
 async def test_what_arrives_during_calls_goes_together_with_a_later_one(world: World) -> None:
-    world.owner.gate.clear()
-    futures = [world.append(b"%d" % n) for n in range(6)]
-    await settle()
+    futures = await world.start_calls()
+    futures += [world.append(b"%d" % n) for n in range(2, 6)]
     world.owner.gate.set()
     assert [offset_of(await future) for future in futures] == list(range(6))
     assert world.sent() == [[b"0"], [b"1"], [b"2", b"3", b"4", b"5"]]
 
 
+async def test_what_has_waited_for_a_slow_owner_goes_as_well(world: World) -> None:
+    """It is to be there when the owner begins its next file; pauses grow, and calls are bounded."""
+    futures = await world.start_calls()
+    waited_seconds = []
+    for late in range(call_lane.LATE_CALLS):
+        futures += [world.append(b"late"), world.append(b"late")]
+        waited_seconds.append(0.0)
+        await settle()
+        while world.owner.under_way == call_lane.CALLS_AT_ONCE + late:
+            await world.clock.advance(call_lane.LATE_SECONDS)
+            waited_seconds[-1] += call_lane.LATE_SECONDS
+    assert waited_seconds == pytest.approx([call_lane.LATE_SECONDS * 2**n for n in range(call_lane.LATE_CALLS)])
+    futures.append(world.append(b"last"))
+    await settle()
+    await world.clock.advance(100)
+    assert world.owner.under_way == call_lane.CALLS_AT_ONCE + call_lane.LATE_CALLS
+    world.owner.gate.set()
+    assert sorted([offset_of(await future) for future in futures]) == list(range(len(futures)))
+
+
+async def test_what_waited_for_a_late_call_goes_at_once_when_a_call_ends(world: World) -> None:
+    futures = await world.start_calls()
+    futures.append(world.append(b"2"))
+    await settle()
+    world.owner.gate.set()
+    await asyncio.gather(*futures)
+    await world.clock.advance(1)
+    assert world.sent() == [[b"0"], [b"1"], [b"2"]]
+
+
+async def test_leaving_fails_what_waited_for_a_late_call(world: World) -> None:
+    futures = await world.start_calls()
+    futures.append(world.append(b"2"))
+    leaving = asyncio.create_task(world.segment.leave())
+    await settle()
+    await world.clock.advance(remote_segment.LAST_ANSWERS_SECONDS)
+    await leaving
+    assert all(isinstance(future.exception(), OutcomeUnknown) for future in futures[:-1])
+    assert isinstance(futures[-1].exception(), SegmentMoved)
+    assert world.owner.under_way == call_lane.CALLS_AT_ONCE
+
+
+async def test_what_arrives_at_the_same_time_goes_together(world: World) -> None:
+    await asyncio.gather(*(world.append(b"%d" % n) for n in range(3)))
+    assert world.sent() == [[b"0", b"1", b"2"]]
+
+
+async def test_neighbouring_singles_are_one_part_to_the_owner(world: World) -> None:
+    """What has an id or several rows stays a part of its own; another kind of acknowledgement has its own calls."""
+    rows = pa.RecordBatch.from_pylist([{"value": b"r0"}, {"value": b"r1"}], schema=rows_schema("binary", "binary"))
+    futures = [
+        world.append(b"0"),
+        world.append(b"1"),
+        world.append(b"2", replicated=True),
+        world.append(b"3", replicated=True),
+        world.append(b"4", REQUEST),
+        world.append(b"5"),
+        world.segment.append(rows, 20),
+        world.append(b"6"),
+    ]
+    positions = [await future for future in futures]
+    assert positions[:2] + positions[4:] == [
+        *([Position(3, offset, 1)] for offset in range(4)),
+        [Position(3, 4, 2)],
+        [Position(3, 6, 1)],
+    ]
+    assert positions[2:4] == [[Position(3, 7, 1)], [Position(3, 8, 1)]]
+    assert world.owner.batches == [
+        [
+            (Part(2, 20), [b"0", b"1"]),
+            (Part(1, 10, REQUEST), [b"4"]),
+            (Part(1, 10), [b"5"]),
+            (Part(2, 20), [b"r0", b"r1"]),
+            (Part(1, 10), [b"6"]),
+        ],
+        [(Part(2, 20, replicated=True), [b"2", b"3"])],
+    ]
+
+
+async def test_singles_that_are_one_part_to_the_owner_are_refused_together(world: World) -> None:
+    world.owner.refused = {b"0": SegmentMoved()}
+    futures = [world.append(b"0"), world.append(b"1")]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [SegmentMoved] * 2
+
+
 async def test_a_batch_is_bounded_and_a_part_stays_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "BATCH_BYTES", 25)
-    world.owner.gate.clear()
-    futures = [world.append(b"%d" % n) for n in range(5)]
+    monkeypatch.setattr(call_lane, "BATCH_BYTES", 25)
+    futures = await world.start_calls()
+    futures += [world.append(b"%d" % n) for n in range(2, 5)]
     futures.append(world.append(b"large", size_bytes=1000))
     world.owner.gate.set()
     await asyncio.gather(*futures)
@@ -132,9 +230,9 @@ async def test_a_batch_is_bounded_and_a_part_stays_whole(world: World, monkeypat
 
 async def test_unreachable_nothing_was_sent(world: World) -> None:
     """So all of it may go to another segment."""
-    world.owner.gate.clear()
     world.owner.errors = [PeerUnreachable(), PeerUnreachable()]
-    futures = [world.append(b"%d" % n, REQUEST if n else None) for n in range(4)]
+    futures = await world.start_calls()
+    futures += [world.append(b"2", REQUEST), world.append(b"3")]
     world.owner.gate.set()
     outcomes = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [SegmentMoved] * 4
@@ -146,8 +244,10 @@ async def test_unreachable_nothing_was_sent(world: World) -> None:
 async def test_closing_before_a_call_has_begun(world: World) -> None:
     future = world.append(b"0")
     await world.segment.close()
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(SegmentMoved):
         future.result()
+    await settle()
+    assert world.sent() == []
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -158,7 +258,11 @@ async def test_an_unknown_outcome_is_told_but_for_requests_with_an_id(world: Wor
         world.owner.missing = 1
     else:
         world.owner.errors = [PeerSilent(), PeerSilent()]
-    futures = [world.append(b"plain"), world.append(b"known", REQUEST), world.append(b"waiting")]
+    futures = [world.append(b"plain")]
+    await settle()
+    futures.append(world.append(b"known", REQUEST))
+    await settle()
+    futures.append(world.append(b"waiting"))
     world.owner.gate.set()
     outcomes = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [PeerSilent, SegmentMoved, SegmentMoved]
@@ -211,10 +315,9 @@ async def test_a_full_owner_is_told_as_such(world: World) -> None:
 
 
 async def test_each_part_has_its_own_outcome(world: World) -> None:
-    world.owner.gate.clear()
-    first = [world.append(b"0"), world.append(b"1")]
+    first = await world.start_calls()
     world.owner.refused = {b"old": SequenceExpired(), b"odd": ValueError()}
-    later = [world.append(b"old", REQUEST), world.append(b"fine"), world.append(b"odd")]
+    later = [world.append(b"old", REQUEST), world.append(b"fine"), world.append(b"odd", RequestId("p", 2))]
     world.owner.gate.set()
     await asyncio.gather(*first)
     outcomes = await asyncio.gather(*later, return_exceptions=True)
@@ -239,8 +342,7 @@ async def test_whoever_gives_up_waiting_disturbs_nobody(world: World) -> None:
 
 
 async def test_closing_says_what_may_be_stored_and_what_is_not(world: World) -> None:
-    world.owner.gate.clear()
-    sent = [world.append(b"0"), world.append(b"1")]
+    sent = await world.start_calls()
     waiting = world.append(b"2")
     await settle()
     await world.segment.close()

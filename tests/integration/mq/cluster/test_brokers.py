@@ -43,6 +43,8 @@ async def test_singles_go_to_their_owner(brokers: HttpCluster) -> None:
         [position] = answer.raise_for_status().json()["positions"]
         [segment] = [s for s in route if s["segment"] == position["segment"]]
         assert segment["range"][0] <= slot_of(b"k%d" % n) < segment["range"][1]
+        message = await brokers.get("c", f"/v1/topics/t/messages/{position['segment']}-{position['offset']}")
+        assert (message["key"], message["value"]) == (f"k{n}", f"{n}")
     assert sorted(map(int, await brokers.values("c", "t"))) == list(range(60))
 
 
