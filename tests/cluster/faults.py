@@ -137,6 +137,19 @@ async def lose_zookeeper(scene: Scene) -> None:
         await scene.cluster.start_zookeeper()
 
 
+async def lose_zookeeper_and_every_broker(scene: Scene) -> None:
+    """First an owner, with what only its followers hold then; they have stored that when they die as well."""
+    names = list(scene.cluster.brokers)
+    owner = await scene.some_owner()
+    await scene.cluster.kill(owner)
+    await scene.cluster.stop_zookeeper(kill=True)
+    await scene.pause(2.0, 2.5)
+    await scene.cluster.kill(*(name for name in names if name != owner))
+    await scene.cluster.start_zookeeper()
+    for name in names:
+        await scene.cluster.start(name)
+
+
 async def cut_owner_from_zookeeper(scene: Scene) -> None:
     await _cut_owner(scene, scene.cluster.cut_from_zookeeper, 1.5, 2.5)
 
@@ -216,6 +229,7 @@ PASSING = (
     FaultKind("pause-owner", pause_owner),
     FaultKind("restart-zookeeper", restart_zookeeper, _ZOOKEEPER),
     FaultKind("lose-zookeeper", lose_zookeeper, _ZOOKEEPER),
+    FaultKind("lose-zookeeper-and-every-broker", lose_zookeeper_and_every_broker, _ZOOKEEPER),
     FaultKind("cut-owner-from-zookeeper", cut_owner_from_zookeeper, _ZOOKEEPER),
     FaultKind("cut-owner-from-store", cut_owner_from_store, _S3),
     FaultKind("store-unavailable", store_unavailable, _S3),

@@ -1,6 +1,7 @@
 """Several brokers of one cluster in this process, over real HTTP: any of them takes anything."""
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 from dataclasses import replace
@@ -50,13 +51,16 @@ async def test_singles_go_to_their_owner(brokers: HttpCluster) -> None:
 
 async def test_a_line_to_an_owner_that_breaks_during_a_publish(brokers: HttpCluster) -> None:
     """The store has nothing to do with it; and without an id nobody may send the message again."""
-    await brokers.create("a", "t")
-    [[owner]] = await brokers.brokers_of("a", "t")
-    [other, _] = sorted(set("abc") - {owner})
-    owning, client = brokers.up[owner], brokers.up[other].client
-    with TcpProxy("127.0.0.1", owning.port) as line:
-        members = brokers.membership.members
-        members[owning.broker.id] = replace(members[owning.broker.id], url=f"http://{line.address}")
+    members = brokers.membership.members
+    with contextlib.ExitStack() as stack:
+        lines = {name: stack.enter_context(TcpProxy("127.0.0.1", each.port)) for name, each in brokers.up.items()}
+        for name, each in brokers.up.items():
+            info = members[each.broker.id]
+            members[info.id] = replace(info, url=f"http://{lines[name].address}")
+        await brokers.create("a", "t")
+        [[owner]] = await brokers.brokers_of("a", "t")
+        [other, _] = sorted(set("abc") - {owner})
+        owning, client = brokers.up[owner], brokers.up[other].client
         brokers.stores[owner].hold()
         publishing = asyncio.create_task(client.post("/v1/topics/t/messages", content=b"x"))
 
@@ -64,12 +68,12 @@ async def test_a_line_to_an_owner_that_breaks_during_a_publish(brokers: HttpClus
             return owning.broker.front_store.pending_bytes > 0
 
         await until(arrived)
-        line.cut()
+        lines[owner].cut()
         problem = check_problem(await publishing, 503, "owner-silent", "segment 0 of topic 't'", "is not known")
         assert not problem["retryable"]
         silent = await client.post(f"/v1/cluster/brokers/{owner}/drain")
         assert check_problem(silent, 503, "broker-unreachable", owning.broker.id)["retryable"]
-        line.heal()
+        lines[owner].heal()
         brokers.stores[owner].release()
 
 
