@@ -117,6 +117,18 @@ class ManualClock:
         await settle()
 
 
+async def comes_within(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, so long at most; whether it has come."""
+    if not event.is_set() and seconds > 0:
+        waiting = [asyncio.create_task(event.wait()), asyncio.create_task(clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+    return event.is_set()
+
+
 async def settle(turns: int = 50) -> None:
     """Give every runnable task that many turns of the event loop."""
     for _ in range(turns):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from filer.catalogue import Catalogue
-from filer.clock import Clock
+from filer.clock import Clock, comes_within
 from filer.errors import BraidError
 from filer.topic_state import TopicState
 from leader.coordinator import BrokerInfo, Coordinator
@@ -80,12 +80,7 @@ class Leading:
     async def _pause(self) -> None:
         """Until something may have changed, or until it is time to look anyhow."""
         seconds = RETRY_SECONDS if self._busy else SWEEP_SECONDS / 10
-        waiting = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._clock.sleep(seconds))]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
+        await comes_within(self._clock, self._wake, seconds)
         self._wake.clear()
 
     @property

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
-from filer.clock import Clock
+from filer.clock import Clock, comes_within
 from leader.coordinator import BrokerInfo, CoordinationFailed
 from leader.zookeeper_addresses import why_unreachable
 from leader.zookeeper_round import Errand, Seen
@@ -169,7 +169,7 @@ class ZooKeeperCoordinator:
             asyncio.create_task(self._run(), name="zookeeper rounds"),
             asyncio.create_task(self._tell_when_out_of_touch(), name="zookeeper deadline"),
         ]
-        if not await self._comes(self._joined, JOIN_SECONDS):
+        if not await comes_within(self._clock, self._joined, JOIN_SECONDS):
             failure = self._failure
             await self.leave()
             raise CoordinationFailed(await self._explain(failure))
@@ -206,7 +206,7 @@ class ZooKeeperCoordinator:
             succeeded = await self._round(began)
             pause = min(self._timeout_seconds * _INTERVAL_PART, _LONGEST_INTERVAL_SECONDS)
             due = began + (pause if succeeded else min(pause, _RETRY_SECONDS))
-            if await self._comes(self._wake, due - self._clock.monotonic_seconds()):
+            if await comes_within(self._clock, self._wake, due - self._clock.monotonic_seconds()):
                 await self._clock.sleep(_BURST_SECONDS)
 
     async def _round(self, began: float) -> bool:
@@ -265,17 +265,6 @@ class ZooKeeperCoordinator:
             while (left := self._certain_until_seconds - self._clock.monotonic_seconds()) > 0:
                 await self._clock.sleep(left)
             self._tell_news()
-
-    async def _comes(self, event: asyncio.Event, seconds: float) -> bool:
-        """Wait for the event, so long at most: whether it came."""
-        if not event.is_set() and seconds > 0:
-            waiting = [asyncio.create_task(event.wait()), asyncio.create_task(self._clock.sleep(seconds))]
-            try:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in waiting:
-                    task.cancel()
-        return event.is_set()
 
     def _from_thread(self, call: Callable[..., None], *args: str | None) -> None:
         loop = self._loop

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from filer.clock import comes_within
 from filer.next_file import Accepted, rows_of_payloads
 from filer.segment_log import SegmentRef
 from mq.errors import CopyRefused
@@ -124,17 +125,8 @@ class _Link:
             self._wake.clear()
             if self._told_end >= min(self.held_end, self._followers.stored_end):
                 await self._wake.wait()
-            elif not await self._woken_within(TELL_SECONDS):
+            elif not await comes_within(self._parts.clock, self._wake, TELL_SECONDS):
                 return
-
-    async def _woken_within(self, seconds: float) -> bool:
-        waiting = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._parts.clock.sleep(seconds))]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-        return self._wake.is_set()
 
     def _batch(self) -> list[Accepted]:
         size_bytes = 0
