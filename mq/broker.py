@@ -203,6 +203,8 @@ class Broker:
         # A read may make another topic known meanwhile; there is nothing to store in that.
         for runtime in list(self.topics.values()):
             await runtime.flush()
+        # What nobody took over from us may be held by nobody else: its owner may be gone, and all others too.
+        await self.early_flush.store_all()
 
     async def hand_over_to_others(self) -> int:
         """As `hand_over`, where somebody can take over; raises `NoOtherBroker` and changes nothing where nobody can."""

@@ -136,3 +136,15 @@ async def test_stopped_after_the_refusal_it_is_tried_again_and_the_others_are_st
     assert world.taken_over == [1] and world.copies.held() == [("t", 0)]
     await world.clock.advance(OWNERS_SECONDS)
     assert world.taken_over == [1, 0] and world.copies.held() == []
+
+
+async def test_before_it_leaves_it_stores_what_the_store_lacks(world: World) -> None:
+    world.hold(0)
+    world.hold(1)
+    world.hold(2)
+    world.stored[0] = 3
+    world.failures = [OutcomeUnknown()]
+    await world.flush.store_all()
+    assert world.taken_over == [2] and world.copies.held() == [("t", 1)]
+    await world.flush.store_all()
+    assert world.taken_over == [2, 1] and world.copies.held() == []

@@ -273,6 +273,21 @@ async def test_who_was_counted_as_gone_acknowledges_nothing_of_what_was_sealed_m
     assert await read_everywhere(brokers) == [[0, 1]] * 3
 
 
+async def test_a_follower_that_leaves_last_stores_what_only_it_holds(brokers: HttpCluster) -> None:
+    """Its owner has died, and there is nobody to take anything over."""
+    await brokers.create("a", "t", **REPLICATED)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    [third] = set("abc") - {owner, follower}
+    brokers.stores[owner].hold()
+    await publish_each(brokers, [owner], MESSAGES[:20])
+    brokers.membership.leaders = set()
+    for name in (owner, third):
+        brokers.expel(name)
+    assert await brokers.stored_messages(owner, "t") == 0
+    await brokers.stop(follower)
+    assert await brokers.stored_messages(owner, "t") == 20
+
+
 async def test_a_follower_that_drains_stays_until_others_follow(brokers: HttpCluster) -> None:
     """It is the only other one that holds what its owner has not stored."""
     await brokers.create("a", "t", **REPLICATED)
