@@ -79,7 +79,7 @@ async def test_willy_nilly(cluster: Cluster, seed: int, tmp_path: Path) -> None:
     for topic, settings in (BUSY | IDLE).items():
         await cluster.create_topic(topic, **settings)
     load = light_load(cluster, list(BUSY), seed=seed)
-    scene = Scene(cluster, load, (*BUSY, *IDLE), chance)
+    scene = Scene(cluster, load, (*BUSY, *IDLE), chance, away_seconds=SESSION_TIMEOUT_SECONDS)
     numbers = walk(chance)
     async with load.running():
         await load.each_acknowledged(5)
