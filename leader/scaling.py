@@ -88,13 +88,11 @@ def decide(table: LoadTable, *, now_seconds: float, stale_seconds: float) -> lis
 def _hot(table: LoadTable, known: _Mask, now_seconds: float) -> _Rows:
     """Rows of segments that are to split, the hottest first."""
     segments, topics = table.segments, table.topics
-    hot = np.flatnonzero(
-        known & (segments["pressure"] > 1) & (segments["slots"] > 1) & (segments["held_until_seconds"] <= now_seconds)
-    )
+    hot = np.flatnonzero(known & (segments["pressure"] > 1) & (segments["held_until_seconds"] <= now_seconds))
     of = topics[segments["topic"][hot]]
     hot = hot[of["scaling"] & ~of["busy"] & (of["open"] < of["max_segments"])]
-    order: _Rows = np.argsort(-segments["pressure"][hot], kind="stable")
-    return hot[order]
+    hottest_first: _Rows = hot[np.argsort(-segments["pressure"][hot], kind="stable")]
+    return hottest_first
 
 
 def _splits(table: LoadTable, hot: _Rows, *, except_topics: set[int]) -> dict[int, Reshape]:
@@ -115,7 +113,7 @@ def _sized(table: LoadTable, topic: int, rows: list[int]) -> tuple[Split, ...]:
     for row in rows:
         segment = table.segments[row]
         load = max(float(segment["recent"]), float(segment["firing_average"]))
-        parts = min(max(ceil(load), 2), MOST_PARTS, int(segment["slots"]), room + 1)
+        parts = min(max(ceil(load), 2), MOST_PARTS, room + 1)
         if parts >= 2:
             room -= parts - 1
             sized.append((int(segment["segment"]), parts))
@@ -171,8 +169,8 @@ def _cold_pairs(table: LoadTable, known: _Mask) -> _Rows:
     left = left[topic[left] == topic[left + 1]]
     together = segments["merge_average"][left] + segments["merge_average"][left + 1]
     passes = (together < topics["merge_below"][topic[left]]) & (together <= _warmest_merged(table, known)[topic[left]])
-    order: _Rows = np.argsort(together[passes], kind="stable")
-    return left[passes][order]
+    coldest_first: _Rows = left[passes][np.argsort(together[passes], kind="stable")]
+    return coldest_first
 
 
 def _warmest_merged(table: LoadTable, known: _Mask) -> npt.NDArray[np.float64]:
