@@ -215,7 +215,7 @@ def test_one_hot_key_is_found_and_split_no_further() -> None:
 def test_a_hot_spot_that_moves_leaves_nothing_behind() -> None:
     braid = quick(moving_hot_spot(10 * TARGET, width=500, share=0.8, every_seconds=150))
     most = 0
-    for _ in range(12):
+    for _ in range(6):
         braid.run(150)
         most = max(most, len(braid.open("t")))
     assert most <= 40
