@@ -1,7 +1,7 @@
 """What a leader knows of all open segments, in columns: a decision over 100,000 of them is a few passes of numpy.
 
-A segment that nobody has reported is in it as unknown. Some 80 bytes a segment and as many a topic are in the columns;
-finding a segment's row takes about 200 more.
+A segment that nobody has reported is in it as unknown. A segment takes 80 bytes in the columns, twice that while they
+grow, and about as much again to find its row by name.
 """
 
 from collections.abc import Iterable
