@@ -184,10 +184,12 @@ class Braid:
         return sum(c.sealed if reason == "split" else c.opened for c in self.changes if c.reason == reason)
 
     def imbalance(self) -> float:
-        """The load of the broker that has most, in times the mean of all."""
+        """The load of the busiest broker over what it must be: the mean of all, or the largest segment's load."""
         rates: Counter[str] = Counter({broker.id: 0.0 for broker in self.members})
+        largest = 0.0
         for topic in self.traffic:
             for segment, rate in zip(self.open(topic), self.segment_rates(topic), strict=True):
                 rates[segment.owner] += rate
-        mean = sum(rates.values()) / len(rates)
-        return max(rates.values()) / mean if mean else 1.0
+                largest = max(largest, rate)
+        least = max(sum(rates.values()) / len(rates), largest)
+        return max(rates.values()) / least if least else 1.0

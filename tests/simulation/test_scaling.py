@@ -54,7 +54,7 @@ def test_a_flood_splits_until_all_segments_are_near_target_and_goes_back_when_it
     assert braid.changes == []
     braid.run(60)
     assert max(braid.segment_rates("t")) <= TARGET
-    assert braid.imbalance() <= 1.2, "the load is spread"
+    assert braid.imbalance() <= 1.25, "the load is spread"
     first = braid.changes[0]
     assert first.seconds - 60 <= 2 and first.opened == 8
     braid.run(500)
