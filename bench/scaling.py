@@ -47,7 +47,7 @@ _PLAIN_WIDTH = 150
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic under the default rules, for how long; a reaction is timed from `since_seconds` on."""
+    """Traffic under the default rules, for how long; a reaction is timed from `since_seconds` on, where it `settles`."""
 
     traffic: dict[str, Traffic]
     seconds: float
@@ -55,6 +55,7 @@ class Case:
     segments: int = 1
     brokers: int = 10
     since_seconds: float = 0.0
+    settles: bool = True
 
 
 def _flood() -> Case:
@@ -63,16 +64,18 @@ def _flood() -> Case:
     return Case(topics, FLOOD_AT_SECONDS + FLOOD_SECONDS, 1.0, brokers=BROKERS, since_seconds=FLOOD_AT_SECONDS)
 
 
-def _one(traffic: Traffic, seconds: float, *, tick_seconds: float = 10.0) -> Case:
-    return Case({"t": traffic}, seconds, tick_seconds)
+def _one(traffic: Traffic, seconds: float) -> Case:
+    return Case({"t": traffic}, seconds, 10.0)
+
+
+def _wave() -> Case:
+    traffic = even(daily_wave(TARGET / 4, 20 * TARGET))
+    return Case({"t": traffic}, 7 * DAY_SECONDS, 30.0, settles=False)
 
 
 CASES: dict[str, tuple[str, Callable[[], Case]]] = {
     "steady": ("20 x target, steady, a day", lambda: _one(even(steady(20 * TARGET)), DAY_SECONDS)),
-    "wave": (
-        "daily wave, 0.25 to 20 x target, a week",
-        lambda: _one(even(daily_wave(TARGET / 4, 20 * TARGET)), 7 * DAY_SECONDS, tick_seconds=30),
-    ),
+    "wave": ("daily wave, 0.25 to 20 x target, a week", _wave),
     "flood": (
         f"0.1 to 10 x target at once, {FLOODED_TOPICS} topics ({FLOODED_TOPICS / TOPICS:.0%} of {TOPICS:,})",
         _flood,
@@ -139,7 +142,7 @@ def _simulated(case: Case) -> tuple[str, ...]:
     )
     most = 0
     busiest: list[float] = []
-    near_seconds: float | None = None
+    near_seconds = None if case.settles else -1.0
     braid.run(case.since_seconds)
     while braid.seconds < case.seconds:
         # Looking at everything takes longer than a tick: now and then will do once the load has been taken up.
@@ -150,8 +153,9 @@ def _simulated(case: Case) -> tuple[str, ...]:
             near_seconds = braid.seconds - case.since_seconds
     splits = [change for change in braid.changes if change.reason == "split"]
     first = f"{splits[0].seconds - case.since_seconds:.0f} s" if splits else ""
+    near = "never" if near_seconds is None else f"{near_seconds:.0f} s"
     return (
-        first, "" if near_seconds is None else f"{near_seconds:.0f} s", str(braid.groups("split")),
+        first, near if case.settles else "", str(braid.groups("split")),
         str(braid.groups("merge")), str(most), f"{statistics.median(busiest):.2f} x least", f"{braid.puts:,}",
     )  # fmt: skip
 

@@ -62,9 +62,12 @@ def cut_hot(
     """Where to cut a segment that has too much load, into about `parts`.
 
     A slot with more than an even share gets a range of its own, and only the rest is cut into as many parts as it
-    needs; up to `most_parts` where it takes more to put such a slot apart. Raises `InvalidInput` as `even_cut_points`.
+    needs; up to `most_parts` where it takes more to put such a slot apart. Raises `InvalidInput` where the load is not
+    one of that range, or fewer than two parts are wanted.
     """
-    inside = _checked(load, start, stop, min(parts, max(stop - start, 1)))
+    if parts < 2:
+        raise InvalidInput(f"a split makes two parts or more, not {parts}")
+    inside = _checked(load, start, stop, min(parts, stop - start))
     weights = _with_prior(inside, observations)
     sums = _sums(weights)
     hottest = int(start + weights.argmax())

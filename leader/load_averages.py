@@ -5,11 +5,12 @@ timer's ticks by the time that really passed: idle ticks decay. Rates are kept p
 when they are told, so a changed target holds at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 
 from filer.topic_config import Scaling, Target, TopicConfig
+from filer.topic_state import Segment, TopicState
 
 RECENT_SHARE = 1 / 8
 """The window of what is told as `recent`, as a share of the shortest window that the rules have."""
@@ -67,7 +68,7 @@ class _Average:
 
 
 class LoadAverages:
-    """The averages of one segment. A successor of the same range at the same broker (a roll) goes on with them."""
+    """The averages of one segment."""
 
     def __init__(self, config: TopicConfig, *, now_seconds: float) -> None:
         """For a segment that opened at `now_seconds` of a monotonic clock."""
@@ -81,7 +82,7 @@ class LoadAverages:
         """How long the load has been watched."""
         return self._ticked_seconds - self._opened_seconds
 
-    def tick(self, now_seconds: float, messages: int, size_bytes: int) -> None:
+    def tick(self, now_seconds: float, messages: float, size_bytes: float) -> None:
         """Take in what came since the last tick, nothing included.
 
         Raises `ValueError` where no time has passed since then: count on, and tick later.
@@ -136,6 +137,17 @@ class LoadAverages:
             ),
             default=(0.0, 0.0),
         )
+
+
+def taken_over(state: TopicState, segment: Segment, kept: Mapping[int, LoadAverages]) -> LoadAverages | None:
+    """What a new segment goes on with, so that a roll changes nothing: those of its predecessor of the same range.
+
+    None where it has no such predecessor, or this broker (`kept`, by segment) has not watched that one.
+    """
+    if len(segment.predecessors) != 1:
+        return None
+    before = state.segment(segment.predecessors[0])
+    return kept.get(before.id) if before is not None and before.range == segment.range else None
 
 
 def _windows(scaling: Scaling) -> list[float]:

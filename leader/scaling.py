@@ -159,7 +159,8 @@ def _cold_pairs(table: LoadTable, known: _Mask) -> _Rows:
     """Rows of the left ones of neighbours that may merge, the coldest first."""
     segments, topics = table.segments, table.topics
     topic = segments["topic"]
-    cold = np.flatnonzero(known & (segments["warmest"] < 1))
+    # The recent rate too: a flood that has just begun is in no average yet.
+    cold = np.flatnonzero(known & (segments["warmest"] < 1) & (segments["recent"] < 1))
     of = topics[topic[cold]]
     is_ripe = segments["age_seconds"][cold] >= of["merge_age_seconds"]
     cold = cold[is_ripe & of["scaling"] & ~of["busy"] & (of["open"] > of["min_segments"])]

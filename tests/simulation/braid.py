@@ -12,7 +12,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
 from leader.coordinator import BrokerInfo
 from leader.cut_points import cut_hot, even_cut_points
-from leader.load_averages import LoadAverages, SegmentLoad
+from leader.load_averages import LoadAverages, SegmentLoad, taken_over
 from leader.load_table import LoadTable
 from leader.placement import choose, owned, replacements
 from leader.scaling import Reshape, Split, decide
@@ -86,8 +86,17 @@ class Braid:
         for state in list(self.states.values()):
             self._fail_over(state, gone)
 
+    def roll(self, topic: str) -> None:
+        """All its segments have successors at the same brokers."""
+        state = self.states[topic]
+        opened = state.open_segments
+        begun = replacing(state, [s.id for s in opened], lambda n: opened[n].brokers, "roll", now_us=self._now_us)
+        self._carry_out(begun)
+
     def _fail_over(self, state: TopicState, gone: str) -> None:
         lost = [s for s in state.open_segments if s.owner == gone]
+        for segment in lost:
+            del self.averages[state.topic][segment.id]
         placed = replacements(state, lost, self.members, owned(self.states.values()))
         begun = replacing(state, [s.id for s in lost], lambda n: placed[lost[n].id], "failover", now_us=self._now_us)
         self._carry_out(begun)
@@ -155,20 +164,21 @@ class Braid:
         self.changes.append(Change(self.seconds, after.topic, record.reason, len(record.seal), len(record.open)))
         self.loads.subtract(s.owner for s in begun.segments if s.id in record.seal)
         self.loads.update(s.owner for s in record.open)
-        # Sealed ones are of no use here, and a week of them would only take time.
-        self._take(
-            after.model_copy(
-                update={"segments": tuple(s for s in after.segments if s.state == "open"), "version": after.version + 2}
-            )
-        )
+        # Versions as the two compare-and-swaps would leave them.
+        self._take(after.model_copy(update={"version": after.version + 2}))
         self.table.see(self.states[after.topic])
 
     def _take(self, state: TopicState) -> None:
         known = self.averages[state.topic]
-        self.states[state.topic] = state
+        opened = state.open_segments
         self.averages[state.topic] = {
-            s.id: known.get(s.id) or LoadAverages(state.config, now_seconds=self.seconds) for s in state.open_segments
+            s.id: known.get(s.id) or taken_over(state, s, known) or LoadAverages(state.config, now_seconds=self.seconds)
+            for s in opened
         }
+        # Sealed ones are of no more use here, and a week of them would only take time.
+        self.states[state.topic] = state.model_copy(
+            update={"segments": tuple(s for s in state.segments if s in opened)}
+        )
 
     # -- what came of it -----------------------------------------------------------------------------------
 

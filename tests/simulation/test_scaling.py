@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from filer.slots import SLOTS, equal_ranges
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from leader.cut_points import LARGEST_SHARE, even_cut_points
-from tests.simulation.braid import OBSERVED_MESSAGES, Braid
+from tests.simulation.braid import OBSERVED_MESSAGES, Braid, Change
 from tests.simulation.traffic import (
     DAY_SECONDS,
     daily_wave,
@@ -147,6 +147,22 @@ def test_a_leader_that_changes_in_the_middle_of_a_flood_loses_no_time() -> None:
         braid.tick()
         plain.tick()
     assert braid.changes and braid.changes == plain.changes
+
+
+def test_segments_that_roll_all_the_time_split_and_merge_as_ever() -> None:
+    level = flood(0.2 * TARGET, times=20, from_seconds=30, to_seconds=90)
+    rolling, plain = quick(even(level)), quick(even(level))
+    for second in range(240):
+        if second % 3 == 0:
+            rolling.roll("t")
+        rolling.tick()
+        plain.tick()
+
+    def reshapes(braid: Braid) -> list[Change]:
+        return [change for change in braid.changes if change.reason != "roll"]
+
+    assert [change.reason for change in reshapes(plain)] == ["split", "merge", "merge"]
+    assert reshapes(rolling) == reshapes(plain)
 
 
 def test_a_week_of_a_daily_wave() -> None:

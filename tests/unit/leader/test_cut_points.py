@@ -164,3 +164,8 @@ def test_of_messages_and_bytes_what_presses() -> None:
 def test_loads_that_cannot_be(load: np.ndarray, parts: int, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         even_cut_points(load, 20, 30, parts)
+
+
+def test_a_split_into_one_is_none() -> None:
+    with pytest.raises(InvalidInput, match="two parts or more, not 1"):
+        cut_hot(np.ones(10), 0, 10, 1)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from filer.slots import SLOTS
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
-from leader.load_averages import LoadAverages, SegmentLoad
+from leader.load_averages import LoadAverages, SegmentLoad, taken_over
+from tests.support.lineages import Lineage
 
 RULES = (SplitRule(times_target=5, for_seconds=120), SplitRule(times_target=1, for_seconds=600))
 CONFIG = TopicConfig(target=Target(messages=100, bytes=1000), scaling=Scaling(split=RULES, merge=MergeRule()))
@@ -135,3 +137,18 @@ def test_without_split_rules_nothing_presses() -> None:
     config = CONFIG.model_copy(update={"scaling": Scaling(split=())})
     load = fed(young(config), 1e6, 5000)
     assert (load.pressure, load.warmest) == (0, pytest.approx(1e4))
+
+
+def test_a_roll_goes_on_with_the_averages_and_a_split_or_merge_begins_anew() -> None:
+    lineage = Lineage()
+    lineage.add(0, 100)
+    lineage.add(100, SLOTS)
+    kept = {0: young(), 1: young()}
+    lineage.split(lineage.segments[0], [], 5)
+    lineage.split(lineage.segments[1], [200], 5)
+    assert taken_over(lineage.state(), lineage.segments[0], kept) is None
+    assert taken_over(lineage.state(), lineage.segments[2], kept) is kept[0]
+    assert taken_over(lineage.state(), lineage.segments[2], {1: kept[1]}) is None, "another broker had it"
+    assert taken_over(lineage.state(), lineage.segments[3], kept) is None
+    lineage.merge([lineage.segments[3], lineage.segments[4]], [0, 0])
+    assert taken_over(lineage.state(), lineage.segments[5], kept) is None

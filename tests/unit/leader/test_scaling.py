@@ -155,8 +155,9 @@ def test_together_they_must_be_below_half_the_target_of_one() -> None:
     assert decided(table_of(topic(2), *loads({0: 0.25, 1: 0.25}))) == []
 
 
-def test_one_that_was_warm_in_any_window_waits() -> None:
-    assert decided(table_of(topic(2), load(0, 0.1), load(1, 0.1, warmest=1.0, pressure=0.0))) == []
+def test_one_that_was_warm_in_any_window_or_is_now_waits() -> None:
+    for changes in ({"warmest": 1.0}, {"recent": 1.0}):
+        assert decided(table_of(topic(2), load(0, 0.1), load(1, 0.1, **changes))) == []
 
 
 def test_neighbours_of_different_topics_are_none() -> None:
