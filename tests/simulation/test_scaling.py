@@ -125,6 +125,21 @@ def test_the_default_rules_settle_too(times_target: float) -> None:
     assert len(braid.changes) == settled
 
 
+@pytest.mark.parametrize("times_target", [0.5, 1.0, 2.0, 3.0, 8.0])
+def test_noise_around_a_limit_never_makes_a_merge_undo_a_split_or_a_split_a_merge(times_target: float) -> None:
+    """A quarter up or down from second to second."""
+
+    def level(seconds: float) -> float:
+        return times_target * TARGET * float(np.random.default_rng(int(seconds)).normal(1, 0.25))
+
+    few, many = quick(even(level)), quick(even(level), segments=int(4 * times_target))
+    few.run(3 * QUICK_SETTLED_SECONDS)
+    many.run(3 * QUICK_SETTLED_SECONDS)
+    assert few.groups("merge") == 0 and many.groups("split") == 0
+    assert bool(few.changes) == (times_target >= 1)
+    assert many.changes, "at a quarter of the target each, noise makes some pair pass"
+
+
 @pytest.mark.parametrize("what", ["leader", "broker"])
 def test_neither_a_new_leader_nor_a_broker_that_restarts_moves_anything(what: str) -> None:
     braid = quick(shaped(steady(20 * TARGET), shares_of(zipf_weights())))
