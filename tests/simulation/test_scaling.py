@@ -98,8 +98,8 @@ def distributions(draw: st.DrawFn) -> np.ndarray:
     return weights if weights.any() else np.ones(SLOTS)
 
 
-# Without shrinking, which would take minutes.
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+# Without shrinking, which would take long.
+@settings(max_examples=50, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(distributions(), st.floats(0.0, 20.0), st.integers(1, 12))
 def test_steady_load_at_any_level_settles_and_then_nothing_moves(
     weights: np.ndarray, times_target: float, segments: int
