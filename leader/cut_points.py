@@ -21,7 +21,6 @@ LARGEST_SHARE = 0.75
 PRIOR_OBSERVATIONS = 8
 """As many messages are taken to have come evenly to all slots besides those seen: a handful tells little of them."""
 _SWEEPS = 64
-_HALVINGS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +112,9 @@ def _needed(weights: Loads, parts: int) -> int:
 
 
 def _even(sums: Loads, parts: int) -> Cuts:
-    """Bounds of the parts, the most even of: the quantiles, those evened out, and (of few) the lowest maximum so."""
+    """Bounds of the parts: the quantiles, evened out where that helps."""
     quantiles = _spread_out(_nearest(sums, sums[-1] * np.arange(parts + 1) / parts), len(sums) - 1)
-    candidates = [quantiles, _evened_out(sums, quantiles)]
-    if parts <= _SWEEPS:
-        lowest = _spread_out(_lowest_maximum(sums, parts), len(sums) - 1)
-        candidates.append(_evened_out(sums, lowest))
+    candidates = (quantiles, _evened_out(sums, quantiles))
     return min(candidates, key=lambda bounds: float(np.ptp(np.diff(sums[bounds]))))
 
 
@@ -152,26 +148,3 @@ def _evened_out(sums: Loads, bounds: Cuts) -> Cuts:
         if np.array_equal(before, bounds):
             break
     return bounds
-
-
-def _lowest_maximum(sums: Loads, parts: int) -> Cuts:
-    """Bounds whose largest part is as small as any cut can make it: halving the interval it must lie in."""
-    total = float(sums[-1])
-    low, high = total / parts, total
-    best = _filled(sums, parts, high)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        bounds = _filled(sums, parts, middle)
-        if bounds[-1] == len(sums) - 1:
-            best, high = bounds, middle
-        else:
-            low = middle
-    return best
-
-
-def _filled(sums: Loads, parts: int, most: float) -> Cuts:
-    """Parts filled one after the other up to `most`; the last bound falls short where that is too little."""
-    bounds = [0]
-    for _ in range(parts):
-        bounds.append(int(np.searchsorted(sums, sums[bounds[-1]] + most * (1 + 1e-12), side="right")) - 1)
-    return np.array(bounds)

@@ -53,6 +53,21 @@ def test_two_parts_are_as_even_as_any_cut_makes_them(load: np.ndarray) -> None:
     assert np.ptp(children(load, 0, points)) <= lowest_spread(load, 2) + load.sum() * 1e-6
 
 
+@given(loads().filter(lambda load: load.sum() > 0), st.integers(2, 8))
+def test_no_part_has_more_than_an_even_share_and_the_heaviest_slot(load: np.ndarray, parts: int) -> None:
+    parts = min(parts, len(load))
+    sums = children(load, 0, even_cut_points(load, 0, len(load), parts, observations=MANY))
+    assert sums.max() <= load.sum() / parts + load.max() + load.sum() * 1e-6
+
+
+def test_what_a_heavy_slot_leaves_is_shared_evenly() -> None:
+    """The quantiles lie at 25, 50 and 75: within the heavy slot one of them can only go to its edge."""
+    load = np.ones(61)
+    load[30] = 40
+    sums = children(load, 0, even_cut_points(load, 0, 61, 4, observations=MANY))
+    assert sorted(sums) == [15, 15, 30, 40]
+
+
 @given(st.data(), st.integers(2, 8))
 def test_children_are_within_a_quarter_of_each_other_where_no_slot_is_heavy(data: st.DataObject, parts: int) -> None:
     """None with more than a tenth of an even share."""

@@ -161,9 +161,9 @@ def test_one_that_was_warm_in_any_window_or_is_now_waits() -> None:
 
 
 def test_neighbours_of_different_topics_are_none() -> None:
-    table = table_of(topic(1), load(0))
-    table.see(topic(1, "u"))
-    table.report([load(0, name="u")], now_seconds=NOW)
+    table = table_of(topic(2), *loads({0: 0.9, 1: 0.0}))
+    table.see(topic(2, "u"))
+    table.report(loads({0: 0.0, 1: 0.9}, "u"), now_seconds=NOW)
     assert decided(table) == []
 
 
