@@ -93,18 +93,30 @@ def removable(state: TopicState, now_us: int, *, grace_seconds: float) -> list[S
     """Sealed segments that retention has emptied and that come first in their lineage: they may leave topic.json.
 
     Each stays as long after its seal as retention keeps messages (at least a grace period), so that a position at
-    its end goes on into its successors. Without retention nothing is removed.
+    its end goes on into its successors. The predecessors of a merge leave together: a position at the end of one of
+    them waits there for the others, and who reads from the earliest finds all slots. Without retention nothing is
+    removed.
     """
     retention: Retention = state.config.retention
     if retention.seconds is None and retention.bytes is None:
         return []
     keep_us = int(max(retention.seconds or 0.0, grace_seconds) * 1e6)
-    present = {s.id for s in state.segments}
-    return [
-        s
+    by_id = {s.id: s for s in state.segments}
+    leaving = {
+        s.id: s
         for s in state.segments
-        if s.emptied and not present.intersection(s.predecessors) and now_us - (s.sealed_us or 0) >= keep_us
-    ]
+        if s.emptied and by_id.keys().isdisjoint(s.predecessors) and now_us - (s.sealed_us or 0) >= keep_us
+    }
+    while waiting := [s for s in leaving.values() if not _kin(s, by_id) <= leaving.keys()]:
+        for segment in waiting:
+            del leaving[segment.id]
+    return list(leaving.values())
+
+
+def _kin(segment: Segment, by_id: Mapping[int, Segment]) -> set[int]:
+    """All predecessors that the segment's successors still have."""
+    heirs = (by_id[i] for i in segment.successors if i in by_id)
+    return {p for heir in heirs for p in heir.predecessors if p in by_id}
 
 
 def without_segments(state: TopicState, removed: Collection[int], now_us: int) -> TopicState | None:

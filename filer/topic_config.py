@@ -1,6 +1,7 @@
 """A topic's configuration: every setting, its default and its bounds in one place (DESIGN.md §8, §11)."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Annotated, Any, Literal, get_args
 
 import orjson
@@ -45,6 +46,10 @@ _SPLIT_DEFAULT = (
 )
 
 
+MERGE_SHARE = 0.75
+"""A merge rule is at most this share of the lowest split rule: what has just been merged must not soon split."""
+
+
 class Scaling(_Strict):
     """When segments split and merge on their own."""
 
@@ -52,6 +57,16 @@ class Scaling(_Strict):
     split: tuple[SplitRule, ...] = Field(default=_SPLIT_DEFAULT, max_length=16)
     merge: MergeRule = MergeRule()
     cooldown_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False, le=1e9)] = 600
+
+    @model_validator(mode="after")
+    def _steady(self) -> "Scaling":
+        lowest = min((rule.times_target for rule in self.split), default=inf)
+        if self.merge.times_target > MERGE_SHARE * lowest:
+            raise ValueError(
+                f"merge.times_target ({self.merge.times_target:g}) must be at most {MERGE_SHARE:g} of the lowest "
+                f"times_target of split ({lowest:g}), or what was merged would soon split again"
+            )
+        return self
 
 
 class Retention(_Strict):

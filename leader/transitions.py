@@ -6,16 +6,20 @@ conditional put, and each step first looks whether it has been done.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from filer.catalogue import Catalogue
 from filer.clock import Clock
+from filer.errors import InvalidInput
 from filer.slots import equal_ranges
 from filer.topic_config import TopicConfig
 from filer.topic_state import Reason, Removal, Segment, TopicState, Transition
 
 Place = Callable[[int], tuple[str, ...]]
 """Brokers (owner first) for the n-th of the segments to be opened."""
+_Group = tuple[tuple[Segment, ...], Sequence[tuple[int, int]]]
+"""Segments that are sealed together, and the ranges of all their successors."""
 
 
 class Sealer(Protocol):
@@ -62,14 +66,81 @@ def replacing(
     None where another transition is under way or none of them is open any more.
     """
     sealing = [s for s in state.open_segments if s.id in seal]
-    if state.transition is not None or state.deleted or not sealing:
+    return _begun(state, [((s,), [s.range]) for s in sealing], place, reason, now_us=now_us)
+
+
+def splitting(state: TopicState, cuts: Mapping[int, Sequence[int]], place: Place, *, now_us: int) -> TopicState | None:
+    """Begin a transition that cuts open segments, each at its slots, into successors of the ranges between.
+
+    Segments that are open no more, or whose parts `max_segments` has no room for, are left out; None where none is left
+    or another transition is under way. `place` is asked for the successors in the order of their slots, segment by
+    segment in the order of `cuts`. Raises `InvalidInput` where a cut point does not lie within its segment, or they do
+    not ascend.
+    """
+    room = state.config.max_segments - len(state.open_segments)
+    groups: list[_Group] = []
+    for segment_id, points in cuts.items():
+        segment = state.segment(segment_id)
+        if segment is None or segment.state != "open":
+            continue
+        ranges = _cut(segment, points)
+        if len(points) <= room:
+            room -= len(points)
+            groups.append(((segment,), ranges))
+    return _begun(state, groups, place, "split", now_us=now_us)
+
+
+def merging(state: TopicState, pairs: Sequence[tuple[int, int]], place: Place, *, now_us: int) -> TopicState | None:
+    """Begin a transition that gives each pair of neighbouring open segments, left and right, one successor.
+
+    Pairs that are not (or no longer) open neighbours, share a segment with one before, or would leave fewer than
+    `min_segments` are left out; None where none is left or another transition is under way. `place` is asked for the
+    successors in the order of the pairs.
+    """
+    spare = len(state.open_segments) - state.config.min_segments
+    groups: list[_Group] = []
+    taken: set[int] = set()
+    for left, right in (tuple(map(state.segment, pair)) for pair in pairs):
+        if spare <= len(groups):
+            break
+        if left is None or right is None or not _neighbours(left, right) or taken & {left.id, right.id}:
+            continue
+        taken |= {left.id, right.id}
+        groups.append(((left, right), [(left.start_slot, right.stop_slot)]))
+    return _begun(state, groups, place, "merge", now_us=now_us)
+
+
+def _neighbours(left: Segment, right: Segment) -> bool:
+    return left.state == right.state == "open" and left.stop_slot == right.start_slot
+
+
+def _cut(segment: Segment, points: Sequence[int]) -> list[tuple[int, int]]:
+    bounds = (segment.start_slot, *points, segment.stop_slot)
+    if not points or any(before >= after for before, after in pairwise(bounds)):
+        raise InvalidInput(
+            f"segment {segment.id} has the slots [{segment.start_slot}, {segment.stop_slot}): it cannot be cut at "
+            f"{', '.join(map(str, points)) or 'no slot'}; name slots within it in ascending order"
+        )
+    return list(pairwise(bounds))
+
+
+def _begun(
+    state: TopicState, groups: Sequence[_Group], place: Place, reason: Reason, *, now_us: int
+) -> TopicState | None:
+    """The state with a record that seals each group and opens its successors; None where that cannot begin now."""
+    if state.transition is not None or state.deleted or not groups:
         return None
-    ids = range(state.next_segment, state.next_segment + len(sealing))
-    opened = _open(ids, [s.range for s in sealing], place, now_us=now_us, reason=reason)
+    ranges = [each for _, successors in groups for each in successors]
+    heritage = [tuple(s.id for s in sealed) for sealed, successors in groups for _ in successors]
+    ids = range(state.next_segment, state.next_segment + len(ranges))
     opened = [
-        successor.model_copy(update={"predecessors": (s.id,)}) for successor, s in zip(opened, sealing, strict=True)
+        successor.model_copy(update={"predecessors": predecessors})
+        for successor, predecessors in zip(
+            _open(ids, ranges, place, now_us=now_us, reason=reason), heritage, strict=True
+        )
     ]
-    record = Transition(seal=tuple(s.id for s in sealing), open=tuple(opened), reason=reason, started_us=now_us)
+    seal = tuple(s.id for sealed, _ in groups for s in sealed)
+    record = Transition(seal=seal, open=tuple(opened), reason=reason, started_us=now_us)
     return state.model_copy(update={"transition": record, "next_segment": ids.stop})
 
 

@@ -8,15 +8,25 @@ from hypothesis import strategies as st
 
 from filer.keys import FileName
 from filer.live_files import FileFacts
+from filer.positions import advance, check_positions, earliest
 from filer.retention import plan_retention, removable, with_starts, without_removal, without_segments
 from filer.segment_index import SegmentIndex
 from filer.topic_config import TopicConfig, parse_config
 from filer.topic_state import Removal, Segment, TopicState, broken_invariants
+from tests.support.lineages import lineages
 
 NOW_US = 1_000_000_000
 
 
-def segment(number: int, *, sealed: bool = False, start: int = 0, end: int = 0, predecessors: Sequence[int] = ()):
+def segment(
+    number: int,
+    *,
+    sealed: bool = False,
+    start: int = 0,
+    end: int = 0,
+    predecessors: Sequence[int] = (),
+    successors: Sequence[int] = (),
+):
     return Segment(
         id=number,
         start_slot=0,
@@ -25,6 +35,7 @@ def segment(number: int, *, sealed: bool = False, start: int = 0, end: int = 0, 
         opened_us=1,
         reason="roll",
         predecessors=tuple(predecessors),
+        successors=tuple(successors),
         state="sealed" if sealed else "open",
         start_offset=start,
         end_offset=end if sealed else None,
@@ -152,6 +163,50 @@ def test_emptied_segments_stay_while_a_position_at_their_end_may_be_held():
     assert removable(topic(*state.segments, seconds=60), NOW_US, grace_seconds=10) == []
     assert [s.id for s in removable(topic(*state.segments, bytes=9), NOW_US, grace_seconds=10)] == [0]
     assert removable(topic(*state.segments), NOW_US, grace_seconds=10) == []
+
+
+def test_predecessors_of_a_merge_leave_together():
+    """One of them alone would leave its slots without a place to begin at, and positions at its end without it."""
+    state = topic(
+        segment(0, sealed=True, start=10, end=10, successors=[2]),
+        segment(1, sealed=True, start=5, end=10, successors=[2]),
+        segment(2, predecessors=[0, 1]),
+        seconds=10,
+    )
+    assert removable(state, NOW_US, grace_seconds=10) == []
+    emptied = with_starts(state, {1: 10})
+    assert emptied is not None
+    assert [s.id for s in removable(emptied, NOW_US, grace_seconds=10)] == [0, 1]
+
+
+def test_one_that_waits_for_another_keeps_a_third_waiting():
+    """0 and 1 merge, 1 and 2 into another: whoever reads 1 needs both."""
+    state = topic(
+        segment(0, sealed=True, start=10, end=10, successors=[3]),
+        segment(1, sealed=True, start=10, end=10, successors=[3, 4]),
+        segment(2, sealed=True, start=5, end=10, successors=[4]),
+        segment(3, predecessors=[0, 1]),
+        segment(4, predecessors=[1, 2]),
+        seconds=10,
+    )
+    assert removable(state, NOW_US, grace_seconds=10) == []
+
+
+@given(lineages(), st.data())
+def test_whoever_reads_from_the_earliest_finds_all_slots_whatever_retention_takes(
+    state: TopicState, data: st.DataObject
+):
+    config = parse_config({"retention": {"seconds": 1}})
+    state = state.model_copy(update={"config": config})
+    for _ in range(3):
+        sealed = [s.id for s in state.segments if s.state == "sealed"]
+        taken = data.draw(st.sets(st.sampled_from(sealed))) if sealed else set()
+        starts = {i: data.draw(st.integers(0, 3)) for i in taken}
+        state = with_starts(state, starts) or state
+        leaving = {s.id for s in removable(state, NOW_US, grace_seconds=1)}
+        state = without_segments(state, leaving, NOW_US) or state
+        check_positions(state, earliest(state))
+        check_positions(state, advance(state, earliest(state)))
 
 
 def test_changes_that_have_been_made_are_not_made_again():

@@ -55,6 +55,8 @@ def test_objects_are_changed_field_by_field_and_lists_as_a_whole() -> None:
         ({"scaling": {"enabled": 1}}, "scaling.enabled: "),
         ({"min_segments": 5, "max_segments": 3}, "min_segments (5) is above max_segments (3)"),
         ({"acks": "replicated"}, "needs replicas of 2 or more"),
+        ({"scaling": {"merge": {"times_target": 0.8}}}, "merge.times_target (0.8) must be at most 0.75 of the lowest"),
+        ({"scaling": {"split": [{"times_target": 0.5, "for_seconds": 1}]}}, "times_target of split (0.5)"),
     ],
 )
 def test_refusals_say_what_would_be_right(settings: dict[str, object], part: str) -> None:

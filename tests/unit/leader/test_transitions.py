@@ -1,16 +1,27 @@
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.catalogue import Catalogue
-from filer.errors import OutcomeUnknown
+from filer.errors import InvalidInput, OutcomeUnknown
 from filer.memory_store import MemoryStore
 from filer.positions import advance, earliest
+from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
-from leader.transitions import TransitionRunner, deleting, finished, new_topic, recreated, replacing
+from leader.transitions import (
+    TransitionRunner,
+    deleting,
+    finished,
+    merging,
+    new_topic,
+    recreated,
+    replacing,
+    splitting,
+)
 from tests.support.instant_clock import InstantClock
 
 
@@ -18,8 +29,17 @@ def place(number: int) -> tuple[str, ...]:
     return (f"b{number % 2}",)
 
 
-def topic(segments: int = 4) -> TopicState:
-    return new_topic("t", TopicConfig(), segments, place, now_us=1)
+def topic(segments: int = 4, **settings: int) -> TopicState:
+    return new_topic("t", TopicConfig(**settings), segments, place, now_us=1)
+
+
+def over(begun: TopicState | None, end_offset: int = 0) -> TopicState:
+    """The state after a transition that has begun."""
+    assert begun is not None and begun.transition is not None
+    assert broken_invariants(begun) == []
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, end_offset), now_us=4)
+    assert after is not None and broken_invariants(after) == []
+    return after
 
 
 def test_a_new_topic() -> None:
@@ -52,6 +72,121 @@ def test_rolls_keep_ranges_and_lineage(rolls: list[set[int]], segments: int) -> 
         sealed = {s.id: s.end_offset or 0 for s in state.segments if s.state == "sealed"}
         positions = advance(state, {s: sealed.get(s, at) for s, at in positions.items()})
     assert set(positions) == {s.id for s in state.open_segments}
+
+
+def shape(state: TopicState) -> list[tuple[int, int, int, tuple[int, ...]]]:
+    return [(s.id, *s.range, s.predecessors) for s in state.open_segments]
+
+
+def test_a_split_gives_each_part_a_successor() -> None:
+    begun = splitting(topic(2), {1: [40_000, 50_000]}, place, now_us=2)
+    assert begun is not None and begun.transition is not None
+    assert [s.owner for s in begun.transition.open] == ["b0", "b1", "b0"]
+    after = over(begun, 7)
+    assert shape(after) == [(0, 0, 32_768, ()), (2, 32_768, 40_000, (1,)), (3, 40_000, 50_000, (1,)),
+                            (4, 50_000, SLOTS, (1,))]  # fmt: skip
+    assert {s.reason for s in after.open_segments} == {"create", "split"}
+    parent = after.segment(1)
+    assert parent is not None and (parent.state, parent.end_offset, parent.successors) == ("sealed", 7, (2, 3, 4))
+
+
+def test_a_merge_gives_two_neighbours_one_successor() -> None:
+    after = over(merging(topic(4), [(2, 3), (0, 1)], place, now_us=2))
+    assert shape(after) == [(5, 0, 32_768, (0, 1)), (4, 32_768, SLOTS, (2, 3))]
+    assert [(s.id, s.successors) for s in after.segments if s.state == "sealed"] == [
+        (0, (5,)), (1, (5,)), (2, (4,)), (3, (4,))
+    ]  # fmt: skip
+    assert {s.reason for s in after.open_segments} == {"merge"}
+
+
+def test_nothing_begins_while_another_transition_is_under_way_or_after_a_delete() -> None:
+    busy = replacing(topic(2), [0], place, "roll", now_us=2)
+    gone = over(deleting(topic(2), now_us=2))
+    for state in (busy, gone):
+        assert state is not None
+        assert splitting(state, {1: [50_000]}, place, now_us=3) is None
+        assert merging(state, [(0, 1)], place, now_us=3) is None
+
+
+def test_what_was_split_meanwhile_is_neither_split_nor_merged_again() -> None:
+    state = over(splitting(topic(3), {1: [30_000]}, place, now_us=2))
+    assert splitting(state, {1: [30_000]}, place, now_us=3) is None
+    assert merging(state, [(0, 1)], place, now_us=3) is None
+    assert merging(state, [(77, 78)], place, now_us=3) is None
+    both = splitting(state, {1: [30_000], 2: [60_000]}, place, now_us=3)
+    assert both is not None and both.transition is not None and both.transition.seal == (2,)
+
+
+@pytest.mark.parametrize("pair", [(1, 0), (0, 2), (1, 1), (3, 0)])
+def test_only_neighbours_merge_left_and_right(pair: tuple[int, int]) -> None:
+    assert merging(topic(4), [pair], place, now_us=2) is None
+
+
+def test_a_segment_merges_with_one_neighbour_only() -> None:
+    begun = merging(topic(4), [(1, 2), (0, 1), (2, 3)], place, now_us=2)
+    assert begun is not None and begun.transition is not None and begun.transition.seal == (1, 2)
+
+
+def test_merges_leave_the_minimum() -> None:
+    state = topic(4, min_segments=3)
+    begun = merging(state, [(2, 3), (0, 1)], place, now_us=2)
+    assert begun is not None and begun.transition is not None and begun.transition.seal == (2, 3)
+    assert merging(over(begun), [(0, 1)], place, now_us=3) is None
+
+
+def test_splits_stay_within_the_maximum() -> None:
+    state = topic(4, max_segments=6)
+    begun = splitting(state, {0: [1, 2], 1: [20_000], 2: [40_000]}, place, now_us=2)
+    assert begun is not None and begun.transition is not None and begun.transition.seal == (0,)
+    assert splitting(over(begun), {1: [20_000]}, place, now_us=3) is None
+
+
+@pytest.mark.parametrize("points", [[], [0], [32_768], [40_000], [5, 5], [7, 5], [-1]])
+def test_cut_points_that_cannot_be(points: list[int]) -> None:
+    with pytest.raises(InvalidInput, match=r"segment 0 has the slots \[0, 32768\)"):
+        splitting(topic(2), {0: points}, place, now_us=2)
+
+
+@given(st.data(), st.integers(1, 4))
+def test_any_splits_merges_and_rolls_keep_the_invariants_and_all_is_read_once(
+    data: st.DataObject, segments: int
+) -> None:
+    """Also of segments that are empty, and through several generations at once."""
+    state = topic(segments, max_segments=12)
+    for _ in range(data.draw(st.integers(0, 8))):
+        opened = state.open_segments
+        place_ = data.draw(st.integers(0, len(opened) - 1))
+        start, stop = opened[place_].range
+        match data.draw(st.sampled_from(["split", "merge", "roll"] if stop - start > 1 else ["merge", "roll"])):
+            case "split":
+                points = sorted(data.draw(st.sets(st.integers(start + 1, stop - 1), min_size=1, max_size=3)))
+                begun = splitting(state, {opened[place_].id: points}, place, now_us=2)
+                assert (begun is None) == (len(opened) + len(points) > 12)
+            case "merge":
+                pairs = [(left.id, right.id) for left, right in pairwise(opened)][place_:]
+                begun = merging(state, pairs, place, now_us=2)
+                assert (begun is None) == (not pairs)
+            case _:
+                begun = replacing(state, [s.id for s in opened[place_:]], place, "roll", now_us=2)
+        if begun is not None:
+            state = over(begun, data.draw(st.integers(0, 2)))
+    _read_through(state)
+
+
+def _read_through(state: TopicState) -> None:
+    """Entered once each, when all predecessors are drained, until only open segments are left."""
+    positions = advance(state, earliest(state))
+    drained: set[int] = set()
+    entered = set(positions)
+    while waiting := [s for s in state.segments if s.id in positions and s.state == "sealed"]:
+        for segment in waiting:
+            assert set(segment.predecessors) <= drained | {s.id for s in state.segments if s.end_offset == 0}
+            positions[segment.id] = segment.end_offset or 0
+            drained.add(segment.id)
+        positions = advance(state, positions)
+        entered |= set(positions)
+    assert set(positions) == {s.id for s in state.open_segments}
+    assert entered | {s.id for s in state.segments if s.end_offset == 0} == {s.id for s in state.segments}
 
 
 def test_deleting_leaves_a_tombstone_and_ids_go_on() -> None:

@@ -1,0 +1,163 @@
+"""How busy a segment is: averages that its owner keeps, so that a new leader has forgotten nothing (DESIGN.md §8).
+
+Per window of the topic's rules an exponentially weighted moving average of messages/s and of bytes/s, moved on at a
+timer's ticks by the time that really passed: idle ticks decay. Rates are kept plain and set against the target only
+when they are told, so a changed target holds at once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import exp, log
+
+from filer.topic_config import Scaling, Target, TopicConfig
+from filer.topic_state import Segment, TopicState
+
+RECENT_SHARE = 1 / 8
+"""The window of what is told as `recent`, as a share of the shortest window that the rules have."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLoad:
+    """What a leader hears of one segment. Averages are in times the target, of messages or bytes: whichever is more.
+
+    `pressure` above 1 means that a split rule holds, `firing_average` is the average of the rule that gives it (0 while
+    none is old enough to say); `warmest` is the highest average over any window, `merge_average` the one over the merge
+    rule's. `messages_per_second` and `bytes_per_second` are recent, for people.
+    """
+
+    topic: str
+    segment: int
+    messages_per_second: float
+    bytes_per_second: float
+    recent: float
+    pressure: float
+    firing_average: float
+    warmest: float
+    merge_average: float
+    age_seconds: float
+
+
+class _Average:
+    """A moving average of two rates, corrected for having begun at nothing: a young one is the mean so far."""
+
+    __slots__ = ("bytes", "messages", "weight", "window_seconds")
+
+    def __init__(self, window_seconds: float) -> None:
+        self.window_seconds = window_seconds
+        self.messages = self.bytes = self.weight = 0.0
+
+    def move(self, elapsed_seconds: float, messages_per_second: float, bytes_per_second: float) -> None:
+        kept = exp(-elapsed_seconds / self.window_seconds)
+        self.messages = kept * self.messages + (1 - kept) * messages_per_second
+        self.bytes = kept * self.bytes + (1 - kept) * bytes_per_second
+        self.weight = kept * self.weight + (1 - kept)
+
+    def rates(self) -> tuple[float, float]:
+        """Messages and bytes a second; nothing before the first tick."""
+        return (self.messages / self.weight, self.bytes / self.weight) if self.weight else (0.0, 0.0)
+
+    def times_target(self, target: Target) -> float:
+        messages, size = self.rates()
+        return max(messages / target.messages, size / target.bytes)
+
+    def starting(self, window_seconds: float) -> "_Average":
+        """Another window's average that goes on from what this one knows."""
+        other = _Average(window_seconds)
+        other.messages, other.bytes, other.weight = self.messages, self.bytes, self.weight
+        return other
+
+
+class LoadAverages:
+    """The averages of one segment."""
+
+    def __init__(self, config: TopicConfig, *, now_seconds: float) -> None:
+        """For a segment that opened at `now_seconds` of a monotonic clock."""
+        self._opened_seconds = self._ticked_seconds = now_seconds
+        self._config = config
+        self._averages = {window: _Average(window) for window in _windows(config.scaling)}
+        self._recent = _Average(_recent_window(config.scaling))
+
+    @property
+    def age_seconds(self) -> float:
+        """How long the load has been watched."""
+        return self._ticked_seconds - self._opened_seconds
+
+    def tick(self, now_seconds: float, messages: float, size_bytes: float) -> None:
+        """Take in what came since the last tick, nothing included.
+
+        Raises `ValueError` where no time has passed since then: count on, and tick later.
+        """
+        elapsed_seconds = now_seconds - self._ticked_seconds
+        if elapsed_seconds <= 0:
+            raise ValueError(f"no time has passed between two ticks: {elapsed_seconds} s")
+        self._ticked_seconds = now_seconds
+        messages_per_second, bytes_per_second = messages / elapsed_seconds, size_bytes / elapsed_seconds
+        for average in (*self._averages.values(), self._recent):
+            average.move(elapsed_seconds, messages_per_second, bytes_per_second)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Go by changed settings: a window that is new begins with what the nearest one knows."""
+        if config.scaling != self._config.scaling:
+            known = [*self._averages.values(), self._recent]
+            self._averages = {window: _nearest(known, window) for window in _windows(config.scaling)}
+            self._recent = _nearest(known, _recent_window(config.scaling))
+        self._config = config
+
+    def load(self, topic: str, segment: int) -> SegmentLoad:
+        """What the leader is to hear."""
+        target, scaling = self._config.target, self._config.scaling
+        averages = {window: average.times_target(target) for window, average in self._averages.items()}
+        recent = self._recent.times_target(target)
+        pressure, firing_average = self._pressure(averages, recent)
+        messages_per_second, bytes_per_second = self._recent.rates()
+        return SegmentLoad(
+            topic=topic,
+            segment=segment,
+            messages_per_second=messages_per_second,
+            bytes_per_second=bytes_per_second,
+            recent=recent,
+            pressure=pressure,
+            firing_average=firing_average,
+            warmest=max(averages.values()),
+            merge_average=averages[scaling.merge.for_seconds],
+            age_seconds=self.age_seconds,
+        )
+
+    def _pressure(self, averages: dict[float, float], recent: float) -> tuple[float, float]:
+        """How far above its limit the rule is that is furthest above, and that rule's average.
+
+        A rule says nothing before the segment is as old as its window. It holds only while the recent rate is above the
+        limit too: a long average remembers a flood that is over, and no split is of use then.
+        """
+        old_enough = [rule for rule in self._config.scaling.split if self.age_seconds >= rule.for_seconds]
+        return max(
+            (
+                (min(averages[rule.for_seconds], recent) / rule.times_target, averages[rule.for_seconds])
+                for rule in old_enough
+            ),
+            default=(0.0, 0.0),
+        )
+
+
+def taken_over(state: TopicState, segment: Segment, kept: Mapping[int, LoadAverages]) -> LoadAverages | None:
+    """What a new segment goes on with, so that a roll changes nothing: those of its predecessor of the same range.
+
+    None where it has no such predecessor, or this broker (`kept`, by segment) has not watched that one.
+    """
+    if len(segment.predecessors) != 1:
+        return None
+    before = state.segment(segment.predecessors[0])
+    return kept.get(before.id) if before is not None and before.range == segment.range else None
+
+
+def _windows(scaling: Scaling) -> list[float]:
+    return sorted({scaling.merge.for_seconds, *(rule.for_seconds for rule in scaling.split)})
+
+
+def _recent_window(scaling: Scaling) -> float:
+    return _windows(scaling)[0] * RECENT_SHARE
+
+
+def _nearest(known: Iterable[_Average], window_seconds: float) -> _Average:
+    nearest = min(known, key=lambda each: (abs(log(each.window_seconds / window_seconds)), each.window_seconds))
+    return nearest.starting(window_seconds)

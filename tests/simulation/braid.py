@@ -1,0 +1,205 @@
+"""Topics under synthetic traffic and a virtual clock: the real averages, policy, cut points, transitions and placement.
+
+A tick is the report interval: owners count what came, the leader hears of it and decides, and its transitions are over
+before the next tick.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment, TopicState, broken_invariants
+from leader.coordinator import BrokerInfo
+from leader.cut_points import cut_hot, even_cut_points
+from leader.load_averages import LoadAverages, SegmentLoad, taken_over
+from leader.load_table import LoadTable
+from leader.placement import choose, owned, replacements
+from leader.scaling import Reshape, Split, decide
+from leader.transitions import finished, merging, new_topic, replacing, splitting
+from tests.simulation.traffic import Traffic
+
+STALE_TICKS = 5
+HOLD_SECONDS = 60.0
+MESSAGE_BYTES = 100
+OBSERVED_MESSAGES = 100_000
+"""In how many messages the load per slot is seen: many, so that it is what the traffic says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A transition that was carried out."""
+
+    seconds: float
+    topic: str
+    reason: str
+    sealed: int
+    opened: int
+
+
+@dataclass
+class Braid:
+    """Topics, their traffic, and the brokers that own their segments."""
+
+    traffic: Mapping[str, Traffic]
+    config: TopicConfig
+    segments: int = 1
+    brokers: int = 3
+    tick_seconds: float = 1.0
+    seconds: float = 0.0
+    changes: list[Change] = field(default_factory=list)
+    puts: int = 0
+    hot_slots: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.members = [BrokerInfo(f"b{n:04}", f"http://b{n}", f"zone {n % 3}", "1") for n in range(self.brokers)]
+        self.states: dict[str, TopicState] = {}
+        self.averages: dict[str, dict[int, LoadAverages]] = defaultdict(dict)
+        self.loads: Counter[str] = Counter()
+        for topic in self.traffic:
+            placed = choose(self.members, self.loads, count=self.segments, replicas=1, salt=topic)
+            self.loads.update(owner for owner, *_ in placed)
+            self._take(new_topic(topic, self.config, self.segments, placed.__getitem__, now_us=self._now_us))
+        self.new_leader()
+
+    @property
+    def _now_us(self) -> int:
+        return int(self.seconds * 1e6)
+
+    def new_leader(self) -> None:
+        """It knows what the store says, and nothing of the load."""
+        self.table = LoadTable()
+        for state in self.states.values():
+            self.table.see(state)
+
+    def configure(self, topic: str, config: TopicConfig) -> None:
+        state = self.states[topic]
+        self._take(state.model_copy(update={"config": config, "version": state.version + 1}))
+        self.table.see(self.states[topic])
+        for averages in self.averages[topic].values():
+            averages.configure(config)
+
+    def restart_broker(self, number: int) -> None:
+        """All it owned has successors elsewhere, whose owners know nothing of the load yet."""
+        gone = self.members[number].id
+        self.members[number] = BrokerInfo(f"{gone}'", self.members[number].url, self.members[number].zone, "1")
+        for state in list(self.states.values()):
+            self._fail_over(state, gone)
+
+    def roll(self, topic: str) -> None:
+        """All its segments have successors at the same brokers."""
+        state = self.states[topic]
+        opened = state.open_segments
+        begun = replacing(state, [s.id for s in opened], lambda n: opened[n].brokers, "roll", now_us=self._now_us)
+        self._carry_out(begun)
+
+    def _fail_over(self, state: TopicState, gone: str) -> None:
+        lost = [s for s in state.open_segments if s.owner == gone]
+        for segment in lost:
+            del self.averages[state.topic][segment.id]
+        placed = replacements(state, lost, self.members, owned(self.states.values()))
+        begun = replacing(state, [s.id for s in lost], lambda n: placed[lost[n].id], "failover", now_us=self._now_us)
+        self._carry_out(begun)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def run(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
+        """That long, or until something is so at the end of a tick."""
+        end = self.seconds + seconds
+        while self.seconds < end - 1e-9:
+            self.tick()
+            if until():
+                return
+
+    def tick(self) -> None:
+        self.seconds += self.tick_seconds
+        for topic in self.traffic:
+            self.table.report(self._heard(topic), now_seconds=self.seconds)
+        self.act(decide(self.table, now_seconds=self.seconds, stale_seconds=STALE_TICKS * self.tick_seconds))
+
+    def _heard(self, topic: str) -> list[SegmentLoad]:
+        traffic, averages = self.traffic[topic], self.averages[topic]
+        heard = []
+        for segment in self.states[topic].open_segments:
+            messages = traffic.rate(self.seconds - self.tick_seconds, *segment.range) * self.tick_seconds
+            averages[segment.id].tick(self.seconds, messages, messages * MESSAGE_BYTES)
+            heard.append(averages[segment.id].load(topic, segment.id))
+        return heard
+
+    def act(self, decisions: Sequence[Reshape]) -> None:
+        for reshape in decisions:
+            state = self.states[reshape.topic]
+            if reshape.splits:
+                cuts = {s.segment: points for s in reshape.splits if (points := self._cuts(state, s))}
+                count = sum(len(points) + 1 for points in cuts.values())
+                self._carry_out(splitting(state, cuts, self._place(state, count), now_us=self._now_us))
+            else:
+                pairs = [(merge.left, merge.right) for merge in reshape.merges]
+                self._carry_out(merging(state, pairs, self._place(state, len(pairs)), now_us=self._now_us))
+
+    def _cuts(self, state: TopicState, split: Split) -> tuple[int, ...]:
+        segment = state.segment(split.segment)
+        assert segment is not None
+        seen = self.traffic[state.topic].slot_rates(self.seconds, *segment.range)
+        if not split.by_load:
+            return even_cut_points(seen, *segment.range, split.parts, observations=OBSERVED_MESSAGES)
+        cut = cut_hot(seen, *segment.range, split.parts, most_parts=split.most_parts, observations=OBSERVED_MESSAGES)
+        if cut.hot_slot is not None:
+            self.hot_slots[state.topic, segment.id] = cut.hot_slot
+            self.table.hold(state.topic, segment.id, until_seconds=self.seconds + HOLD_SECONDS)
+        return cut.points
+
+    def _place(self, state: TopicState, count: int) -> Callable[[int], tuple[str, ...]]:
+        return choose(self.members, self.loads, count=count, replicas=1, salt=state.topic).__getitem__
+
+    def _carry_out(self, begun: TopicState | None) -> None:
+        if begun is None or begun.transition is None:
+            return
+        record = begun.transition
+        assert broken_invariants(begun) == []
+        after = finished(begun, record, dict.fromkeys(record.seal, 0), now_us=self._now_us)
+        assert after is not None and broken_invariants(after) == []
+        # topic.json twice, and the seals; the successors' first files hold messages, as any.
+        self.puts += 2 + len(record.seal)
+        self.changes.append(Change(self.seconds, after.topic, record.reason, len(record.seal), len(record.open)))
+        self.loads.subtract(s.owner for s in begun.segments if s.id in record.seal)
+        self.loads.update(s.owner for s in record.open)
+        # Versions as the two compare-and-swaps would leave them.
+        self._take(after.model_copy(update={"version": after.version + 2}))
+        self.table.see(self.states[after.topic])
+
+    def _take(self, state: TopicState) -> None:
+        known = self.averages[state.topic]
+        opened = state.open_segments
+        self.averages[state.topic] = {
+            s.id: known.get(s.id) or taken_over(state, s, known) or LoadAverages(state.config, now_seconds=self.seconds)
+            for s in opened
+        }
+        # Sealed ones are of no more use here, and a week of them would only take time.
+        self.states[state.topic] = state.model_copy(
+            update={"segments": tuple(s for s in state.segments if s in opened)}
+        )
+
+    # -- what came of it -----------------------------------------------------------------------------------
+
+    def open(self, topic: str) -> list[Segment]:
+        return self.states[topic].open_segments
+
+    def segment_rates(self, topic: str) -> list[float]:
+        """Messages a second of each open segment, in the order of slots."""
+        return [self.traffic[topic].rate(self.seconds, *s.range) for s in self.open(topic)]
+
+    def groups(self, reason: str) -> int:
+        """Splits or merges carried out, several of one transition counted one by one."""
+        return sum(c.sealed if reason == "split" else c.opened for c in self.changes if c.reason == reason)
+
+    def imbalance(self) -> float:
+        """The load of the busiest broker over what it must be: the mean of all, or the largest segment's load."""
+        rates: Counter[str] = Counter({broker.id: 0.0 for broker in self.members})
+        largest = 0.0
+        for topic in self.traffic:
+            for segment, rate in zip(self.open(topic), self.segment_rates(topic), strict=True):
+                rates[segment.owner] += rate
+                largest = max(largest, rate)
+        least = max(sum(rates.values()) / len(rates), largest)
+        return max(rates.values()) / least if least else 1.0

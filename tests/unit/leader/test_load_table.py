@@ -1,0 +1,167 @@
+"""The table of loads against a naive one: dictionaries that are thrown away and made anew."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filer.topic_config import TopicConfig
+from filer.topic_state import TopicState
+from leader import load_table
+from leader.load_averages import SegmentLoad
+from leader.load_table import LoadTable
+from leader.transitions import deleting, finished, merging, new_topic, replacing, splitting
+
+
+def place(number: int) -> tuple[str, ...]:
+    return ("b",)
+
+
+def topic(name: str, segments: int, **settings: int) -> TopicState:
+    return new_topic(name, TopicConfig(**settings), segments, place, now_us=1)
+
+
+def load(name: str, segment: int, average: float = 0.0) -> SegmentLoad:
+    return SegmentLoad(name, segment, 0, 0, average, average, average, average, average, 10)
+
+
+def done(state: TopicState, begun: TopicState | None) -> TopicState:
+    """Over, as a newer record; the state as it is where nothing began."""
+    if begun is None or begun.transition is None:
+        return state
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=2)
+    assert after is not None
+    return after.model_copy(update={"version": state.version + 2})
+
+
+def rows(table: LoadTable, name: str) -> list[tuple[int, float, float]]:
+    """Segment, recent load and when it was heard of, in the order of the topic's rows."""
+    numbers = [n for n in range(len(table.topics)) if table.topic_name(n) == name and table.topics["open"][n]]
+    found = table.segments[np.isin(table.segments["topic"], numbers)]
+    return [(int(row["segment"]), float(row["recent"]), float(row["heard_seconds"])) for row in found]
+
+
+@dataclass
+class Both:
+    """The table, and what it is to say."""
+
+    table: LoadTable = field(default_factory=LoadTable)
+    states: dict[str, TopicState] = field(default_factory=dict)
+    heard: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def see(self, state: TopicState) -> None:
+        self.states[state.topic] = state
+        self.table.see(state)
+
+    def report(self, name: str, segment: int, average: float) -> None:
+        self.seconds += 1
+        self.table.report([load(name, segment, average)], now_seconds=self.seconds)
+        if any(s.id == segment for s in self.states[name].open_segments):
+            self.heard[name, segment] = (average, self.seconds)
+
+    def check(self) -> None:
+        topics = self.table.topics
+        for name, state in self.states.items():
+            unheard = (0.0, -np.inf)
+            opened = state.open_segments
+            assert rows(self.table, name) == [(s.id, *self.heard.get((name, s.id), unheard)) for s in opened]
+        living = {name: len(state.open_segments) for name, state in self.states.items() if not state.deleted}
+        numbers = {self.table.topic_name(n): n for n in range(len(topics)) if topics["open"][n]}
+        assert {name: int(topics["open"][n]) for name, n in numbers.items()} == living
+        for name, number in numbers.items():
+            first = int(topics["first_row"][number])
+            assert int(self.table.segments["segment"][first]) == self.states[name].open_segments[0].id
+        assert (self.table.segments["topic"] >= 0).sum() == sum(living.values())
+
+
+STEPS = st.tuples(
+    st.sampled_from(["split", "merge", "roll", "report", "report", "delete"]),
+    st.sampled_from("abc"),
+    st.integers(0, 5),
+)
+
+
+@given(st.lists(STEPS, max_size=40), st.integers(1, 8))
+def test_any_changes_of_shape_keep_what_was_heard_of_what_stays(
+    steps: list[tuple[str, str, int]], least_rows: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load_table, "_LEAST_ROWS", least_rows)
+        both = Both()
+        for name in "abc":
+            both.see(topic(name, 2))
+        for what, name, number in steps:
+            state = both.states[name]
+            opened = state.open_segments
+            if state.deleted:
+                continue
+            segment = opened[number % len(opened)]
+            middle = (segment.start_slot + segment.stop_slot) // 2
+            match what:
+                case "split" if middle > segment.start_slot:
+                    both.see(done(state, splitting(state, {segment.id: [middle]}, place, now_us=2)))
+                case "merge" if segment is not opened[-1]:
+                    right = opened[opened.index(segment) + 1]
+                    both.see(done(state, merging(state, [(segment.id, right.id)], place, now_us=2)))
+                case "roll":
+                    both.see(done(state, replacing(state, [segment.id], place, "roll", now_us=2)))
+                case "report":
+                    both.report(name, segment.id + number % 2, float(number))
+                case "delete" if number == 0:
+                    both.see(done(state, deleting(state, now_us=2)))
+            both.check()
+
+
+def test_an_older_record_changes_nothing() -> None:
+    table = LoadTable()
+    old = topic("a", 2)
+    new = done(old, splitting(old, {0: [5]}, place, now_us=2))
+    table.see(new)
+    table.see(old)
+    assert [row[0] for row in rows(table, "a")] == [2, 3, 1]
+
+
+def test_a_changed_configuration_is_taken_and_loads_stay() -> None:
+    table = LoadTable()
+    state = topic("a", 2)
+    table.see(state)
+    table.report([load("a", 1, 0.7)], now_seconds=5)
+    table.see(state.model_copy(update={"config": TopicConfig(max_segments=7), "version": 2}))
+    assert int(table.topics["max_segments"][0]) == 7
+    assert rows(table, "a") == [(0, 0.0, -np.inf), (1, 0.7, 5.0)]
+
+
+def test_a_topic_made_again_begins_unknown() -> None:
+    table = LoadTable()
+    table.see(topic("a", 1))
+    table.report([load("a", 0, 3)], now_seconds=5)
+    table.forget("a")
+    table.forget("a")
+    assert rows(table, "a") == [] and bool(table.topics["busy"].all())
+    table.see(topic("b", 1))
+    table.see(topic("a", 1))
+    assert rows(table, "a") == rows(table, "b") == [(0, 0.0, -np.inf)]
+
+
+def test_what_nobody_knows_is_no_concern() -> None:
+    table = LoadTable()
+    table.see(topic("a", 1))
+    table.report([load("zzz", 0), load("a", 99)], now_seconds=5)
+    table.hold("zzz", 0, until_seconds=9)
+    table.hold("a", 99, until_seconds=9)
+    assert rows(table, "a") == [(0, 0.0, -np.inf)]
+
+
+def test_years_of_changes_take_no_more_room() -> None:
+    table = LoadTable()
+    state = topic("a", 200)
+    for _ in range(200):
+        state = state.model_copy(update={
+            "segments": tuple(s.model_copy(update={"id": s.id + 200}) for s in state.segments),
+            "version": state.version + 1,
+        })  # fmt: skip
+        table.see(state)
+    assert table.bytes_held < 10 * load_table._LEAST_ROWS * load_table.SEGMENT_COLUMNS.itemsize
