@@ -90,7 +90,7 @@ class Broker:
         )  # fmt: skip
         self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
         self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
-        self.early_flush = EarlyFlush(self.parts, self, self.arm.take_over)
+        self.early_flush = EarlyFlush(self.parts, self.topics, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None
         self._ending = False

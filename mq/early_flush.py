@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
@@ -16,26 +15,20 @@ SEGMENTS_AT_ONCE = 16
 _log = logging.getLogger(__name__)
 
 
-class RunningTopics(Protocol):
-    """The running topics of a broker."""
-
-    @property
-    def topics(self) -> Mapping[str, TopicRuntime]:
-        """By name."""
-        ...
-
-
 class EarlyFlush:
     """Stores and seals, in their owners' stead, segments of which a broker out of touch holds what the store lacks.
 
     Others soon call this broker gone, and may never have heard of its address: where the owner is gone too they seal
     without it. Until then every message that was acknowledged as replicated is to be stored. It takes no more copies
     while it is out of touch, so there is an end to it. The same before it leaves, of what nobody else could hold in its
-    place. `take_over` is `TransitionArm.take_over`.
+    place. `topics` are those that run, by name; `take_over` is `TransitionArm.take_over`.
     """
 
     def __init__(
-        self, parts: Parts, topics: RunningTopics, take_over: Callable[[TopicRuntime, int], Awaitable[int]]
+        self,
+        parts: Parts,
+        topics: Mapping[str, TopicRuntime],
+        take_over: Callable[[TopicRuntime, int], Awaitable[int]],
     ) -> None:
         self._parts, self._topics, self._take_over = parts, topics, take_over
         self._wake = asyncio.Event()
@@ -74,7 +67,7 @@ class EarlyFlush:
         Safe to stop at any line, as `take_over` is: an owner that lives goes on in a successor, and where it does not,
         whoever leads next finds the segment sealed. Who is in touch again, and stays, leaves it to the leader.
         """
-        runtime, copies = self._topics.topics.get(topic), self._parts.copies
+        runtime, copies = self._topics.get(topic), self._parts.copies
         if runtime is None:
             return
         await runtime.refresh()

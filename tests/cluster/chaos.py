@@ -132,7 +132,7 @@ async def _round(
             if not possible_now:
                 break
             kind = chance.choice(possible_now)
-            await load.each_acknowledged(chance.randint(5, 50))
+            await load.each_acknowledged(chance.randint(5, 50), timeout_seconds=RECOVER_SECONDS)
             with load.fault(kind.name) as fault:
                 await kind.strike(scene)
                 await cluster.wait_until_settled(*topics)

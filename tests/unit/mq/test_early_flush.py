@@ -13,7 +13,7 @@ from filer.next_file import Accepted
 from filer.segment_index import SegmentIndex
 from mq import early_flush as subject
 from mq.copies import Copies
-from mq.early_flush import EarlyFlush, RunningTopics
+from mq.early_flush import EarlyFlush
 from mq.front_store import FrontStore
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
@@ -41,8 +41,7 @@ class World:
             coordinator=SimpleNamespace(in_touch=lambda: self.in_touch, session_timeout_seconds=SESSION_SECONDS),
         )
         runtime = SimpleNamespace(refresh=self._refresh, index=self._index)
-        topics = SimpleNamespace(topics={"t": cast(TopicRuntime, runtime)})
-        self.flush = EarlyFlush(cast(Parts, parts), cast(RunningTopics, topics), self._take_over)
+        self.flush = EarlyFlush(cast(Parts, parts), {"t": cast(TopicRuntime, runtime)}, self._take_over)
 
     def hold(self, segment: int, *, messages: int = 3) -> None:
         self.copies.take("t", segment, [Accepted(single(b"x"), n, 1, 1, 1) for n in range(messages)], 0)
