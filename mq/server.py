@@ -21,7 +21,6 @@ from filer.retrying_store import RetryingStore
 from filer.store import StreamingStore
 from filer.store_metrics import StoreMetrics
 from leader.coordinator import Coordinator, InProcessCoordinator
-from leader.zookeeper_coordinator import ZooKeeperCoordinator
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.listen import CannotListen, advertised_url, bind, local_url
@@ -104,6 +103,9 @@ def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
 def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
     if settings.zookeeper is None:
         return InProcessCoordinator()
+    # Only here: who runs without ZooKeeper starts sooner without its client.
+    from leader.zookeeper_coordinator import ZooKeeperCoordinator
+
     return ZooKeeperCoordinator(
         settings.zookeeper, settings.cluster, clock, session_timeout_seconds=settings.session_timeout
     )

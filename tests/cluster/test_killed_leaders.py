@@ -108,8 +108,8 @@ async def both_come_back(stage: Stage, step: str, owner: str) -> Death:
 
 
 async def check_left_behind(stage: Stage, step: str) -> None:
-    """Between its begin and its end a transition stands in the record."""
-    if step not in ("before begin", "finished"):
+    """Between its begin and its end a transition stands in the record; a follower may take over without one."""
+    if step not in ("before begin", "finished", *TAKE_OVER_STEPS):
         assert await asyncio.to_thread(stage.under_way), f"no transition was under way at {step!r}"
 
 

@@ -165,7 +165,7 @@ def deadly_put(fuse: Fuse) -> Callable[..., Awaitable[bool]]:
 def run() -> None:
     if path := os.environ.get("DEADLY_FILE"):
         fuse = FileFuse(Path(path))
-        with mock.patch("mq.server.ZooKeeperCoordinator", fuse.coordinator):
+        with mock.patch("leader.zookeeper_coordinator.ZooKeeperCoordinator", fuse.coordinator):
             run_with(fuse)
     else:
         run_with(CountingFuse(os.environ["DEADLY_STEP"], int(os.environ.get("DEADLY_NTH", "1"))))

@@ -21,6 +21,8 @@ from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.shared_coordinator import Membership, SharedCoordinator
 
 PATIENCE_SECONDS = 20.0
+# Where a test has left nobody to take anything over, a drain waits for nothing.
+DRAIN_SECONDS = 2.0
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
@@ -117,7 +119,7 @@ class HttpCluster:
                 coordinator=SharedCoordinator(self.membership),
                 peers=peers,
                 broker=name,
-                **settings,
+                **{"drain_timeout": DRAIN_SECONDS, **settings},
             )
             self.up[name] = await stack.enter_async_context(made)
 

@@ -283,9 +283,9 @@ async def test_a_follower_that_leaves_last_stores_what_only_it_holds(brokers: Ht
     brokers.membership.leaders = set()
     for name in (owner, third):
         brokers.expel(name)
-    assert await brokers.stored_messages(owner, "t") == 0
+    assert await brokers.stored_messages(third, "t") == 0
     await brokers.stop(follower)
-    assert await brokers.stored_messages(owner, "t") == 20
+    assert await brokers.stored_messages(third, "t") == 20
 
 
 async def test_a_follower_that_drains_stays_until_others_follow(brokers: HttpCluster) -> None:
