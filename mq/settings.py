@@ -85,7 +85,7 @@ class BrokerSettings(BaseModel):
     maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
         5.0, description="Seconds between rounds of roll-up, retention and snapshots."
     )
-    report_interval: Annotated[float, Field(ge=0.05, le=60)] = Field(
+    report_interval: Annotated[float, Field(ge=0.05, le=3600)] = Field(
         1.0, description="Seconds between reports of load to the leader, and between its decisions to split or merge."
     )
     segments_per_broker: Annotated[float, Field(gt=0, le=1e6)] = Field(
