@@ -50,7 +50,9 @@ class TopicLoads:
     def recent(self, segment: int) -> RecentLoad | None:
         """How busy a segment is, as of the last tick; None where it is not ours, or there was none yet."""
         load = self._latest.get(segment)
-        return load and RecentLoad(load.messages_per_second, load.bytes_per_second, load.recent)
+        if load is None:
+            return None
+        return RecentLoad(load.messages_per_second, load.bytes_per_second, load.recent)
 
     def slot_loads(self, segment: int) -> SlotLoads | None:
         """How a segment's load lies over its slots; None where that is not known here."""
