@@ -24,6 +24,15 @@ _SWEEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
+class SlotLoads:
+    """What came to each slot of a segment's range lately, as its owner saw it in `observations` messages."""
+
+    messages: npt.NDArray[Any]
+    size_bytes: npt.NDArray[Any]
+    observations: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Where a hot segment is to be cut; nowhere, where one slot carries too much for any cut to help: `hot_slot`."""
 

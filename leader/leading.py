@@ -63,6 +63,18 @@ class Leading:
             self._unsettled.add(topic)
         self._wake.set()
 
+    @property
+    def states(self) -> Mapping[str, TopicState]:
+        """Topics by name as they were last read; none while this broker does not lead."""
+        return self._states
+
+    def is_free(self, topic: str) -> bool:
+        """Whether nothing else is to be done with that topic first, such as failing over what has lost a broker."""
+        state = self._states.get(topic)
+        if state is None or topic in self._working or topic in self._unsettled:
+            return False
+        return not any(broker in self._missed_seconds for s in state.open_segments for broker in s.brokers)
+
     async def run(self) -> None:
         """Do rounds until cancelled."""
         try:

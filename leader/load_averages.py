@@ -17,6 +17,15 @@ RECENT_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
+class RecentLoad:
+    """How busy a segment is just now, for people."""
+
+    messages_per_second: float
+    bytes_per_second: float
+    times_target: float
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentLoad:
     """What a leader hears of one segment. Averages are in times the target, of messages or bytes: whichever is more.
 

@@ -1,6 +1,6 @@
 """What a leader knows of all open segments, in columns: a decision over 100,000 of them is a few passes of numpy.
 
-A segment that nobody has reported is in it as unknown. A segment takes 80 bytes in the columns, twice that while they
+A segment that nobody has reported is in it as unknown. A segment takes 96 bytes in the columns, twice that while they
 grow, and about as much again to find its row by name.
 """
 
@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
-from leader.load_averages import SegmentLoad
+from leader.load_averages import RecentLoad, SegmentLoad
 
 Columns = npt.NDArray[Any]
 """A structured array: one entry a row, read by column."""
 
-_HEARD = ["heard_seconds", "pressure", "firing_average", "recent", "warmest", "merge_average", "age_seconds"]
+_HEARD = ["heard_seconds", "pressure", "firing_average", "recent", "warmest", "merge_average", "age_seconds",
+          "messages_per_second", "bytes_per_second"]  # fmt: skip
 SEGMENT_COLUMNS = np.dtype(
     [("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("held_until_seconds", "f8"), *((n, "f8") for n in _HEARD)]
 )
@@ -109,11 +110,23 @@ class LoadTable:
                 rows.append(row)
                 heard.append(
                     (now_seconds, load.pressure, load.firing_average, load.recent, load.warmest, load.merge_average,
-                     load.age_seconds)
+                     load.age_seconds, load.messages_per_second, load.bytes_per_second)
                 )  # fmt: skip
         if rows:
             for name, column in zip(_HEARD, np.array(heard).T, strict=True):
                 self._segments[name][rows] = column
+
+    def knows(self, topic: str, segment: int) -> bool:
+        """Whether that segment is open, as far as has been seen."""
+        return self._row(topic, segment) is not None
+
+    def recent(self, topic: str, segment: int, *, since_seconds: float) -> RecentLoad | None:
+        """What was last heard of an open segment; None where nothing was since then."""
+        row = self._row(topic, segment)
+        if row is None or self._segments["heard_seconds"][row] < since_seconds:
+            return None
+        heard = self._segments[row]
+        return RecentLoad(*(float(heard[name]) for name in ("messages_per_second", "bytes_per_second", "recent")))
 
     def hold(self, topic: str, segment: int, *, until_seconds: float) -> None:
         """Propose no split of that segment before then: one slot has been found to carry it."""

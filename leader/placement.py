@@ -22,20 +22,29 @@ def owned(states: Iterable[TopicState]) -> Counter[str]:
 
 
 def choose(
-    brokers: Sequence[BrokerInfo], loads: Mapping[str, int], *, count: int, replicas: int, salt: str
+    brokers: Sequence[BrokerInfo],
+    loads: Mapping[str, int],
+    *,
+    count: int,
+    replicas: int,
+    salt: str,
+    apart: bool = False,
 ) -> list[tuple[str, ...]]:
     """Brokers (owner first, then followers) for `count` new segments: the least loaded, followers in other zones.
 
     `loads` are owned segments. Draining brokers get nothing while there are others. `salt` (the topic's name) decides
     between equals, so that many small topics spread although each of them is placed by itself. With fewer brokers than
-    `replicas` there are fewer followers. Empty where there is no broker at all.
+    `replicas` there are fewer followers. `apart`: no broker gets two before each has one, since what they share was too
+    much for one. Empty where there is no broker at all.
     """
     candidates = [b for b in brokers if not b.draining] or list(brokers)
     taken = Counter({b.id: loads.get(b.id, 0) for b in candidates})
+    given: Counter[str] = Counter()
     chosen: list[tuple[str, ...]] = []
     for _ in range(count if candidates else 0):
-        owner = min(candidates, key=lambda b: (taken[b.id], _rank(salt, b.id)))
+        owner = min(candidates, key=lambda b: (given[b.id] if apart else 0, taken[b.id], _rank(salt, b.id)))
         taken[owner.id] += 1
+        given[owner.id] += 1
         chosen.append((owner.id, *_followers(owner, candidates, taken, replicas - 1, salt)))
     return chosen
 

@@ -25,14 +25,17 @@ from filer.uploads import Uploads
 from leader.coordinator import BrokerInfo, Coordinator
 from leader.leading import Leading
 from leader.placement import owned
+from leader.reshaping import Reshaping
 from leader.transitions import new_topic, recreated
 from mq.copies import Copies
 from mq.early_flush import EarlyFlush
 from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import HttpPeers
+from mq.load_reporter import LoadReporter
 from mq.maintenance import Maintenance
 from mq.metrics import Metrics
+from mq.own_topics import OwnTopics
 from mq.parts import Parts
 from mq.peers import Peers, PeerTransport
 from mq.settings import BrokerSettings
@@ -90,6 +93,15 @@ class Broker:
         )  # fmt: skip
         self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
         self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
+        self.reshaping = Reshaping(
+            coordinator,
+            clock,
+            self.leading if self.parts.clustered else OwnTopics(self),
+            self.arm,
+            interval_seconds=settings.report_interval,
+            segments_per_broker=settings.segments_per_broker,
+        )
+        self.load_reporter = LoadReporter(self.parts, self, self.reshaping)
         self.early_flush = EarlyFlush(self.parts, self.topics, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None
@@ -124,7 +136,12 @@ class Broker:
             self._loops.append(asyncio.create_task(self.early_flush.run(), name="early flush"))
         else:
             await self._take_up_all()
-        self._loops.append(asyncio.create_task(self.maintenance.run(), name="maintenance"))
+        for run, name in (
+            (self.maintenance, "maintenance"),
+            (self.load_reporter, "reports"),
+            (self.reshaping, "scaling"),
+        ):
+            self._loops.append(asyncio.create_task(run.run(), name=name))
         self.ready = True
 
     def _check_store(self, store: str) -> None:
@@ -368,8 +385,11 @@ class Broker:
             config = parse_config(settings, base=newest.config)
             return None if config == newest.config else newest.model_copy(update={"config": config})
 
-        changed = await self.catalogue.change(state.topic, change)
-        self.see(changed or state)
+        changed = await self.catalogue.change(state.topic, change) or state
+        self.see(changed)
+        if changed.version != state.version:
+            # The leader acts on min_segments at once, and owners go by the new windows.
+            self.arm.tell(changed)
         return await self.topic(state.topic)
 
     def _check_servable(self, config: TopicConfig) -> None:

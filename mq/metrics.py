@@ -40,6 +40,17 @@ class Metrics:
         self.segments_owned = Gauge(
             "braidmq_segments_owned", "Open segments that this broker writes.", registry=registry
         )
+        self.transitions = Counter(
+            "braidmq_transitions",
+            "Transitions that this broker has begun and brought to their end.",
+            ["topic", "reason"],
+            registry=registry,
+        )
+        self.brokers_wanted = Gauge(
+            "braidmq_brokers_wanted",
+            "How many brokers the load would like, as the leader sees it; 0 at the others.",
+            registry=registry,
+        )
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",
             "Rounds of upkeep that failed and will be tried again.",

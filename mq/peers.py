@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
+from leader.cut_points import SlotLoads
 from mq.errors import (
     CopyGap,
     CopyRefused,
@@ -24,6 +25,7 @@ from mq.errors import (
     PeerSilent,
     PeerUnreachable,
 )
+from mq.load_report import LoadReport, pack_report, unpack_slots
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -177,6 +179,20 @@ class Peers:
     async def refresh(self, url: str, topic: str, version: int) -> None:
         """Tell a broker that the topic's record has changed. Raises as `append`."""
         await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
+
+    async def report_load(self, url: str | None, report: LoadReport) -> bool:
+        """Tell the leader how busy our segments are; False where that broker does not lead. Raises as `append`."""
+        answer = await self._call("POST", url, "/load", pack_report(report), timeout_seconds=SHORT_SECONDS)
+        return bool(_document(answer)["taken"])
+
+    async def slot_loads(self, url: str | None, topic: str, segment: int) -> SlotLoads | None:
+        """The load per slot as a segment's owner has seen it; None where it cannot tell. Raises as `append`."""
+        answer = await self._call(
+            "GET", url, f"/topics/{topic}/segments/{segment}/slots", timeout_seconds=SHORT_SECONDS
+        )
+        if answer.status != 200:
+            raise SegmentMoved()
+        return unpack_slots(answer.body)
 
     async def drain(self, url: str) -> int:
         """Ask a broker to hand over its segments; how many it still holds. Raises `NoOtherBroker`, and as `append`."""

@@ -85,6 +85,12 @@ class BrokerSettings(BaseModel):
     maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
         5.0, description="Seconds between rounds of roll-up, retention and snapshots."
     )
+    report_interval: Annotated[float, Field(ge=0.05, le=3600)] = Field(
+        1.0, description="Seconds between reports of load to the leader, and between its decisions to split or merge."
+    )
+    segments_per_broker: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        8.0, description="Segments at their target that one broker can carry: what the metric brokers_wanted goes by."
+    )
     s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible store.")
     s3_region: str | None = Field(None, description="Region of the bucket.")
     s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")

@@ -28,6 +28,7 @@ from mq.peers import TailPage
 from mq.routing import Appender, Route
 from mq.segment_indexes import SegmentIndexes
 from mq.standing import Standing
+from mq.topic_loads import TopicLoads
 
 RESENDS = 10
 # Between two looks for an owner; together some five seconds.
@@ -47,6 +48,7 @@ class TopicRuntime:
         self._on_lost = on_lost
         self.writers: dict[int, SegmentWriter] = {}
         self._parts = parts
+        self.loads = TopicLoads(parts.clock, parts.broker)
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
@@ -99,6 +101,7 @@ class TopicRuntime:
         This process is the only one that ever writes a segment it owns (the broker id carries the incarnation), so
         a segment without a writer here has no file yet: there is nothing to ask the store for.
         """
+        self.loads.apply(self.state)
         for segment in self.state.open_segments:
             if segment.owner == self._parts.broker and segment.id not in self.writers:
                 self._open_writer(segment)
@@ -204,6 +207,7 @@ class TopicRuntime:
         tail = self._tails[stored.segment]
         if (known := tail.end - stored.facts.base) < stored.table.num_rows:
             self._parts.front_store.keep(tail, stored.table.slice(known), stored.pending_bytes)
+        self.loads.count(stored.segment, stored.table)
         self._counted.inc(stored.table.num_rows)
         self._files.inc()
         self._parts.metrics.file_bytes.observe(stored.facts.size_bytes)

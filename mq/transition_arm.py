@@ -11,9 +11,10 @@ from filer.next_file import Accepted
 from filer.take_over import flush_and_seal
 from filer.topic_config import TopicConfig
 from filer.topic_state import Reason, Segment, TopicState
+from leader.cut_points import SlotLoads
 from leader.leading import MARGIN_SHARE
 from leader.placement import choose, owned, replacements
-from leader.transitions import Place, TransitionRunner, deleting, replacing
+from leader.transitions import Place, TransitionRunner, deleting, merging, replacing, splitting
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
@@ -95,6 +96,36 @@ class TransitionArm:
         """As `Arm.give_successors`; a live owner that does not drain keeps what `owners` does not name."""
         return await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
 
+    async def reshape(
+        self, topic: str, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
+    ) -> TopicState | None:
+        """As `ReshapingArm.reshape`."""
+        return await self.change(topic, lambda state: self._reshaped(state, cuts, pairs))
+
+    def _reshaped(
+        self, state: TopicState, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
+    ) -> TopicState | None:
+        sealing = {*cuts, *(segment for pair in pairs for segment in pair)}
+        loads = owned(runtime.state for runtime in self._topics.topics.values())
+        loads.subtract(s.owner for s in state.open_segments if s.id in sealing)
+        count = sum(len(points) + 1 for points in cuts.values()) if cuts else len(pairs)
+        brokers, now_us = self._parts.coordinator.brokers(), self._parts.clock.now_us()
+        placed = choose(brokers, loads, count=count, replicas=state.config.replicas, salt=state.topic, apart=True)
+        if not placed:
+            return None
+        place = placed.__getitem__
+        return splitting(state, cuts, place, now_us=now_us) if cuts else merging(state, pairs, place, now_us=now_us)
+
+    async def slot_loads(self, topic: str, segment: Segment) -> SlotLoads | None:
+        """As `ReshapingArm.slot_loads`."""
+        runtime = self._topics.topics.get(topic)
+        if segment.owner == self._parts.broker:
+            return None if runtime is None else runtime.loads.slot_loads(segment.id)
+        # Whoever decides goes without; what is not our owner's answer is as good as none.
+        with contextlib.suppress(BraidError):
+            return await self._parts.peers.slot_loads(self._parts.url_of(segment.owner), topic, segment.id)
+        return None
+
     async def mend(self, topic: str, is_orphan: Callable[[Segment], bool], reason: Reason) -> None:
         """Bring whatever transition is under way to its end, then give each orphaned open segment a successor.
 
@@ -118,14 +149,22 @@ class TransitionArm:
     async def _run(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
         if self._topics.draining.is_set():
             raise Draining("this broker is shutting down: ask another, or wait until it is back")
+        begun: list[TopicState | None] = [None]
+
+        def noted(state: TopicState) -> TopicState | None:
+            begun[0] = begin(state)
+            return begun[0]
+
         before = self._topics.topics.get(topic)
         version = before.state.version if before is not None else None
         try:
-            state = await self._runner.run(topic, begin)
+            state = await self._runner.run(topic, noted)
         except BraidError:
             # It may have begun, and its segments take no more: it must not wait for the next start.
             self._on_unfinished(topic)
             raise
+        if begun[0] is not None and begun[0].transition is not None:
+            self._parts.metrics.transitions.labels(topic, begun[0].transition.reason).inc()
         if state is not None:
             self._topics.see(state)
             if state.version != version:

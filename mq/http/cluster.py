@@ -102,10 +102,11 @@ def _rendered(broker: Broker) -> bytes:
     metrics.in_touch.set(coordinator.in_touch())
     metrics.brokers.set(len(coordinator.brokers()))
     metrics.segments_owned.set(broker.segments_owned)
+    metrics.brokers_wanted.set(broker.reshaping.brokers_wanted())
     return metrics.render()
 
 
-def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int]:
+def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int | None]:
     draining = info.draining or (info.id == broker.id and broker.draining.is_set())
     return {
         "broker": info.id,
@@ -114,4 +115,10 @@ def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | 
         "version": info.version,
         "state": "draining" if draining else "running",
         "segments": segments,
+        "pending_bytes": _pending_bytes(broker, info),
     }
+
+
+def _pending_bytes(broker: Broker, info: BrokerInfo) -> int | None:
+    """What a broker waits to have stored, as far as the one that is asked has heard."""
+    return broker.front_store.pending_bytes if info.id == broker.id else broker.reshaping.pending_bytes(info.id)

@@ -17,8 +17,10 @@ from filer.segment_writer import SegmentWriter, WriterState
 from mq.bodies.intake import ClientGone, Intake, Receive
 from mq.broker import Broker
 from mq.errors import CopyRefused, Forbidden, NotFound, OutOfTouch
+from mq.front_store import FrontStore
 from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
+from mq.load_report import MOST_REPORT_BYTES, pack_slots, unpack_report
 from mq.part_batch import Part, unpack_parts
 from mq.peers import ARROW, PREFIX, SECRET_HEADER
 from mq.topic_runtime import TopicRuntime
@@ -26,6 +28,7 @@ from mq.topic_runtime import TopicRuntime
 _PLACE = re.compile(rf"{PREFIX}/topics/([^/]+)/(?:segments/([0-9]{{1,18}})/)?([a-z]+)\Z")
 _SECRET = SECRET_HEADER.lower().encode()
 _LONGEST_WAIT_SECONDS = 60.0
+REPORTS_AT_ONCE = 4
 _JSON = b"application/json"
 _log = logging.getLogger(__name__)
 Headers = list[tuple[bytes, bytes]]
@@ -44,6 +47,8 @@ class Internal:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # Room of their own: a leader whose front store is full is to hear of the flood all the same.
+        self._reports = FrontStore(REPORTS_AT_ONCE * MOST_REPORT_BYTES)
         self._calls: dict[tuple[str, str], Callable[[Receive, str, int, Numbers], Awaitable[Answer]]] = {
             ("POST", "append"): self._append,
             ("POST", "seal"): self._seal,
@@ -51,6 +56,7 @@ class Internal:
             ("POST", "takeover"): self._take_over,
             ("GET", "tail"): self._tail,
             ("POST", "refresh"): self._refresh,
+            ("GET", "slots"): self._slots,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,6 +84,8 @@ class Internal:
             return _json({"segments": await self._broker.hand_over_to_others()})
         if (method, path) == ("DELETE", f"{PREFIX}/drain"):
             return _json({"segments": await self._broker.take_part_again()})
+        if (method, path) == ("POST", f"{PREFIX}/load"):
+            return await self._load(receive)
         place = _PLACE.match(path)
         call = self._calls.get((method, place[3])) if place else None
         if place is None or call is None:
@@ -183,6 +191,17 @@ class Internal:
             (b"braid-end-offset", b"%d" % run.end),
             (b"braid-sealed", b"true" if sealed else b"false"),
         ]
+
+    async def _load(self, receive: Receive) -> Answer:
+        """A broker tells how busy its segments are."""
+        with Intake(self._reports, MOST_REPORT_BYTES, "", wait=True) as intake:
+            report = unpack_report(await intake.read(receive, None))
+        return _json({"taken": self._broker.reshaping.hear(report.broker, report.pending_bytes, report.loads)})
+
+    async def _slots(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
+        """How the load of a segment of ours lies over its slots."""
+        loads = (await self._broker.topic(topic)).loads.slot_loads(segment)
+        return pack_slots(loads), [(b"content-type", ARROW.encode())]
 
     async def _refresh(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """The topic's record has changed."""

@@ -1,6 +1,7 @@
 """Topics: create, configure, list, describe, delete, and the route to their owners."""
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -80,7 +81,10 @@ async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
     """A topic as answers show it (DESIGN.md §11)."""
     runtime = await broker.topic(state.topic)
     ends = await asyncio.gather(*(_end(runtime, segment) for segment in state.segments))
-    segments = [_segment(segment, end) for segment, end in zip(state.segments, ends, strict=True)]
+    segments = [
+        _segment(segment, end) | (_load(broker, runtime, segment.id) if segment.state == "open" else {})
+        for segment, end in zip(state.segments, ends, strict=True)
+    ]
     return {
         "topic": state.topic,
         "config": state.config.model_dump(mode="json"),
@@ -104,3 +108,9 @@ def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:
         "start_offset": segment.start_offset,
         "end_offset": end_offset,
     }
+
+
+def _load(broker: Broker, runtime: TopicRuntime, segment: int) -> dict[str, Any]:
+    """How busy an open segment is, where this broker owns it or leads; null elsewhere."""
+    load = runtime.loads.recent(segment) or broker.reshaping.load(runtime.topic, segment)
+    return {"load": load and asdict(load), "hot_slot": broker.reshaping.hot_slot(runtime.topic, segment)}

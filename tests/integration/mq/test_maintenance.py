@@ -36,7 +36,13 @@ GRACE_SECONDS = 60.0
 
 def broker_of(store: Store, clock: ManualClock) -> Broker:
     """A broker whose rounds only the test begins."""
-    settings = BrokerSettings(grace=GRACE_SECONDS, rollup_age=30, maintenance_interval=3600, file_cache_bytes=1 << 20)
+    settings = BrokerSettings(
+        grace=GRACE_SECONDS,
+        rollup_age=30,
+        maintenance_interval=3600,
+        report_interval=3600,
+        file_cache_bytes=1 << 20,
+    )
     return Broker(store, clock, InProcessCoordinator(), settings)
 
 

@@ -293,6 +293,26 @@ async def test_stands_down_and_cuts_its_work_off(world: World) -> None:
     assert world.reasons() == ["failover"]
 
 
+async def test_a_topic_is_free_for_scaling_while_it_needs_nothing_else(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("a",), ("b",))
+    await world.create("u", ("b",))
+    await world.begin()
+    await world.pass_seconds(5)
+    assert set(world.leading.states) == {"t", "u"}
+    assert world.leading.is_free("t") and world.leading.is_free("u") and not world.leading.is_free("unknown")
+    world.leave("a")
+    await settle()
+    assert not world.leading.is_free("t") and world.leading.is_free("u"), "it is about to be failed over"
+    world.arm.hanging.add("t")
+    await world.pass_seconds(MARGIN_SECONDS + 1)
+    assert world.arm.finishes == ["t"] and not world.leading.is_free("t")
+    world.leading.look("u")
+    assert not world.leading.is_free("u"), "what it needs is not known yet"
+    await settle()
+    assert world.leading.is_free("u")
+
+
 @pytest.mark.parametrize("trouble", ["failing", "hanging"])
 async def test_a_topic_in_trouble_starves_no_other(world: World, trouble: str) -> None:
     world.join("b")

@@ -56,6 +56,16 @@ def test_the_least_loaded_get_new_segments() -> None:
     assert Counter(owner for (owner,) in placed) == {"b": 2, "c": 1}
 
 
+def test_what_belongs_apart_goes_to_as_many_as_there_are() -> None:
+    """The parts of one hot segment: whoever has the least is not to get all of them."""
+    brokers = [BrokerInfo(name, f"http://{name}", "", "1") for name in "abc"]
+    loads = {"a": 9, "b": 0, "c": 5}
+    placed = choose(brokers, loads, count=5, replicas=1, salt="t", apart=True)
+    assert [owner for (owner,) in placed] == ["b", "c", "a", "b", "c"]
+    together = choose(brokers, loads, count=5, replicas=1, salt="t")
+    assert [owner for (owner,) in together] == ["b"] * 5
+
+
 def test_nobody_gets_anything_where_there_is_nobody() -> None:
     assert choose([], {}, count=3, replicas=2, salt="t") == []
 

@@ -491,7 +491,9 @@ async def test_bad_references(topic: HttpBroker) -> None:
 
 async def test_expired_upload() -> None:
     clock = ManualClock()
-    async with http_broker(MemoryStore(clock=clock), clock=clock, grace=30 * DAY_SECONDS) as broker:
+    async with http_broker(
+        MemoryStore(clock=clock), clock=clock, grace=30 * DAY_SECONDS, report_interval=3600
+    ) as broker:
         await broker.client.put("/v1/topics/t")
         early, late = await issue(broker), await issue(broker)
         await put(broker, early)

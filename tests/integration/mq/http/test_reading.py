@@ -316,7 +316,7 @@ async def test_order_survives_a_clock_that_runs_back() -> None:
 
 async def test_position_older_than_what_is_kept() -> None:
     clock = ManualClock()
-    settings = {"maintenance_interval": 5, "grace": 1}
+    settings = {"maintenance_interval": 5, "report_interval": 60, "grace": 1}
     async with http_broker(MemoryStore(clock=clock), clock=clock, **settings) as broker:
         await topic(broker, retention={"seconds": 60})
         await publish(broker, "old")

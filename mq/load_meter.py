@@ -1,0 +1,67 @@
+"""How busy one segment is, counted where it is stored: file by file, never message by message."""
+
+import numpy as np
+import pyarrow as pa
+
+from filer.clock import Clock
+from filer.topic_config import TopicConfig
+from filer.topic_state import Segment
+from leader.cut_points import SlotLoads
+from leader.load_averages import LoadAverages, SegmentLoad
+from mq.slot_counters import SlotCounters
+
+COUNT_SLOTS_FROM, COUNT_SLOTS_UNTIL = 0.5, 0.25
+"""Slots are counted once the recent load is above this share of the lowest load that may split the segment, and until
+it is below that one."""
+_COUNTED_COLUMNS = ("key", "value", "headers")
+
+
+class LoadMeter:
+    """Messages and bytes of a segment that this broker owns, and while it is busy how they lie over its slots."""
+
+    def __init__(self, segment: Segment, config: TopicConfig, clock: Clock) -> None:
+        self._range, self._config, self._clock = segment.range, config, clock
+        self._ticked_seconds = clock.monotonic_seconds()
+        self.averages = LoadAverages(config, now_seconds=self._ticked_seconds)
+        self._messages = self._bytes = 0
+        self._slots: SlotCounters | None = None
+
+    def count(self, table: pa.Table) -> None:
+        """Take in a stored file's messages, in the columns of `log_schema`."""
+        self._messages += table.num_rows
+        self._bytes += sum(table.column(name).nbytes for name in _COUNTED_COLUMNS)
+        if self._slots is not None:
+            self._slots.count(table)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Go by changed settings."""
+        self._config = config
+        self.averages.configure(config)
+
+    def tick(self, topic: str, segment: int) -> SegmentLoad:
+        """Move the averages on to now; what the leader is to hear of the segment, which is now called so."""
+        now_seconds = self._clock.monotonic_seconds()
+        elapsed_seconds = now_seconds - self._ticked_seconds
+        if elapsed_seconds > 0:
+            self.averages.tick(now_seconds, self._messages, self._bytes)
+            self._ticked_seconds, self._messages, self._bytes = now_seconds, 0, 0
+        load = self.averages.load(topic, segment)
+        self._watch_slots(load.recent, elapsed_seconds)
+        return load
+
+    def slot_loads(self) -> SlotLoads | None:
+        """How the load lies over the segment's slots; None while it is not busy enough to be counted."""
+        return None if self._slots is None else self._slots.loads()
+
+    def _watch_slots(self, recent: float, elapsed_seconds: float) -> None:
+        """Count slots only where a split may come: for each segment of a large cluster it would be much memory."""
+        rules = self._config.scaling.split
+        limit = min((1.0, *(rule.times_target for rule in rules)))
+        if self._slots is None and recent > COUNT_SLOTS_FROM * limit:
+            windows = [rule.for_seconds for rule in rules] or [self._config.scaling.merge.for_seconds]
+            generator = np.random.default_rng(int.from_bytes(self._clock.entropy(8), "big"))
+            self._slots = SlotCounters(*self._range, window_seconds=min(windows), generator=generator)
+        elif self._slots is not None and recent < COUNT_SLOTS_UNTIL * limit:
+            self._slots = None
+        elif self._slots is not None:
+            self._slots.fade(elapsed_seconds)

@@ -1,0 +1,90 @@
+"""What brokers tell their leader of their segments' load, packed: columns of numbers, a topic's name once."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from filer.errors import InvalidInput
+from leader.cut_points import SlotLoads
+from leader.load_averages import SegmentLoad
+
+MOST_SEGMENTS = 4096
+"""In one report; a broker with more sends several."""
+MOST_REPORT_BYTES = 4 * 1024 * 1024
+_RATES = [field.name for field in fields(SegmentLoad)][2:]
+_SLOT_SCHEMA = pa.schema([("messages", pa.float32()), ("bytes", pa.float32())])
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What a broker says of segments that it owns; `pending_bytes` is what its front store waits to have stored."""
+
+    broker: str
+    pending_bytes: int
+    loads: Sequence[SegmentLoad]
+
+    def parts(self) -> list["LoadReport"]:
+        """The same in reports of a bounded size; one without segments still says that the broker is there."""
+        starts = range(0, max(len(self.loads), 1), MOST_SEGMENTS)
+        return [LoadReport(self.broker, self.pending_bytes, self.loads[n : n + MOST_SEGMENTS]) for n in starts]
+
+
+def pack_report(report: LoadReport) -> bytes:
+    """JSON with a column for each number."""
+    names = {name: place for place, name in enumerate(dict.fromkeys(load.topic for load in report.loads))}
+    rows = [astuple(load)[1:] for load in report.loads]
+    columns = zip(*rows, strict=True) if rows else [()] * (len(_RATES) + 1)
+    return orjson.dumps(
+        {
+            "broker": report.broker,
+            "pending_bytes": report.pending_bytes,
+            "topics": list(names),
+            "topic": [names[load.topic] for load in report.loads],
+            **dict(zip(("segment", *_RATES), columns, strict=True)),
+        }
+    )
+
+
+def unpack_report(data: bytes) -> LoadReport:
+    """The report that was packed; raises `InvalidInput` where the bytes are none."""
+    try:
+        document: dict[str, Any] = orjson.loads(data)
+        names = [str(name) for name in document["topics"]]
+        topics = [names[int(place)] for place in document["topic"]]
+        segments = [int(segment) for segment in document["segment"]]
+        rates = np.array([document[name] for name in _RATES], dtype=np.float64).reshape(len(_RATES), len(topics))
+        if not np.isfinite(rates).all():
+            raise ValueError("a rate is no number")
+        rows = zip(topics, segments, rates.T.tolist(), strict=True)
+        loads = [SegmentLoad(topic, segment, *numbers) for topic, segment, numbers in rows]
+        return LoadReport(str(document["broker"]), int(document["pending_bytes"]), loads)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InvalidInput(f"that is no report of loads: {type(error).__name__}: {error}") from error
+
+
+def pack_slots(loads: SlotLoads | None) -> bytes:
+    """The load per slot as a compressed Arrow stream: long runs of slots are alike. No row where it is not known."""
+    columns = ([], []) if loads is None else (loads.messages, loads.size_bytes)
+    metadata = {"observations": str(0 if loads is None else loads.observations)}
+    arrays = [pa.array(column, pa.float32()) for column in columns]
+    batch = pa.record_batch(arrays, schema=_SLOT_SCHEMA.with_metadata(metadata))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def unpack_slots(data: bytes) -> SlotLoads | None:
+    """The load per slot that was packed; raises `InvalidInput` where the bytes are none."""
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            table = reader.read_all()
+        observations = int(table.schema.metadata[b"observations"])
+        messages, size_bytes = (table[name].to_numpy() for name in _SLOT_SCHEMA.names)
+    except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"that is no load per slot: {error}") from error
+    return SlotLoads(messages, size_bytes, observations) if len(messages) else None

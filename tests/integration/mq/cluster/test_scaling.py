@@ -1,0 +1,158 @@
+"""Topics that split and merge on their own, in windows of fractions of a second: brokers alone and in a cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from filer.memory_store import MemoryStore
+from filer.slots import slot_of
+from tests.support.http_broker import http_broker
+from tests.support.http_cluster import HttpCluster, until
+from tests.support.numbered_load import QUICK_SCALING, REPORT_SECONDS, NumberedLoad, NumberedReader
+
+
+@pytest.fixture
+async def quick() -> AsyncIterator[HttpCluster]:
+    """Three brokers that report often."""
+    cluster = HttpCluster()
+    try:
+        await cluster.start("a", "b", "c", report_interval=REPORT_SECONDS)
+        yield cluster
+    finally:
+        await cluster.stop_all()
+
+
+def leader_of(cluster: HttpCluster) -> str:
+    return next(name for name, each in cluster.up.items() if each.broker.coordinator.leads())
+
+
+async def open_segments(cluster: HttpCluster, name: str, topic: str) -> list[dict[str, Any]]:
+    segments = (await cluster.get(name, f"/v1/topics/{topic}"))["segments"]
+    return [segment for segment in segments if segment["state"] == "open"]
+
+
+async def test_a_flood_spreads_over_the_brokers_and_comes_together_again(quick: HttpCluster) -> None:
+    await quick.create("b", "t", max_segments=6, **QUICK_SCALING)
+    clients = [quick.up[name].client for name in "abc"]
+    load, reader = NumberedLoad(clients, "t"), NumberedReader(clients[2], "t")
+
+    async def spread() -> bool:
+        return set(await quick.owners("a", "t")) == {"a", "b", "c"}
+
+    async def one_again() -> bool:
+        return len(await open_segments(quick, "a", "t")) == 1
+
+    async with reader.following():
+        async with load.running():
+            await until(spread)
+        await until(one_again)
+    load.check(reader)
+    late = NumberedReader(clients[1], "t")
+    while await late.read():
+        pass
+    load.check(late)
+    metrics = (await quick.up[leader_of(quick)].client.get("/metrics")).text
+    assert 'braidmq_transitions_total{reason="split",topic="t"}' in metrics
+    assert 'braidmq_transitions_total{reason="merge",topic="t"}' in metrics
+
+
+async def test_a_broker_alone_scales_its_topics_too() -> None:
+    async with http_broker(MemoryStore(), report_interval=REPORT_SECONDS) as broker:
+        config = {**QUICK_SCALING, "min_segments": 2, "max_segments": 6, "segments": 2}
+        (await broker.client.put("/v1/topics/t", json=config)).raise_for_status()
+        load, reader = NumberedLoad([broker.client], "t"), NumberedReader(broker.client, "t")
+
+        async def count() -> int:
+            segments = (await broker.client.get("/v1/topics/t")).json()["segments"]
+            return sum(segment["state"] == "open" for segment in segments)
+
+        async def many() -> bool:
+            return await count() == 6
+
+        async def few() -> bool:
+            return await count() == 2
+
+        async with reader.following():
+            async with load.running():
+                await until(many)
+            await until(few)
+        load.check(reader)
+
+
+async def test_a_minimum_that_is_raised_at_any_broker_is_there_at_once(quick: HttpCluster) -> None:
+    await quick.create("b", "t")
+
+    async def is_there() -> bool:
+        return len(await open_segments(quick, "c", "t")) == 6
+
+    for name in "abc":
+        await quick.create(name, "t", min_segments=1)
+    await quick.create("c", "t", min_segments=6)
+    await until(is_there)
+    assert await quick.owners("c", "t") == {"a": 2, "b": 2, "c": 2}
+
+
+async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown(quick: HttpCluster) -> None:
+    """One key carries everything: it is named, and nothing is split."""
+    await quick.create("a", "t", segments=3, **QUICK_SCALING)
+    slot = slot_of(b"hot")
+    leader = leader_of(quick)
+    done = asyncio.Event()
+
+    async def flood() -> None:
+        while not done.is_set():
+            await quick.publish("b", "t", *[("hot", "x")] * 20)
+
+    async def of_hot_slot(name: str) -> dict[str, Any]:
+        segments = await open_segments(quick, name, "t")
+        return next(s for s in segments if s["range"][0] <= slot < s["range"][1])
+
+    async def is_named() -> bool:
+        return (await of_hot_slot(leader))["hot_slot"] == slot
+
+    flooding = asyncio.create_task(flood())
+    try:
+        await until(is_named)
+        owner = (await of_hot_slot(leader))["brokers"][0].partition(".")[0]
+        for name in {leader, owner}:
+            load = (await of_hot_slot(name))["load"]
+            assert load["messages_per_second"] > 20 and load["bytes_per_second"] > 20 * len("hotx")
+            assert load["times_target"] == pytest.approx(load["messages_per_second"] / 20)
+        unconcerned = set("abc") - {leader, owner}
+        for name in unconcerned:
+            segment = await of_hot_slot(name)
+            assert (segment["load"], segment["hot_slot"]) == (None, None)
+        assert (await of_hot_slot(leader))["range"] != [slot, slot + 1]
+    finally:
+        done.set()
+        await flooding
+    wanted = (await quick.up[leader].client.get("/metrics")).text
+    assert "braidmq_brokers_wanted 0.0" not in wanted
+    pending = (await quick.get(leader, "/v1/cluster"))["brokers"]
+    assert all(isinstance(broker["pending_bytes"], int) for broker in pending), "everybody reports to the leader"
+
+
+async def test_a_new_leader_goes_on(quick: HttpCluster) -> None:
+    """It hears of everything from the owners; what was hot stays hot, and nothing merges in between."""
+    await quick.create("b", "t", max_segments=3, **QUICK_SCALING)
+    leader = leader_of(quick)
+    others = [name for name in "abc" if name != leader]
+    clients = [quick.up[name].client for name in others]
+    load = NumberedLoad(clients, "t")
+
+    async def are_three() -> bool:
+        return len(await open_segments(quick, others[0], "t")) == 3
+
+    async def is_one() -> bool:
+        return len(await open_segments(quick, others[0], "t")) == 1
+
+    async with load.running():
+        await until(are_three)
+        await quick.stop(leader)
+    await until(is_one)
+    reader = NumberedReader(clients[0], "t")
+    while await reader.read():
+        pass
+    load.check(reader)

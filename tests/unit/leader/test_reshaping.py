@@ -1,0 +1,334 @@
+"""What a leader makes of reports, over a clock that is moved by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from filer.clock import ManualClock, settle
+from filer.errors import OutcomeUnknown
+from filer.slots import SLOTS
+from filer.topic_config import MergeRule, Scaling, SplitRule, TopicConfig
+from filer.topic_state import Segment, TopicState
+from leader import reshaping
+from leader.coordinator import BrokerInfo, InProcessCoordinator
+from leader.cut_points import SlotLoads
+from leader.load_averages import RecentLoad, SegmentLoad
+from leader.reshaping import HOLD_SECONDS, STALE_INTERVALS, Reshaping
+from leader.transitions import deleting, finished, merging, new_topic, splitting
+
+INTERVAL_SECONDS = 1.0
+CONFIG = TopicConfig(
+    scaling=Scaling(
+        split=(SplitRule(times_target=1, for_seconds=2),), merge=MergeRule(for_seconds=4), cooldown_seconds=4
+    )
+)
+
+
+def place(number: int) -> tuple[str, ...]:
+    return ("b",)
+
+
+def load(topic: str, segment: int, times_target: float, *, age_seconds: float = 10) -> SegmentLoad:
+    """As an owner would report it that has seen the same load for long."""
+    return SegmentLoad(topic, segment, 100, 1000, *[times_target] * 5, age_seconds)
+
+
+class Coordinator(InProcessCoordinator):
+    """One that may be told not to lead."""
+
+    leading = True
+
+    def leads(self) -> bool:
+        return self.leading
+
+
+@dataclass
+class World:
+    """A leader, its topics, and the arm that carries out what it decides."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    coordinator: Coordinator = field(default_factory=Coordinator)
+    states: dict[str, TopicState] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    looked: list[str] = field(default_factory=list)
+    slots: dict[tuple[str, int], SlotLoads | None] = field(default_factory=dict)
+    deeds: list[tuple[str, dict[int, tuple[int, ...]], list[tuple[int, int]]]] = field(default_factory=list)
+    failing: bool = False
+    hanging: bool = False
+
+    def __post_init__(self) -> None:
+        self.reshaping = Reshaping(
+            self.coordinator, self.clock, self, self, interval_seconds=INTERVAL_SECONDS, segments_per_broker=2.0
+        )
+
+    # As `LedTopics`.
+
+    def is_free(self, topic: str) -> bool:
+        return topic not in self.taken
+
+    def look(self, topic: str) -> None:
+        self.looked.append(topic)
+
+    # As `ReshapingArm`.
+
+    async def slot_loads(self, topic: str, segment: Segment) -> SlotLoads | None:
+        return self.slots.get((topic, segment.id))
+
+    async def reshape(
+        self, topic: str, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
+    ) -> TopicState | None:
+        self.deeds.append((topic, {segment: tuple(at) for segment, at in cuts.items()}, list(pairs)))
+        if self.failing:
+            raise OutcomeUnknown("the store is away")
+        if self.hanging:
+            await asyncio.Future()
+        state = self.states[topic]
+        begun = splitting(state, cuts, place, now_us=2) if cuts else merging(state, pairs, place, now_us=2)
+        if begun is not None and begun.transition is not None:
+            after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=3)
+            assert after is not None
+            self.states[topic] = after.model_copy(update={"version": state.version + 2})
+        return self.states[topic]
+
+    # What happens.
+
+    def create(self, topic: str, segments: int = 1, config: TopicConfig = CONFIG) -> None:
+        self.states[topic] = new_topic(topic, config, segments, place, now_us=1)
+
+    def see_slots(self, topic: str, segment: int, start: int, stop: int) -> None:
+        """All load of a segment is in a few of its slots."""
+        of = self.states[topic].segment(segment)
+        assert of is not None
+        seen = np.zeros(of.stop_slot - of.start_slot, np.float32)
+        seen[start - of.start_slot : stop - of.start_slot] = 1000
+        self.slots[topic, segment] = SlotLoads(seen, seen, int(seen.sum()))
+
+    def report(self, *loads: SegmentLoad) -> bool:
+        return self.reshaping.hear("b", 7, loads)
+
+    async def round(self) -> None:
+        await self.clock.advance(INTERVAL_SECONDS)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.coordinator.join(BrokerInfo("b", "http://b", "", "1"))
+    task = asyncio.create_task(world.reshaping.run())
+    await settle()
+    yield world
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_hot_segment_is_cut_where_its_load_is(world: World) -> None:
+    world.create("t")
+    world.see_slots("t", 0, 1000, 2000)
+    world.report(load("t", 0, 2))
+    await world.round()
+    ((topic, cuts, pairs),) = world.deeds
+    assert (topic, pairs) == ("t", [])
+    assert cuts[0] == pytest.approx((1500,), abs=20)
+    assert [s.id for s in world.states["t"].open_segments] == [1, 2]
+
+
+async def test_the_load_that_presses_is_what_counts(world: World) -> None:
+    """Many small messages in one place, few large ones in another: where bytes press, theirs is the load to share."""
+    world.create("t")
+    messages, size_bytes = np.zeros(SLOTS), np.zeros(SLOTS)
+    messages[:100], size_bytes[60_000:61_000] = 10, 1e9
+    world.slots["t", 0] = SlotLoads(messages, size_bytes, 10_000)
+    world.report(load("t", 0, 2))
+    await world.round()
+    assert world.deeds[0][1][0] == pytest.approx((60_500,), abs=50)
+
+
+async def test_while_the_owner_cannot_tell_where_the_load_is_nothing_is_cut(world: World) -> None:
+    world.create("t")
+    for answer in (None, SlotLoads(np.ones(3), np.ones(3), 3)):
+        world.slots["t", 0] = answer
+        world.report(load("t", 0, 2))
+        await world.round()
+        assert world.deeds == []
+    world.see_slots("t", 0, 0, SLOTS)
+    await world.round()
+    assert len(world.deeds) == 1
+
+
+async def test_a_minimum_that_was_raised_is_cut_to_at_equal_widths_where_the_load_is_unknown(world: World) -> None:
+    world.create("t")
+    world.create("u", config=CONFIG.model_copy(update={"min_segments": 4}))
+    await world.round()
+    assert world.deeds == [("u", {0: (16384, 32768, 49152)}, [])]
+
+
+async def test_a_minimum_that_was_raised_is_cut_to_where_the_load_is(world: World) -> None:
+    world.create("u", config=CONFIG.model_copy(update={"min_segments": 2}))
+    world.see_slots("u", 0, 100, 200)
+    await world.round()
+    assert world.deeds[0][1][0] == pytest.approx((150,), abs=2)
+
+
+async def test_cold_neighbours_merge_down_to_the_minimum(world: World) -> None:
+    world.create("t", 4, CONFIG.model_copy(update={"min_segments": 2}))
+    world.report(*(load("t", n, 0) for n in range(4)))
+    for _ in range(5):
+        world.report(*(load("t", s.id, 0) for s in world.states["t"].open_segments))
+        await world.round()
+    assert [s.range for s in world.states["t"].open_segments] == [(0, 32768), (32768, SLOTS)]
+    assert len(world.deeds) == 1
+
+
+async def test_what_has_not_been_reported_lately_is_neither_hot_nor_cold(world: World) -> None:
+    world.create("t", 2)
+    world.create("u")
+    world.see_slots("u", 0, 0, SLOTS)
+    world.report(load("t", 0, 0), load("u", 0, 9))
+    world.taken |= {"t", "u"}
+    await world.clock.advance(INTERVAL_SECONDS * (STALE_INTERVALS + 1))
+    world.taken.clear()
+    await world.clock.advance(INTERVAL_SECONDS * 10)
+    assert world.deeds == []
+    assert world.reshaping.load("u", 0) is None
+
+
+async def test_one_hot_slot_is_shown_and_left_alone_for_a_while(world: World) -> None:
+    world.create("t")
+    world.see_slots("t", 0, 4711, 4712)
+    for _ in range(int(HOLD_SECONDS)):
+        world.report(load("t", 0, 4))
+        await world.round()
+        assert world.reshaping.hot_slot("t", 0) == 4711
+    assert world.deeds == []
+    world.report(load("t", 0, 0.5))
+    await world.clock.advance(INTERVAL_SECONDS * 5)
+    assert world.reshaping.hot_slot("t", 0) is None, "the load has gone"
+
+
+async def test_a_hot_slot_that_gets_company_is_cut_off_after_the_hold(world: World) -> None:
+    world.create("t")
+    world.see_slots("t", 0, 4711, 4712)
+    world.report(load("t", 0, 4))
+    await world.round()
+    world.see_slots("t", 0, 0, SLOTS)
+    for _ in range(int(HOLD_SECONDS) + 1):
+        world.report(load("t", 0, 4))
+        await world.round()
+    assert len(world.deeds) == 1
+
+
+async def test_a_topic_that_is_worked_on_is_left_alone(world: World) -> None:
+    world.create("t")
+    world.see_slots("t", 0, 0, SLOTS)
+    world.taken.add("t")
+    world.report(load("t", 0, 2))
+    await world.round()
+    assert world.deeds == []
+    world.taken.clear()
+    world.hanging = True
+    for _ in range(3):
+        world.report(load("t", 0, 2))
+        await world.round()
+    assert len(world.deeds) == 1, "one at a time"
+
+
+async def test_what_fails_is_decided_anew_and_keeps_no_other_topic_from_anything(world: World) -> None:
+    for topic in "tu":
+        world.create(topic)
+        world.see_slots(topic, 0, 0, SLOTS)
+    world.failing = True
+    world.report(load("t", 0, 2), load("u", 0, 3))
+    await world.round()
+    assert [topic for topic, _, _ in world.deeds] == ["u", "t"], "the most urgent first"
+    world.failing = False
+    await world.round()
+    assert {topic for topic, _, _ in world.deeds[2:]} == {"t", "u"}
+    assert all(len(state.open_segments) > 1 for state in world.states.values())
+
+
+async def test_only_so_many_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reshaping, "MOST_AT_ONCE", 2)
+    world.hanging = True
+    for number in range(5):
+        world.create(f"t{number}")
+        world.see_slots(f"t{number}", 0, 0, SLOTS)
+        world.report(load(f"t{number}", 0, 2 + number))
+    await world.round()
+    assert [topic for topic, _, _ in world.deeds] == ["t4", "t3"]
+
+
+async def test_standing_down_forgets_everything_and_breaks_work_off(world: World) -> None:
+    world.create("t")
+    world.create("u")
+    for topic in "tu":
+        world.see_slots(topic, 0, 0, SLOTS)
+    world.hanging = True
+    world.report(load("t", 0, 2))
+    await world.round()
+    world.coordinator.leading = False
+    assert not world.report(load("u", 0, 2)), "whoever reports is told"
+    await world.round()
+    assert world.reshaping.brokers_wanted() == 0
+    world.coordinator.leading = True
+    world.hanging = False
+    await world.round()
+    assert (world.reshaping.load("t", 0), world.reshaping.pending_bytes("b")) == (None, None)
+    assert len(world.deeds) == 1, "what it knew is known no more"
+    world.report(load("t", 0, 2))
+    await world.round()
+    assert len(world.deeds) == 2
+
+
+async def test_a_report_of_what_is_not_known_has_its_topic_looked_at(world: World) -> None:
+    world.create("t")
+    world.report(load("t", 0, 1), load("t", 5, 1), load("x", 0, 1), load("x", 1, 1))
+    assert sorted(world.looked) == ["t", "x"]
+    assert world.reshaping.load("t", 0) == RecentLoad(100, 1000, 1)
+    assert world.reshaping.load("x", 0) is None
+
+
+async def test_a_topic_that_is_deleted_is_forgotten(world: World) -> None:
+    world.create("t", 2)
+    world.report(load("t", 0, 0), load("t", 1, 0))
+    begun = deleting(world.states["t"], now_us=2)
+    assert begun is not None and begun.transition is not None
+    after = finished(begun, begun.transition, {0: 0, 1: 0}, now_us=3)
+    assert after is not None
+    world.states["t"] = after.model_copy(update={"version": 3})
+    await world.round()
+    assert world.deeds == [] and world.reshaping.load("t", 0) is None
+    del world.states["t"]
+    await world.round()
+    world.create("t")
+    world.report(load("t", 0, 1))
+    assert world.reshaping.load("t", 0) is not None, "created again"
+
+
+async def test_a_round_that_fails_is_followed_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create("t")
+    world.see_slots("t", 0, 0, SLOTS)
+    world.report(load("t", 0, 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "is_free", None)
+        await world.round()
+    await world.round()
+    assert len(world.deeds) == 1
+
+
+async def test_brokers_wanted_go_by_the_load_and_their_capacity(world: World) -> None:
+    world.create("t", 3)
+    await world.round()
+    assert world.reshaping.brokers_wanted() == 1, "as many as there are, while nothing is known"
+    world.taken.add("t")
+    world.report(*(load("t", n, 1.5) for n in range(3)))
+    assert world.reshaping.brokers_wanted() == 3
+    assert world.reshaping.pending_bytes("b") == 7
+
+
+async def test_what_is_known_of_brokers_that_are_gone_is_forgotten(world: World) -> None:
+    world.reshaping.hear("gone", 7, [])
+    await world.round()
+    assert world.reshaping.pending_bytes("gone") is None

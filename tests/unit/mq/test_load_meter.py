@@ -1,0 +1,134 @@
+"""A segment's load is counted as it is stored; its slots only while a split may come."""
+
+import pyarrow as pa
+import pytest
+
+from filer.clock import ManualClock
+from filer.schema import log_schema
+from filer.slots import slot_of
+from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
+from filer.topic_state import TopicState
+from leader.transitions import finished, new_topic, replacing, splitting
+from mq.topic_loads import TopicLoads
+
+CONFIG = TopicConfig(
+    target=Target(messages=100, bytes=1e9),
+    scaling=Scaling(split=(SplitRule(times_target=1, for_seconds=8),), merge=MergeRule(for_seconds=8)),
+)
+
+
+def stored(messages: int, key: str | None = "ann", value: str = "v") -> pa.Table:
+    """A file of so many messages."""
+    columns = {"key": [key and key.encode()] * messages, "value": [value.encode()] * messages}
+    rest = {name: [None] * messages for name in ("event_time", "headers", "_ref")}
+    numbers = {name: [0] * messages for name in ("_offset", "_timestamp")}
+    return pa.table({**numbers, **columns, **rest}, schema=log_schema("binary", "binary"))
+
+
+def done(state: TopicState, begun: TopicState | None) -> TopicState:
+    assert begun is not None and begun.transition is not None
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=2)
+    assert after is not None
+    return after.model_copy(update={"version": state.version + 2})
+
+
+class World:
+    """Broker b, which owns the only segment of a topic."""
+
+    def __init__(self, config: TopicConfig = CONFIG) -> None:
+        self.clock = ManualClock()
+        self.state = new_topic("t", config, 1, lambda n: ("b",), now_us=1)
+        self.loads = TopicLoads(self.clock, "b")
+        self.loads.apply(self.state)
+
+    async def pass_seconds(self, seconds: int, *, rate: int, segment: int = 0, **message: str) -> None:
+        for _ in range(seconds):
+            self.loads.count(segment, stored(rate, **message))
+            await self.clock.advance(1.0)
+            self.loads.tick()
+
+    def roll(self) -> None:
+        self.state = done(self.state, replacing(self.state, [0], lambda n: ("b",), "roll", now_us=1))
+        self.loads.apply(self.state)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_messages_and_bytes_a_second(world: World) -> None:
+    assert world.loads.recent(0) is None, "before the first tick nothing is known"
+    await world.pass_seconds(3, rate=50, value="12345")
+    load = world.loads.recent(0)
+    assert load is not None
+    assert load.messages_per_second == pytest.approx(50)
+    # Arrow has four bytes a value besides the value.
+    assert 50 * 8 <= load.bytes_per_second <= 50 * 24
+    assert load.times_target == pytest.approx(0.5)
+
+
+async def test_two_ticks_at_once_are_one(world: World) -> None:
+    await world.pass_seconds(1, rate=50)
+    (before,) = world.loads.tick()
+    world.loads.count(0, stored(10))
+    assert world.loads.tick() == [before]
+    await world.clock.advance(0.1)
+    (after,) = world.loads.tick()
+    assert after.messages_per_second > before.messages_per_second, "what came in between is not lost"
+
+
+async def test_slots_are_counted_only_near_the_target(world: World) -> None:
+    await world.pass_seconds(2, rate=40)
+    assert world.loads.slot_loads(0) is None
+    await world.pass_seconds(3, rate=80)
+    seen = world.loads.slot_loads(0)
+    assert seen is not None and seen.messages.argmax() == slot_of(b"ann")
+    await world.pass_seconds(3, rate=40)
+    assert world.loads.slot_loads(0) is not None, "not while it may come back"
+    await world.pass_seconds(10, rate=0)
+    assert world.loads.slot_loads(0) is None
+
+
+async def test_a_split_rule_far_below_the_target_has_slots_counted_below_it() -> None:
+    scaling = Scaling(
+        split=(SplitRule(times_target=0.1, for_seconds=8),), merge=MergeRule(times_target=0.05, for_seconds=8)
+    )
+    world = World(CONFIG.model_copy(update={"scaling": scaling}))
+    await world.pass_seconds(2, rate=8)
+    assert world.loads.slot_loads(0) is not None
+
+
+async def test_without_split_rules_the_load_is_counted_all_the_same() -> None:
+    world = World(CONFIG.model_copy(update={"scaling": Scaling(split=(), merge=MergeRule(for_seconds=8))}))
+    await world.pass_seconds(2, rate=80)
+    assert world.loads.slot_loads(0) is not None
+
+
+async def test_a_roll_changes_nothing(world: World) -> None:
+    await world.pass_seconds(5, rate=80)
+    world.roll()
+    await world.pass_seconds(1, rate=80, segment=1)
+    (load,) = world.loads.tick()
+    assert (load.segment, load.age_seconds) == (1, 6)
+    assert load.merge_average == pytest.approx(0.8)
+    assert world.loads.slot_loads(1) is not None and world.loads.recent(0) is None
+
+
+async def test_children_of_a_split_know_nothing(world: World) -> None:
+    await world.pass_seconds(5, rate=80)
+    world.state = done(world.state, splitting(world.state, {0: [30_000]}, lambda n: ("b", "c")[n : n + 1], now_us=1))
+    world.loads.apply(world.state)
+    world.loads.count(2, stored(1))
+    world.loads.count(0, stored(1))
+    await world.clock.advance(1.0)
+    (ours,) = world.loads.tick()
+    assert (ours.segment, ours.age_seconds, ours.recent) == (1, 1, 0), "the other is not ours"
+
+
+async def test_a_changed_target_holds_at_once(world: World) -> None:
+    await world.pass_seconds(2, rate=50)
+    config = CONFIG.model_copy(update={"target": Target(messages=10, bytes=1e9)})
+    world.loads.apply(world.state.model_copy(update={"config": config, "version": 2}))
+    await world.clock.advance(0.001)
+    assert world.loads.tick()[0].recent > 4

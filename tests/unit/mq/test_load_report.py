@@ -1,0 +1,90 @@
+"""Reports of loads come out as they went in, or are refused."""
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filer.errors import InvalidInput
+from leader.cut_points import SlotLoads
+from leader.load_averages import SegmentLoad
+from mq import load_report
+from mq.load_report import LoadReport, pack_report, pack_slots, unpack_report, unpack_slots
+
+RATES = st.floats(0, 1e12)
+LOADS = st.builds(SegmentLoad, st.sampled_from(["t", "orders", "ü"]), st.integers(0, 2**53), *[RATES] * 8)
+
+
+@given(st.lists(LOADS, max_size=20), st.integers(0, 2**53))
+def test_a_report_comes_out_as_it_went_in(loads: list[SegmentLoad], pending_bytes: int) -> None:
+    report = LoadReport("b.01", pending_bytes, loads)
+    assert unpack_report(pack_report(report)) == report
+
+
+def test_a_topics_name_is_in_it_once() -> None:
+    load = SegmentLoad("a long name", 0, 1, 1, 1, 1, 1, 1, 1, 1)
+    assert pack_report(LoadReport("b", 0, [load] * 100)).count(b"a long name") == 1
+
+
+def test_many_segments_make_several_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_report, "MOST_SEGMENTS", 3)
+    loads = [SegmentLoad("t", n, 1, 1, 1, 1, 1, 1, 1, 1) for n in range(7)]
+    parts = LoadReport("b", 5, loads).parts()
+    assert [len(part.loads) for part in parts] == [3, 3, 1]
+    assert [load for part in parts for load in part.loads] == loads
+    assert [(part.broker, part.pending_bytes) for part in parts] == [("b", 5)] * 3
+    assert LoadReport("b", 5, []).parts() == [LoadReport("b", 5, [])]
+
+
+def test_the_largest_report_is_within_its_bound() -> None:
+    names = [f"{n:0200}" for n in range(load_report.MOST_SEGMENTS)]
+    loads = [SegmentLoad(name, 2**53, *[1e12 / 7] * 8) for name in names]
+    assert len(pack_report(LoadReport("b", 5, loads))) < load_report.MOST_REPORT_BYTES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topic": [1]},
+        {"topic": []},
+        {"segment": []},
+        {"segment": ["x"]},
+        {"recent": ["x"]},
+        {"recent": [None]},
+        {"recent": []},
+        {"topics": None},
+        {"broker": None, "pending_bytes": "x"},
+    ],
+)
+def test_what_is_no_report_is_refused(change: dict[str, object]) -> None:
+    good = orjson.loads(pack_report(LoadReport("b", 0, [SegmentLoad("t", 0, *[1.0] * 8)])))
+    with pytest.raises(InvalidInput, match="no report"):
+        unpack_report(orjson.dumps(good | change))
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff"])
+def test_bytes_that_are_no_report_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        unpack_report(data)
+
+
+def test_loads_per_slot_come_out_as_they_went_in() -> None:
+    messages, size_bytes = np.zeros(65_536, np.float32), np.zeros(65_536, np.float32)
+    messages[5], size_bytes[5] = 7, 70.5
+    packed = pack_slots(SlotLoads(messages, size_bytes, 9))
+    assert len(packed) < 10_000, "long runs of slots take little"
+    seen = unpack_slots(packed)
+    assert seen is not None and seen.observations == 9
+    np.testing.assert_array_equal(seen.messages, messages)
+    np.testing.assert_array_equal(seen.size_bytes, size_bytes)
+
+
+def test_an_owner_may_not_know() -> None:
+    assert unpack_slots(pack_slots(None)) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 100])
+def test_bytes_that_are_no_loads_per_slot_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        unpack_slots(data)

@@ -1,0 +1,140 @@
+"""Splits and merges by a broker: where successors go, what is counted, whom it asks for a segment's load."""
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from filer.catalogue import Catalogue
+from filer.clock import ManualClock
+from filer.errors import InvalidInput
+from filer.memory_store import MemoryStore
+from filer.topic_config import TopicConfig
+from filer.topic_state import TopicState
+from leader.coordinator import BrokerInfo
+from leader.cut_points import SlotLoads
+from leader.transitions import new_topic
+from mq.errors import Draining, PeerUnreachable
+from mq.metrics import Metrics
+from mq.parts import Parts
+from mq.transition_arm import Topics, TransitionArm
+
+LOADS = SlotLoads(np.ones(4), np.ones(4), 4)
+
+
+class Runtime:
+    """A topic whose every segment is sealed at once, empty."""
+
+    def __init__(self, state: TopicState) -> None:
+        self.state = state
+        self.topic = state.topic
+        self.loads = SimpleNamespace(slot_loads=lambda segment: LOADS if segment == 0 else None)
+
+    @property
+    def writers(self) -> dict[int, SimpleNamespace]:
+        async def seal() -> int:
+            return 0
+
+        return {segment.id: SimpleNamespace(seal=seal) for segment in self.state.open_segments}
+
+
+class World:
+    """Broker `a` of three; all segments are its own."""
+
+    def __init__(self, segments: int = 1, **settings: int) -> None:
+        self.metrics = Metrics()
+        self.catalogue = Catalogue(MemoryStore(), ManualClock())
+        self.state = new_topic("t", TopicConfig(**settings), segments, lambda n: ("a",), now_us=1)
+        self.runtime = Runtime(self.state)
+        self.peers = SimpleNamespace(slot_loads=self._answer)
+        self.answers: dict[str, SlotLoads] = {}
+        brokers = [BrokerInfo(name, f"http://{name}", "", "1") for name in "abc"]
+        parts = SimpleNamespace(
+            broker="a",
+            clock=ManualClock(),
+            catalogue=self.catalogue,
+            coordinator=SimpleNamespace(brokers=lambda: brokers),
+            clustered=False,
+            metrics=self.metrics,
+            peers=self.peers,
+            url_of=lambda broker: f"http://{broker}",
+        )
+        self.draining = asyncio.Event()
+        topics = SimpleNamespace(topics={"t": self.runtime}, see=self._see, draining=self.draining)
+        self.unfinished: list[str] = []
+        self.arm = TransitionArm(cast(Parts, parts), cast(Topics, topics), on_unfinished=self.unfinished.append)
+
+    async def create(self) -> None:
+        assert await self.catalogue.create(self.state)
+
+    def _see(self, state: TopicState) -> None:
+        self.runtime.state = state
+
+    async def _answer(self, url: str, topic: str, segment: int) -> SlotLoads:
+        if url not in self.answers:
+            raise PeerUnreachable(url)
+        return self.answers[url]
+
+    def counted(self, reason: str) -> float:
+        return self.metrics.transitions.labels("t", reason)._value.get()
+
+
+async def test_the_parts_of_one_split_go_to_different_brokers() -> None:
+    world = World(segments=2)
+    await world.create()
+    state = await world.arm.reshape("t", {0: [100, 200]}, [])
+    assert state is not None
+    assert [s.range for s in state.open_segments][:3] == [(0, 100), (100, 200), (200, 32768)]
+    assert {s.owner for s in state.open_segments if s.reason == "split"} == {"a", "b", "c"}
+    assert (world.counted("split"), world.counted("merge")) == (1, 0)
+
+
+async def test_what_is_sealed_is_no_load_any_more() -> None:
+    """A broker that loses its only segment has as little as the others that have none."""
+    world = World(segments=1)
+    await world.create()
+    state = await world.arm.reshape("t", {0: [100, 200, 300]}, [])
+    assert state is not None
+    assert sorted(Counter(s.owner for s in state.open_segments).values()) == [1, 1, 2]
+
+
+async def test_a_merge_is_as_good_as_a_split() -> None:
+    world = World(segments=4, min_segments=3)
+    await world.create()
+    state = await world.arm.reshape("t", {}, [(0, 1), (2, 3)])
+    assert state is not None
+    assert [s.range for s in state.open_segments] == [(0, 32768), (32768, 49152), (49152, 65536)], "three are to stay"
+    assert world.counted("merge") == 1
+
+
+async def test_what_cannot_begin_changes_and_counts_nothing() -> None:
+    world = World(segments=2, min_segments=2)
+    await world.create()
+    for cuts, pairs in ((({7: [100]}), []), ({}, [(0, 1)]), ({}, [])):
+        state = await world.arm.reshape("t", cuts, pairs)
+        assert state is not None and state.open_segments == world.state.open_segments
+    with pytest.raises(InvalidInput):
+        await world.arm.reshape("t", {0: [40_000]}, [])
+    assert (world.counted("split"), world.counted("merge")) == (0, 0)
+    assert await world.arm.reshape("unknown", {0: [100]}, []) is None
+
+
+async def test_a_broker_that_drains_begins_nothing() -> None:
+    world = World()
+    await world.create()
+    world.draining.set()
+    with pytest.raises(Draining):
+        await world.arm.reshape("t", {0: [100]}, [])
+
+
+async def test_the_owner_is_asked_how_the_load_lies() -> None:
+    world = World(segments=2)
+    mine, other = world.state.segments[0], world.state.segments[1].model_copy(update={"brokers": ("b",)})
+    assert await world.arm.slot_loads("t", mine) is LOADS
+    assert await world.arm.slot_loads("unknown", mine) is None
+    assert await world.arm.slot_loads("t", other) is None, "it does not answer"
+    world.answers["http://b"] = LOADS
+    assert await world.arm.slot_loads("t", other) is LOADS
