@@ -5,13 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from filer.clock import Clock
-from filer.errors import BraidError, OutcomeUnknown
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
-from leader.cut_points import even_cut_points
 from leader.transitions import Begin, Place, cut_ranges, merging, splitting
 from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
 
@@ -66,8 +63,12 @@ class Split:
     def _points(self, segment: Segment) -> Sequence[int]:
         if self.at is not None:
             return self.at
-        nothing_known = np.zeros(segment.stop_slot - segment.start_slot)
-        return even_cut_points(nothing_known, segment.start_slot, segment.stop_slot, self.parts)
+        width = segment.stop_slot - segment.start_slot
+        if self.parts > width:
+            raise InvalidInput(
+                f"segment {segment.id} has the slots {_shown(segment)}: they cannot be cut into {self.parts} parts"
+            )
+        return [segment.start_slot + width * part // self.parts for part in range(1, self.parts)]
 
 
 @dataclass(frozen=True, slots=True)
