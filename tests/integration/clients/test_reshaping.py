@@ -11,7 +11,7 @@ from braidmq.testing import InMemoryBroker
 from filer.slots import SLOTS
 
 KEYS = 12
-GENERATIONS = 12
+GENERATIONS = 30
 PATIENCE_SECONDS = 60
 
 
