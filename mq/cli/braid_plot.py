@@ -12,6 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from braidmq.models import SegmentLife
 from filer.slots import SLOTS
@@ -20,8 +21,8 @@ Rows = npt.NDArray[np.float64]
 
 COLOURS = "viridis"
 SIZE_INCHES, DOTS_PER_INCH = (12.0, 6.75), 150
-LOG_FROM_RATIO = 50.0
-"""Loads further apart than this are told apart by their orders of magnitude only."""
+LOG_FROM_RATIO = 10.0
+"""Loads further apart than this are coloured by their orders of magnitude, or the small ones would all look alike."""
 LEAST_SPAN_SECONDS = 1.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FONT_POINTS = 7.0
@@ -38,7 +39,7 @@ def draw_braid(topic: str, lives: Sequence[SegmentLife], *, now_us: int) -> Figu
     colours = ScalarMappable(norm(loads), _colour_map())
     axes.add_collection(_rectangles(corners, colours.to_rgba(np.ma.masked_invalid(loads))))
     _label_axes(axes, topic, lives, corners)
-    figure.colorbar(colours, ax=axes, pad=0.015, label="messages/s, mean over the segment's life")
+    _add_bar(figure, axes, colours)
     figure.draw_without_rendering()
     _write_reasons(axes, lives, corners, loads, colours)
     return figure
@@ -73,6 +74,19 @@ def _rectangles(corners: Rows, colours: Rows) -> PolyCollection:
     outlines = np.stack([np.stack(p, axis=1) for p in ((left, bottom), (right, bottom), (right, top), (left, top))], 1)
     width_points = 0.8 if len(corners) <= 50 else 0.35
     return PolyCollection(list(outlines), facecolors=colours, edgecolors="white", linewidths=width_points)
+
+
+def _add_bar(figure: Figure, axes: Axes, colours: ScalarMappable) -> None:
+    ticks = LogLocator(subs=(1, 2, 5)) if isinstance(colours.norm, LogNorm) else None
+    bar = figure.colorbar(
+        colours,
+        ax=axes,
+        pad=0.015,
+        ticks=ticks,
+        format=FuncFormatter(lambda load, _: f"{load:,.10g}"),
+        label="messages/s, mean over the segment's life",
+    )
+    bar.minorticks_off()
 
 
 def _label_axes(axes: Axes, topic: str, lives: Sequence[SegmentLife], corners: Rows) -> None:

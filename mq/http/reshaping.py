@@ -68,7 +68,7 @@ def _split(segment: int, document: Any) -> Split:
 def _merge(segment: int, document: Any) -> Merge:
     """Raises `InvalidInput` for a body that is not `{"with": segment}`."""
     other = _fields(document, ("with",), example='{"with": 1}').get("with")
-    if not _is_whole(other):
+    if other is None or not _is_whole(other):
         raise InvalidInput(f"'with' is the id of a neighbouring segment, not {other!r:.80}")
     return Merge(segment, other)
 

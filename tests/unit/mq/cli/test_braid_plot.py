@@ -39,7 +39,7 @@ def drawn(lives: list[SegmentLife]) -> tuple[list[tuple[float, float, float, flo
     boxes = []
     for path in rectangles.get_paths():
         (left, bottom), (right, top) = path.vertices.min(axis=0), path.vertices.max(axis=0)
-        boxes.append((round((left - begin_days) * 24, 3), round((right - begin_days) * 24, 3), bottom, top))
+        boxes.append((round((left - begin_days) * 24, 4), round((right - begin_days) * 24, 4), bottom, top))
     return boxes, [text.get_text() for text in axes.texts]
 
 
@@ -75,7 +75,7 @@ def test_where_there_is_room_for_the_id_only() -> None:
 @pytest.mark.parametrize(
     ("loads", "logarithmic", "bounds"),
     [
-        ([0.0, 5.0, 100.0], False, (0.0, 100.0)),
+        ([0.0, 10.0, 100.0], False, (0.0, 100.0)),
         ([1.0, 100.0, 0.0], True, (1.0, 100.0)),
         ([0.0], False, (0.0, 1.0)),
         ([float("nan")], False, (0.0, 1.0)),
