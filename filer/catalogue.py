@@ -1,5 +1,6 @@
 """The topic catalogue: reading topic.json and changing it by compare-and-swap."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +9,13 @@ import orjson
 
 from filer import keys
 from filer.clock import Clock
-from filer.errors import BraidError, EtagMismatch, ObjectExists, ObjectNotFound, OutcomeUnknown
+from filer.errors import BraidError, CorruptFile, EtagMismatch, ObjectExists, ObjectNotFound, OutcomeUnknown
 from filer.segment_log import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS
 from filer.store import Store
-from filer.topic_state import TopicState, broken_invariants
+from filer.topic_state import Segment, TopicState, broken_invariants
 
 TRIES = 12
+_READS_AT_ONCE = 16
 
 
 class BrokenInvariant(BraidError):
@@ -94,6 +96,21 @@ class Catalogue:
             pause = min(pause * 2, RETRY_LONGEST_SECONDS)
         raise OutcomeUnknown(f"topic {topic!r}: lost {TRIES} compare-and-swaps in a row; try again")
 
+    async def read_history(self, topic: str, *, after: int, limit: int) -> list[Segment]:
+        """Segments that have left topic.json, in ascending order of their ids from behind `after` on.
+
+        As many as `limit` objects hold, so at least that many where there are. Raises `CorruptFile`.
+        """
+        listed = self._store.list(keys.history_folder(topic), after=keys.history_after(topic, after), limit=limit)
+        found = [info.key async for info in listed]
+        turns = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def read(key: str) -> list[Segment]:
+            async with turns:
+                return _lineage(key, (await self._store.get(key)).data)
+
+        return [segment for lineage in await asyncio.gather(*map(read, found)) for segment in lineage]
+
     async def write_history(self, topic: str, lineage: list[dict[str, Any]]) -> None:
         """Keep the lineage of segments that are about to leave topic.json; repeating it changes nothing."""
         first, last = lineage[0]["id"], lineage[-1]["id"]
@@ -101,6 +118,13 @@ class Catalogue:
             await self._store.create(keys.history(topic, first, last), orjson.dumps({"segments": lineage}))
         except ObjectExists:
             return
+
+
+def _lineage(key: str, data: bytes) -> list[Segment]:
+    try:
+        return [Segment.model_validate(each) for each in orjson.loads(data)["segments"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFile(f"{key} cannot be read: {error}") from error
 
 
 def _check(state: TopicState) -> None:

@@ -5,7 +5,7 @@
 | `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
-| `topics/<topic>/history/<first>-<last>.json` | never | lineage that has left topic.json |
+| `topics/<topic>/history/<first:010d>-<last:010d>.json` | never | lineage that has left topic.json |
 | `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
 | `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
 | `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment, producer windows |
@@ -79,7 +79,12 @@ def topic_folder(topic: str) -> str:
 
 def history(topic: str, first: int, last: int) -> str:
     """Lineage of the segments `first` to `last` that left topic.json together."""
-    return f"topics/{topic}/history/{first}-{last}.json"
+    return f"{history_folder(topic)}{first:010d}-{last:010d}.json"
+
+
+def history_after(topic: str, segment: int) -> str:
+    """What sorts behind the history of all segments up to that one, and before those of all after it."""
+    return f"{history_folder(topic)}{segment:010d}."
 
 
 def history_folder(topic: str) -> str:

@@ -18,8 +18,11 @@ from filer.topic_state import Reason, Removal, Segment, TopicState, Transition
 
 Place = Callable[[int], tuple[str, ...]]
 """Brokers (owner first) for the n-th of the segments to be opened."""
+Begin = Callable[[TopicState], TopicState | None]
+"""A state with a transition under way from one without; None where there is nothing to begin."""
 _Group = tuple[tuple[Segment, ...], Sequence[tuple[int, int]]]
 """Segments that are sealed together, and the ranges of all their successors."""
+_SHOWN_POINTS = 8
 
 
 class Sealer(Protocol):
@@ -83,7 +86,7 @@ def splitting(state: TopicState, cuts: Mapping[int, Sequence[int]], place: Place
         segment = state.segment(segment_id)
         if segment is None or segment.state != "open":
             continue
-        ranges = _cut(segment, points)
+        ranges = cut_ranges(segment, points)
         if len(points) <= room:
             room -= len(points)
             groups.append(((segment,), ranges))
@@ -114,12 +117,14 @@ def _neighbours(left: Segment, right: Segment) -> bool:
     return left.state == right.state == "open" and left.stop_slot == right.start_slot
 
 
-def _cut(segment: Segment, points: Sequence[int]) -> list[tuple[int, int]]:
+def cut_ranges(segment: Segment, points: Sequence[int]) -> list[tuple[int, int]]:
+    """The ranges into which these slots cut a segment; raises `InvalidInput` where they cannot."""
     bounds = (segment.start_slot, *points, segment.stop_slot)
     if not points or any(before >= after for before, after in pairwise(bounds)):
+        shown = ", ".join(map(str, points[:_SHOWN_POINTS])) + (", …" if len(points) > _SHOWN_POINTS else "")
         raise InvalidInput(
             f"segment {segment.id} has the slots [{segment.start_slot}, {segment.stop_slot}): it cannot be cut at "
-            f"{', '.join(map(str, points)) or 'no slot'}; name slots within it in ascending order"
+            f"{shown or 'no slot'}; name slots within it in ascending order"
         )
     return list(pairwise(bounds))
 

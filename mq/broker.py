@@ -38,6 +38,7 @@ from mq.metrics import Metrics
 from mq.own_topics import OwnTopics
 from mq.parts import Parts
 from mq.peers import Peers, PeerTransport
+from mq.reshaping import Merge, Split, carry_out
 from mq.settings import BrokerSettings
 from mq.topic_reader import TopicReader
 from mq.topic_runtime import TopicRuntime
@@ -407,6 +408,11 @@ class Broker:
     async def roll(self, name: str, segments: Sequence[int]) -> None:
         """Seal these segments and open one successor each, here."""
         await self.arm.give_successors(name, segments, "roll")
+
+    async def reshape(self, name: str, wanted: Split | Merge) -> tuple[TopicState, list[Segment]]:
+        """Split or merge segments as somebody asks; raises `NotFound`, and as `carry_out`."""
+        await self.topic(name)
+        return await carry_out(self.arm, self.clock, name, wanted)
 
     async def load(self) -> Counter[str]:
         """How many open segments each broker owns, in those topics known here if the store is away."""

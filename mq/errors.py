@@ -11,6 +11,8 @@ BraidError
 ├── Malformed              bytes that do not parse
 ├── InvalidReference       an upload that cannot be referred to
 ├── Conflict               the request contradicts what stands
+│   └── SegmentNotOpen     a segment has been sealed, so it cannot be split or merged any more
+├── TransitionUnderWay     a topic goes on changing its shape for other reasons
 ├── PositionTooOld         a position older than what is kept
 ├── Forbidden              the authorizer says no
 ├── NoOtherBroker          nobody could take over what a broker is to hand over
@@ -93,6 +95,18 @@ class Conflict(BraidError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class SegmentNotOpen(Conflict):
+    """The segment has been sealed; `successors` are those that follow it."""
+
+    def __init__(self, message: str, successors: Sequence[int]) -> None:
+        super().__init__("segment-sealed", message)
+        self.successors = successors
+
+
+class TransitionUnderWay(BraidError):
+    """The topic goes on changing its shape for other reasons."""
 
 
 class PositionTooOld(PositionExpired):

@@ -462,6 +462,10 @@ class TopicRuntime:
             return index
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else FOREIGN_INDEX_SECONDS)
 
+    def known_index(self, segment_id: int) -> SegmentIndex | None:
+        """The segment's index as far as it is at hand: nobody is asked for it."""
+        return self._indexes.known.get(segment_id)
+
     def distrust_index(self, segment_id: int) -> None:
         """Recover the index of a segment at its next use: a file it names is gone.
 

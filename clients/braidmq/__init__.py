@@ -44,6 +44,7 @@ from braidmq.models import (
     RouteEntry,
     Segment,
     SegmentFile,
+    SegmentLife,
     Topic,
     TopicSummary,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "RouteEntry",
     "Segment",
     "SegmentFile",
+    "SegmentLife",
     "SegmentNotFound",
     "SequenceExpired",
     "Tables",

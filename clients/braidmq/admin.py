@@ -1,6 +1,6 @@
 """Topics, routes, files and the cluster: everything that carries no messages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from braidmq.errors import NotABroker, TopicNotFound
-from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
 from braidmq.names import topic_path
 from braidmq.problems import json_of
 from braidmq.retry import Retry
@@ -64,6 +64,31 @@ class Admin:
         """The open segments and their owners."""
         call = Call("GET", f"{topic_path(topic)}/route", timeout_seconds=timeout_seconds)
         return _read(Route, await self._transport.request(call, retry=retry))
+
+    async def split_segment(
+        self, topic: str, segment: int, at: Sequence[int] | None, parts: int | None
+    ) -> tuple[Segment, ...]:
+        """Split an open segment; the same again is answered with the same successors."""
+        fields = {"at": None if at is None else list(at), "parts": parts}
+        return await self._reshape(topic, segment, "split", {k: v for k, v in fields.items() if v is not None})
+
+    async def merge_segments(self, topic: str, segment: int, other: int) -> Segment:
+        """Merge two open neighbours; the same again is answered with the same successor."""
+        (successor,) = await self._reshape(topic, segment, "merge", {"with": other})
+        return successor
+
+    async def _reshape(self, topic: str, segment: int, how: str, body: Mapping[str, Any]) -> tuple[Segment, ...]:
+        target = f"{topic_path(topic)}/segments/{segment}/{how}"
+        call = Call("POST", target, content=orjson.dumps(body), headers={"content-type": "application/json"})
+        response = await self._transport.request(call)
+        return tuple(_parse(Segment, each, response) for each in json_of(response)["segments"])
+
+    async def history(self, topic: str, after: int | None) -> tuple[list[SegmentLife], int | None]:
+        """A page of the segments that the topic has had, by id, and where the next one begins."""
+        params: dict[str, str | int] = {} if after is None else {"after": after}
+        response = await self._transport.request(Call("GET", f"{topic_path(topic)}/history", params=params))
+        answer = json_of(response)
+        return [_parse(SegmentLife, each, response) for each in answer["segments"]], answer.get("next")
 
     async def cluster(self, *, retry: Retry | None = None, timeout_seconds: float | None = None) -> Cluster:
         """The brokers and the leader."""

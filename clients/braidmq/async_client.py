@@ -16,7 +16,7 @@ from braidmq.discovery import Discovery
 from braidmq.errors import InvalidArgument
 from braidmq.identity import Identities, Identity, checked_producer_id
 from braidmq.message import Message
-from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Position, Published
@@ -156,6 +156,33 @@ class AsyncClient:
     async def route(self, topic: str) -> Route:
         """A topic's open segments and the brokers that own them."""
         return await self._admin.route(topic)
+
+    async def split_segment(
+        self, topic: str, segment: int, *, at: Sequence[int] | None = None, parts: int | None = None
+    ) -> tuple[Segment, ...]:
+        """Cut an open segment at slots, or into parts of equal width (two unless said); its successors by slots.
+
+        Publishers and readers go on, in each key's order. Raises `SegmentNotFound`, `InvalidRequest` for slots that do
+        not lie within it in ascending order, and `Conflict` where it is sealed or `max_segments` has no room.
+        """
+        return await self._admin.split_segment(topic, segment, at, parts)
+
+    async def merge_segments(self, topic: str, segment: int, other: int) -> Segment:
+        """Make one of two open segments that are neighbours in key order; their successor.
+
+        Raises `SegmentNotFound`, and `Conflict` where they are no such neighbours or `min_segments` forbids it.
+        """
+        return await self._admin.merge_segments(topic, segment, other)
+
+    async def history(self, topic: str) -> AsyncIterator[SegmentLife]:
+        """Every segment that the topic has had, by id."""
+        after: int | None = None
+        while True:
+            page, after = await self._admin.history(topic, after)
+            for each in page:
+                yield each
+            if after is None:
+                return
 
     async def cluster(self) -> Cluster:
         """The brokers of the cluster, its leader, and the transitions under way."""

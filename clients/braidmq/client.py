@@ -23,7 +23,7 @@ from braidmq.async_client import (
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
 from braidmq.errors import BraidMQError
 from braidmq.message import Message
-from braidmq.models import BrokerDrain, Cluster, Route, SegmentFile, Topic, TopicSummary
+from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value, in_parts
 from braidmq.positions import Position, Published
 from braidmq.publisher import Progress
@@ -114,6 +114,27 @@ class Client:
     def route(self, topic: str) -> Route:
         """A topic's open segments and the brokers that own them."""
         return self._loop.call(self._async.route, topic)
+
+    def split_segment(
+        self, topic: str, segment: int, *, at: Sequence[int] | None = None, parts: int | None = None
+    ) -> tuple[Segment, ...]:
+        """Cut an open segment at slots, or into parts of equal width (two unless said); its successors by slots.
+
+        Publishers and readers go on, in each key's order. Raises `SegmentNotFound`, `InvalidRequest` for slots that do
+        not lie within it in ascending order, and `Conflict` where it is sealed or `max_segments` has no room.
+        """
+        return self._loop.call(self._async.split_segment, topic, segment, at=at, parts=parts)
+
+    def merge_segments(self, topic: str, segment: int, other: int) -> Segment:
+        """Make one of two open segments that are neighbours in key order; their successor.
+
+        Raises `SegmentNotFound`, and `Conflict` where they are no such neighbours or `min_segments` forbids it.
+        """
+        return self._loop.call(self._async.merge_segments, topic, segment, other)
+
+    def history(self, topic: str) -> Iterator[SegmentLife]:
+        """Every segment that the topic has had, by id."""
+        return self._loop.iterate(self._async.history(topic))
 
     def cluster(self) -> Cluster:
         """The brokers of the cluster, its leader, and the transitions under way."""

@@ -26,6 +26,27 @@ class Segment(_Answer):
     end_offset: int | None = None
 
 
+class SegmentLife(_Answer):
+    """One segment in the history of a topic: when and why it was opened, when it was sealed, and what it carried.
+
+    `sealed` is None while it is open. It is `removed` once retention has taken all of it. The means per second are of
+    its whole life so far; `bytes`, those of its files, are None where the broker that was asked does not know them.
+    """
+
+    segment: int
+    range: tuple[int, int]
+    state: Literal["open", "sealed", "removed"]
+    reason: str
+    opened: datetime
+    sealed: datetime | None = None
+    predecessors: tuple[int, ...] = ()
+    successors: tuple[int, ...] = ()
+    messages: int
+    messages_per_second: float | None = None
+    bytes: int | None = None
+    bytes_per_second: float | None = None
+
+
 class Topic(_Answer):
     """A topic with its configuration and its segments."""
 

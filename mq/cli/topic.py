@@ -1,4 +1,4 @@
-"""`mq topic`: create and configure, list, describe, delete."""
+"""`mq topic`: create and configure, list, describe, delete; and, from beside it, history, split, merge."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,11 +9,16 @@ from braidmq import AsyncClient
 from braidmq.models import Segment, Topic, TopicSummary
 from filer.topic_config import TopicConfig
 from mq.cli.connect import with_client
+from mq.cli.lineage import lineage
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.topic_history import history
 from mq.cli.topic_settings import flatten, gather
+from mq.cli.topic_shape import merge, slots, split
 
-app = typer.Typer(help="Create, configure, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, configure, list, describe and delete topics; split and merge their segments.", no_args_is_help=True
+)
 
 _Overrides = Annotated[
     list[str] | None,
@@ -106,7 +111,7 @@ def list_topics(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 
 @app.command("describe")
 def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Show a topic's segments, and its settings where they are not the default."""
+    """Show a topic's segments, how they followed one another, and its settings where they are not the default."""
     found = with_client(url, lambda client: client.topic(topic))
     if as_json:
         print_json(found.model_dump())
@@ -114,6 +119,13 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) ->
     print_lines(f"topic {found.topic}, version {found.version}", *_unusual(found.config))
     columns = ("segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by")
     print_table(columns, (_segment_row(segment) for segment in found.segments))
+    if lines := lineage(found.segments):
+        print_lines("", *lines)
+
+
+app.command("history")(history)
+app.command("split")(split)
+app.command("merge")(merge)
 
 
 @app.command("delete")
@@ -134,10 +146,9 @@ def delete(
 
 
 def _segment_row(segment: Segment) -> tuple[object, ...]:
-    start, stop = segment.range
     return (
         str(segment.segment),
-        f"{start}-{stop - 1}",
+        slots(segment.range),
         segment.state,
         next(iter(segment.brokers), None),
         segment.start_offset,

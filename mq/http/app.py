@@ -21,9 +21,11 @@ from mq.broker import Broker
 from mq.http.cluster import cluster_router
 from mq.http.dispatcher import Dispatcher, hot_methods
 from mq.http.files import files_router
+from mq.http.history import history_router
 from mq.http.messages import messages_router
 from mq.http.openapi import describe_hot_paths
 from mq.http.problems import Problem, problem_of
+from mq.http.reshaping import reshaping_router
 from mq.http.subscribe import subscribe_router
 from mq.http.topics import topics_router
 from mq.http.uploads import uploads_router
@@ -51,6 +53,8 @@ def create_app(broker: Broker) -> FastAPI:
     )
     for router in (
         topics_router,
+        reshaping_router,
+        history_router,
         messages_router,
         subscribe_router,
         files_router,

@@ -65,6 +65,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.OutOfTouch, "out-of-touch", "The follower has lost touch with the cluster", 503, True),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
     (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
+    (errors.TransitionUnderWay, "transition-under-way", "The topic is changing its shape", 409, True),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to be told apart", 409, False),
@@ -89,7 +90,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, errors.NotFound):
         return Problem(f"{error.what}-not-found", f"There is no such {error.what}", 404, str(error))
     if isinstance(error, errors.Conflict):
-        return Problem(error.kind, "The request contradicts what stands", 409, str(error))
+        return Problem(error.kind, "The request contradicts what stands", 409, str(error), extras=_extras(error))
     if isinstance(error, errors.Repeatable):
         return replace(problem_of(error.cause), retryable=True)
     for kind, slug, title, status, retryable in _KINDS:
@@ -105,6 +106,8 @@ def _extras(error: Exception) -> dict[str, Any]:
         return {"limit_bytes": error.limit_bytes, "upload": error.upload}
     if isinstance(error, errors.PositionTooOld):
         return {"earliest": error.earliest}
+    if isinstance(error, errors.SegmentNotOpen):
+        return {"successors": list(error.successors)}
     return {}
 
 

@@ -80,7 +80,7 @@ async def _settings(request: Request) -> dict[str, Any]:
 async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
     """A topic as answers show it (DESIGN.md §11)."""
     runtime = await broker.topic(state.topic)
-    ends = await asyncio.gather(*(_end(runtime, segment) for segment in state.segments))
+    ends = await asyncio.gather(*(end_of(runtime, segment) for segment in state.segments))
     segments = [
         _segment(segment, end) | (_load(broker, runtime, segment.id) if segment.state == "open" else {})
         for segment, end in zip(state.segments, ends, strict=True)
@@ -93,11 +93,17 @@ async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
     }
 
 
-async def _end(runtime: TopicRuntime, segment: Segment) -> int:
+async def end_of(runtime: TopicRuntime, segment: Segment) -> int:
+    """The offset after a segment's last message, which is how many it has had."""
     return segment.end_offset if segment.end_offset is not None else await runtime.end_of(segment.id)
 
 
 def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:
+    return {**segment_shape(segment), "start_offset": segment.start_offset, "end_offset": end_offset}
+
+
+def segment_shape(segment: Segment) -> dict[str, Any]:
+    """What of a segment does not change with its messages."""
     return {
         "segment": segment.id,
         "range": list(segment.range),
@@ -105,8 +111,6 @@ def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:
         "predecessors": list(segment.predecessors),
         "successors": list(segment.successors),
         "brokers": list(segment.brokers),
-        "start_offset": segment.start_offset,
-        "end_offset": end_offset,
     }
 
 

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from tests.cluster.checker.workload import Workload
@@ -16,6 +17,7 @@ from tests.support.cluster import Cluster
 from tests.support.s3_faults import S3Faults
 from tests.support.shared_store import S3Bucket
 
+RESHAPES = 4
 FEWEST_BROKERS, MOST_BROKERS = 1, 6
 Need = Literal["zookeeper", "s3", "replicated"]
 
@@ -186,6 +188,39 @@ async def rolling_restart(scene: Scene) -> None:
         await scene.cluster.wait_until_settled(*scene.topics)
 
 
+async def split_segments(scene: Scene) -> None:
+    """Some, also those that came of a split just now."""
+    for _ in range(RESHAPES):
+        topic = scene.chance.choice(scene.topics)
+        segment = scene.chance.choice(await scene.cluster.segments(topic))
+        await scene.cluster.split(topic, segment, scene.chance.randint(2, 3))
+
+
+async def merge_segments(scene: Scene) -> None:
+    """Some neighbours, also what came of a merge just now; where only one is left it is split."""
+    for _ in range(RESHAPES):
+        topic = scene.chance.choice(scene.topics)
+        segments = await scene.cluster.segments(topic)
+        if len(segments) == 1:
+            await scene.cluster.split(topic, segments[0], 3)
+        else:
+            await scene.cluster.merge(topic, *scene.chance.choice(list(pairwise(segments))))
+
+
+async def split_and_kill_owner(scene: Scene) -> None:
+    """The owner of a segment dies while it is split; whoever comes first finishes it."""
+    topic = scene.chance.choice(scene.topics)
+    segment = scene.chance.choice(await scene.cluster.segments(topic))
+    owner = await scene.cluster.owner_of(topic, segment)
+    asked = asyncio.ensure_future(scene.cluster.split(topic, segment, 2))
+    await asyncio.sleep(scene.chance.uniform(0.0, 0.1))
+    await scene.cluster.kill(owner)
+    await scene.pause(1.0, 2.0)
+    # It may have been that broker which was asked, or one that waited for it.
+    await asyncio.gather(asked, return_exceptions=True)
+    await scene.cluster.start(owner)
+
+
 async def add_broker(scene: Scene) -> None:
     """One more."""
     await scene.cluster.add()
@@ -235,6 +270,9 @@ PASSING = (
     FaultKind("store-unavailable", store_unavailable, _S3),
     FaultKind("store-silent", store_silent, _S3),
     FaultKind("rolling-restart", rolling_restart),
+    FaultKind("split", split_segments),
+    FaultKind("merge", merge_segments),
+    FaultKind("split-and-kill-owner", split_and_kill_owner),
 )
 LASTING = (
     FaultKind("add-broker", add_broker, _ZOOKEEPER, most=MOST_BROKERS - 1),

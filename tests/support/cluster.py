@@ -208,6 +208,22 @@ class Cluster:
         async with _client() as client:
             (await client.delete(f"{self._any_url()}/v1/topics/{topic}")).raise_for_status()
 
+    async def split(self, topic: str, segment: int, parts: int) -> bool:
+        """Split an open segment through any broker; False where it has been sealed meanwhile."""
+        return await self._reshape(f"/v1/topics/{topic}/segments/{segment}/split", {"parts": parts})
+
+    async def merge(self, topic: str, segment: int, other: int) -> bool:
+        """Merge two open neighbours through any broker; False where one has been sealed meanwhile."""
+        return await self._reshape(f"/v1/topics/{topic}/segments/{segment}/merge", {"with": other})
+
+    async def _reshape(self, path: str, body: Mapping[str, int]) -> bool:
+        async with _client() as client:
+            answer = await client.post(f"{self._any_url()}{path}", json=body)
+            if answer.status_code == 409 and answer.json()["type"] == "urn:braidmq:segment-sealed":
+                return False
+            answer.raise_for_status()
+            return True
+
     def _any_url(self) -> str:
         return next(member.process.url for member in self.brokers.values() if member.serves)
 

@@ -1,4 +1,7 @@
+from typing import Any
+
 import httpx
+import orjson
 import pytest
 
 from braidmq import AsyncClient, InvalidName, NotFound, TopicNotFound
@@ -62,3 +65,44 @@ async def test_names_that_are_none_are_not_sent(client: AsyncClient, broker: Fak
     with pytest.raises(InvalidName):
         client.browse(name)
     assert broker.requests == []
+
+
+def reshaped(*segments: dict[str, object]) -> Fault:
+    return Fault(response=httpx.Response(200, json={"topic": "t", "version": 3, "segments": list(segments)}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"), [({}, {}), ({"parts": 3}, {"parts": 3}), ({"at": (10, 20)}, {"at": [10, 20]})]
+)
+async def test_a_split_is_asked_for_again_where_the_answer_was_lost(
+    client: AsyncClient, broker: FakeBroker, arguments: dict[str, Any], body: dict[str, Any]
+) -> None:
+    broker.faults.append(Fault(broken))
+    broker.faults.append(reshaped({"segment": 1, "range": [0, 10], "state": "open", "predecessors": [0]}))
+    (opened,) = await client.split_segment("t", 0, **arguments)
+    assert (opened.segment, opened.range, opened.predecessors) == (1, (0, 10), (0,))
+    assert [request.method for request in broker.requests] == ["POST", "POST"]
+    assert broker.requests[-1].url.path == "/v1/topics/t/segments/0/split"
+    assert orjson.loads(broker.requests[-1].content) == body
+
+
+async def test_a_merge(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.faults.append(reshaped({"segment": 2, "range": [0, 65536], "state": "open", "predecessors": [0, 1]}))
+    assert (await client.merge_segments("t", 0, 1)).predecessors == (0, 1)
+    assert broker.requests[-1].url.path == "/v1/topics/t/segments/0/merge"
+    assert orjson.loads(broker.requests[-1].content) == {"with": 1}
+
+
+async def test_history_comes_over_several_pages(client: AsyncClient, broker: FakeBroker) -> None:
+    life = {
+        "range": [0, 65536], "state": "removed", "reason": "create", "opened": "2026-11-21T09:51:00Z",
+        "sealed": "2026-11-21T09:52:00Z", "messages": 6, "messages_per_second": 0.1,
+    }  # fmt: skip
+    for segment, following in ((0, 0), (1, None)):
+        page = {"topic": "t", "segments": [{"segment": segment, **life}], "next": following}
+        broker.faults.append(Fault(response=httpx.Response(200, json=page)))
+    lives = [each async for each in client.history("t")]
+    assert [(each.segment, each.state, each.messages_per_second, each.bytes) for each in lives] == [
+        (0, "removed", 0.1, None), (1, "removed", 0.1, None),
+    ]  # fmt: skip
+    assert [request.url.params.get("after") for request in broker.requests] == [None, "0"]

@@ -4,7 +4,7 @@ import pytest
 
 from filer import keys
 from filer.catalogue import TRIES, BrokenInvariant, Catalogue
-from filer.errors import OutcomeUnknown
+from filer.errors import CorruptFile, OutcomeUnknown
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
 from filer.memory_store import MemoryStore
@@ -113,3 +113,27 @@ async def test_history_is_written_once() -> None:
     for note in ("first", "second"):
         await catalogue.write_history("t", [{"id": 3, "note": note}, {"id": 5}])
     assert b"first" in (await store.get(keys.history("t", 3, 5))).data
+
+
+async def test_history_is_read_in_order_a_page_at_a_time() -> None:
+    catalogue = Catalogue(MemoryStore(), InstantClock())
+    (template,) = state().segments[:1]
+    for number in (9, 100, 11, 2):
+        await catalogue.write_history("t", [template.model_copy(update={"id": number}).model_dump(mode="json")])
+
+    async def ids(after: int, limit: int) -> list[int]:
+        return [segment.id for segment in await catalogue.read_history("t", after=after, limit=limit)]
+
+    assert await ids(-1, 10) == [2, 9, 11, 100]
+    assert await ids(-1, 2) == [2, 9]
+    assert await ids(9, 2) == [11, 100]
+    assert await ids(10, 1) == [11]
+    assert await ids(100, 10) == []
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"segments": [{"id": 1}]}', b'{"segments": 1}'])
+async def test_history_that_is_none(data: bytes) -> None:
+    store = MemoryStore()
+    await store.create(keys.history("t", 0, 0), data)
+    with pytest.raises(CorruptFile, match="history/"):
+        await Catalogue(store, InstantClock()).read_history("t", after=-1, limit=1)

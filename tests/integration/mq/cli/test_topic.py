@@ -1,5 +1,7 @@
 import io
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,58 @@ def test_the_life_of_a_topic(mq: Mq, mq_json: Callable[..., Any], mq_fails: Mq, 
     assert mq_json("topic", "delete", topic, "--yes") == {"deleted": topic}
     assert topic not in mq("topic", "list")
     assert topic in mq_fails("topic", "describe", topic)
+
+
+def test_splitting_and_merging(mq: Mq, mq_json: Callable[..., Any], mq_fails: Mq, topic: str) -> None:
+    mq("topic", "create", topic)
+    table = mq("topic", "split", topic, "0", "--at", "1000", "--at", "2000").splitlines()
+    assert [row.split()[:3] for row in table[2:]] == [
+        ["1", "0-999", "open"], ["2", "1000-1999", "open"], ["3", "2000-65535", "open"],
+    ]  # fmt: skip
+    (merged,) = mq_json("topic", "merge", topic, "2", "1")["segments"]
+    assert (merged["segment"], merged["range"], merged["predecessors"]) == (4, [0, 2000], [1, 2])
+    assert len(mq_json("topic", "split", topic, "4", "--parts", "5")["segments"]) == 5
+    assert mq("topic", "describe", topic).splitlines()[-3:] == [
+        "0 split into 1, 2 and 3",
+        "1 and 2 merged into 4",
+        "4 split into 5, 6, 7, 8 and 9",
+    ]
+    assert "is followed by 5, 6, 7, 8, 9" in mq_fails("topic", "merge", topic, "4", "3")
+
+
+def test_history(mq: Mq, mq_json: Callable[..., Any], topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic)
+    mq("publish", topic, "a", "b", "c")
+    mq("topic", "split", topic, "0")
+    rows = [line.split() for line in mq("topic", "history", topic).splitlines()[2:]]
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        ("0", "0-65535", "create"), ("1", "0-32767", "split"), ("2", "32768-65535", "split"),
+    ]  # fmt: skip
+    first, second, _ = mq_json("topic", "history", topic)
+    assert (first["messages"], first["successors"], second["sealed"]) == (3, [1, 2], None)
+    for name, begin in (("braid.png", b"\x89PNG"), ("braid.svg", b"<?xml")):
+        path = tmp_path / name
+        assert mq("topic", "history", topic, "--plot", str(path)) == f"drew 3 segments into {path}\n"
+        assert path.read_bytes().startswith(begin)
+
+
+def test_a_picture_without_what_draws_it(
+    mq: Mq, mq_fails: Mq, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mq("topic", "create", topic)
+    monkeypatch.delitem(sys.modules, "mq.cli.braid_plot", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = mq_fails("topic", "history", topic, "--plot", str(tmp_path / "braid.png"))
+    assert said.startswith("--plot needs matplotlib") and said.endswith("pip install 'braidmq[plot]'")
+
+
+def test_what_makes_no_sense(topic: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from mq.cli.main import run
+
+    assert run(["topic", "history", topic, "--plot", str(tmp_path / "braid.gif")]) == 2
+    assert "does not end in .png or .svg" in capfd.readouterr().err
+    assert run(["topic", "split", topic, "0", "--at", "5", "--parts", "2"]) == 2
+    assert "not both" in capfd.readouterr().err
 
 
 def test_settings_by_flag_and_by_dotted_key(mq_json: Callable[..., Any], topic: str) -> None:

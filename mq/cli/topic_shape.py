@@ -1,0 +1,54 @@
+"""`mq topic split` and `mq topic merge`: changing a topic's segments by hand."""
+
+from typing import Annotated
+
+import typer
+
+from braidmq.models import Segment
+from mq.cli.connect import with_client
+from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.output import print_json, print_table
+
+_SegmentId = Annotated[int, typer.Argument(metavar="SEGMENT", help="An open segment.", show_default=False, min=0)]
+_Neighbour = Annotated[
+    int, typer.Argument(metavar="SEGMENT", help="Its neighbour in key order.", show_default=False, min=0)
+]
+
+
+def split(
+    topic: TopicName,
+    segment: _SegmentId,
+    at: Annotated[
+        list[int] | None, typer.Option("--at", metavar="SLOT", help="Cut before this slot; several in ascending order.")
+    ] = None,
+    parts: Annotated[int | None, typer.Option("--parts", help="Cut into so many of equal width (2).", min=2)] = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Split an open segment of a topic, while publishers and readers go on."""
+    if at and parts is not None:
+        raise typer.BadParameter("either --at or --parts says where to cut, not both", param_hint="--parts")
+    opened = with_client(url, lambda client: client.split_segment(topic, segment, at=at or None, parts=parts))
+    _show(opened, as_json=as_json)
+
+
+def merge(
+    topic: TopicName, segment: _SegmentId, other: _Neighbour, url: Url = DEFAULT_URL, as_json: Json = False
+) -> None:
+    """Make one of two open neighbouring segments of a topic, while publishers and readers go on."""
+    opened = with_client(url, lambda client: client.merge_segments(topic, segment, other))
+    _show((opened,), as_json=as_json)
+
+
+def _show(opened: tuple[Segment, ...], *, as_json: bool) -> None:
+    if as_json:
+        fields = {"segment", "range", "state", "predecessors", "successors", "brokers"}
+        print_json({"segments": [segment.model_dump(include=fields) for segment in opened]})
+        return
+    rows = ((str(s.segment), slots(s.range), s.state, next(iter(s.brokers), None)) for s in opened)
+    print_table(("segment", "slots", "state", "owner"), rows)
+
+
+def slots(bounds: tuple[int, int]) -> str:
+    """A key range as people read it: the first slot and the last."""
+    return f"{bounds[0]}-{bounds[1] - 1}"

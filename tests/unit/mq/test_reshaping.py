@@ -1,0 +1,183 @@
+"""Splits and merges as people ask for them: what is refused and why, what is waited for, what is done already."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from filer.clock import ManualClock
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown
+from filer.slots import SLOTS
+from filer.topic_config import TopicConfig
+from filer.topic_state import TopicState
+from leader.transitions import Begin, Place, finished, new_topic, replacing
+from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
+from mq.reshaping import TRIES, Merge, Split, carry_out
+
+
+def place(n: int) -> tuple[str, ...]:
+    return (f"b{n}",)
+
+
+class Shape:
+    """A topic's state and an arm that changes it; `before` is what others do before each change."""
+
+    def __init__(self, segments: int = 1, **config: Any) -> None:
+        self.clock = ManualClock()
+        self.state = new_topic("t", TopicConfig(**config), segments, place, now_us=1)
+        self.before: Callable[[TopicState], TopicState] = lambda state: state
+        self.changes = 0
+        self.failure: BraidError | None = None
+
+    def place(self, topic: str, config: TopicConfig, count: int) -> Place:
+        return place
+
+    async def change(self, topic: str, begin: Begin) -> TopicState | None:
+        self.changes += 1
+        self.state = self.before(self.state)
+        self.state = begin(self.state) or self.state
+        if self.failure is not None:
+            raise self.failure
+        self.finish()
+        return self.state
+
+    def finish(self) -> None:
+        if (record := self.state.transition) is not None:
+            after = finished(self.state, record, dict.fromkeys(record.seal, 7), now_us=2)
+            assert after is not None
+            self.state = after
+
+    async def do(self, wanted: Split | Merge) -> list[tuple[int, tuple[int, int]]]:
+        _, successors = await carry_out(self, self.clock, "t", wanted)
+        return [(s.id, s.range) for s in successors]
+
+    async def refused(self, wanted: Split | Merge, error: type[BraidError], words: str) -> BraidError:
+        before = self.state
+        with pytest.raises(error, match=words) as caught:
+            await self.do(wanted)
+        assert self.state == before
+        return caught.value
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranges"),
+    [
+        (Split(0), [(0, 32768), (32768, SLOTS)]),
+        (Split(0, parts=4), [(0, 16384), (16384, 32768), (32768, 49152), (49152, SLOTS)]),
+        (Split(0, at=(10, 11)), [(0, 10), (10, 11), (11, SLOTS)]),
+    ],
+)
+async def test_a_split(wanted: Split, ranges: list[tuple[int, int]]) -> None:
+    shape = Shape()
+    assert await shape.do(wanted) == list(enumerate(ranges, start=1))
+    assert [s.brokers for s in shape.state.open_segments] == [(f"b{n}",) for n in range(len(ranges))]
+    assert shape.state.segments[0].successors == tuple(range(1, len(ranges) + 1))
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 0)])
+async def test_a_merge_of_either_with_the_other(pair: tuple[int, int]) -> None:
+    shape = Shape(2)
+    assert await shape.do(Merge(*pair)) == [(2, (0, SLOTS))]
+    assert shape.state.segments[2].predecessors == (0, 1)
+
+
+async def test_what_has_been_done_is_not_done_again() -> None:
+    shape = Shape()
+    first = await shape.do(Split(0, parts=3))
+    assert await shape.do(Split(0, parts=3)) == first
+    assert await shape.do(Merge(2, 3)) == await shape.do(Merge(3, 2)) == [(4, (first[1][1][0], SLOTS))]
+    assert await shape.do(Split(0, parts=3)) == first, "its successors are told, sealed or not"
+    assert len(shape.state.segments) == 5
+
+
+async def test_a_sealed_segment_names_its_successors() -> None:
+    shape = Shape()
+    await shape.do(Split(0))
+    for wanted in (Split(0, at=(5,)), Split(0, parts=3), Merge(0, 1), Merge(1, 0)):
+        error = await shape.refused(wanted, SegmentNotOpen, "segment 0 of topic 't' is sealed; it is followed by 1, 2")
+        assert isinstance(error, SegmentNotOpen) and error.successors == (1, 2)
+
+
+async def test_two_sealed_ones_that_were_not_merged_with_each_other() -> None:
+    shape = Shape(2)
+    await shape.do(Split(0))
+    await shape.do(Split(1))
+    await shape.refused(Merge(0, 1), SegmentNotOpen, "segment 0 of topic 't' is sealed; it is followed by 2, 3")
+
+
+@pytest.mark.parametrize("at", [(0,), (SLOTS,), (20, 10), (10, 10), (-1,), ()])
+async def test_slots_that_cut_nothing(at: tuple[int, ...]) -> None:
+    await Shape().refused(Split(0, at=at), InvalidInput, r"segment 0 has the slots \[0, 65536\): it cannot be cut at")
+
+
+async def test_more_parts_than_slots() -> None:
+    shape = Shape()
+    await shape.do(Split(0, at=(1,)))
+    await shape.refused(Split(1), InvalidInput, "cannot be cut into 2 parts")
+
+
+async def test_no_such_segment() -> None:
+    shape = Shape(2)
+    await shape.refused(Split(2), NotFound, "no segment 2: 0, 1 are open")
+    await shape.refused(Merge(0, 2), NotFound, "no segment 2")
+
+
+async def test_not_neighbours() -> None:
+    shape = Shape(3)
+    for pair in ((0, 2), (2, 0), (1, 1)):
+        error = await shape.refused(Merge(*pair), Conflict, "are not neighbours")
+        assert isinstance(error, Conflict) and error.kind == "not-neighbours"
+
+
+async def test_the_limits_of_the_topic() -> None:
+    shape = Shape(2, min_segments=2, max_segments=3)
+    await shape.refused(Split(0, parts=3), Conflict, "would have 4 open segments, and max_segments is 3")
+    await shape.refused(Merge(0, 1), Conflict, "has 2 open segments, and min_segments is 2")
+    assert len(await shape.do(Split(0))) == 2
+
+
+async def test_another_transition_is_waited_for() -> None:
+    shape = Shape(2)
+    shape.state = rolled(shape.state, 1)
+    assert [bounds for _, bounds in await shape.do(Split(0))] == [(0, 16384), (16384, 32768)]
+    assert shape.changes == 2
+
+
+async def test_one_that_seals_the_very_segment_is_told() -> None:
+    shape = Shape()
+    shape.state = rolled(shape.state, 0)
+    with pytest.raises(SegmentNotOpen, match="it is followed by 1"):
+        await shape.do(Split(0))
+
+
+async def test_a_topic_that_never_rests() -> None:
+    shape = Shape(2)
+    shape.before = lambda state: rolled(state, state.open_segments[1].id)
+    with pytest.raises(TransitionUnderWay, match="ask again"):
+        await shape.do(Split(0))
+    assert shape.changes == TRIES
+
+
+async def test_an_owner_that_does_not_answer_may_be_asked_again() -> None:
+    """It stops after the transition was recorded: the same again finds it so and goes on."""
+    shape = Shape()
+    shape.failure = OutcomeUnknown("no answer")
+    with pytest.raises(Repeatable, match="no answer"):
+        await shape.do(Split(0))
+    assert shape.state.transition is not None
+    shape.failure = None
+    assert await shape.do(Split(0)) == [(1, (0, 32768)), (2, (32768, SLOTS))]
+    assert len(shape.state.segments) == 3
+
+
+async def test_a_topic_that_was_deleted_meanwhile() -> None:
+    shape = Shape()
+    shape.before = lambda state: state.model_copy(update={"deleted": True, "segments": ()})
+    with pytest.raises(NotFound) as caught:
+        await shape.do(Split(0))
+    assert caught.value.what == "topic"
+
+
+def rolled(state: TopicState, segment: int) -> TopicState:
+    """A transition of another kind under way, if none is."""
+    return replacing(state, [segment], place, "roll", now_us=2) or state
