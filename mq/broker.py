@@ -38,8 +38,8 @@ from mq.metrics import Metrics
 from mq.own_topics import OwnTopics
 from mq.parts import Parts
 from mq.peers import Peers, PeerTransport
-from mq.reshaping import Merge, Split, carry_out
 from mq.settings import BrokerSettings
+from mq.shape_requests import Merge, Split, carry_out
 from mq.topic_reader import TopicReader
 from mq.topic_runtime import TopicRuntime
 from mq.transition_arm import TransitionArm

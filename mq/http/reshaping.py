@@ -13,7 +13,7 @@ from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
 from mq.http.topics import segment_shape
-from mq.reshaping import Merge, Split
+from mq.shape_requests import Merge, Split
 
 _SegmentId = Annotated[int, Path(ge=0, le=2**62)]
 

@@ -11,6 +11,8 @@ from braidmq.testing import InMemoryBroker
 from filer.slots import SLOTS
 
 KEYS = 12
+# Several rounds are on their way at a time.
+FLUSHED_MESSAGES = 2 * KEYS
 GENERATIONS = 30
 PATIENCE_SECONDS = 60
 
@@ -27,6 +29,7 @@ class Load:
     def __init__(self, client: AsyncClient, topic: str) -> None:
         self._client, self._topic = client, topic
         self.sent: dict[str, int] = defaultdict(int)
+        self.stored = 0
         self.stop = asyncio.Event()
         self.final: dict[str, int] | None = None
         """How many of each key there will have been; the last of them are sent after that is known."""
@@ -47,11 +50,14 @@ class Load:
         for key in (f"k{number}" for number in range(KEYS)):
             await producer.send(f"{key} {self.sent[key]}", key=key)
             self.sent[key] += 1
+        if self.total - self.stored >= FLUSHED_MESSAGES:
+            await producer.flush()
+            self.stored = self.total
 
     async def goes_on(self, messages: int) -> None:
-        """Until so many more have been sent."""
-        wanted = self.total + messages
-        while self.total < wanted:
+        """Until so many more have been stored."""
+        wanted = self.stored + messages
+        while self.stored < wanted:
             await asyncio.sleep(0.002)
 
 

@@ -12,7 +12,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState
 from leader.transitions import Begin, Place, finished, new_topic, replacing
 from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
-from mq.reshaping import TRIES, Merge, Split, carry_out
+from mq.shape_requests import TRIES, Merge, Split, carry_out
 
 
 def place(n: int) -> tuple[str, ...]:
