@@ -24,7 +24,9 @@ RECOVER_SECONDS = 90.0
 STORED = {"segments": 3}
 REPLICATED = {"segments": 3, "acks": "replicated", "replicas": 3}
 # For so long the store or ZooKeeper is away: past every session and every first retry, and no longer than it takes.
-AWAY_SECONDS = 9.0
+AWAY_SECONDS = 7.0
+# Splits and merges without more are tried by `make chaos`; here the owner dies in the middle of one.
+KINDS = [kind for kind in PASSING if kind.name not in ("split", "merge")]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptCluster]:
         yield kept
 
 
-@pytest.mark.parametrize("kind", PASSING, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 async def test_a_fault(kept: KeptCluster, kind: FaultKind, rounds: int, tmp_path: Path) -> None:
     with kept.use() as cluster:
         for seed in seeds(rounds):
