@@ -13,6 +13,8 @@ from mq.slot_counters import SlotCounters
 COUNT_SLOTS_FROM, COUNT_SLOTS_UNTIL = 0.5, 0.25
 """Slots are counted once the recent load is above this share of the lowest load that may split the segment, and until
 it is below that one."""
+SLOTS_EVERY_SECONDS = 0.05
+"""A file is looked into so often at most: more would cost a publisher much and tell the leader little."""
 _COUNTED_COLUMNS = ("key", "value", "headers")
 
 
@@ -25,13 +27,15 @@ class LoadMeter:
         self.averages = LoadAverages(config, now_seconds=self._ticked_seconds)
         self._messages = self._bytes = 0
         self._slots: SlotCounters | None = None
+        self._slots_due_seconds = 0.0
 
     def count(self, table: pa.Table) -> None:
         """Take in a stored file's messages, in the columns of `log_schema`."""
         self._messages += table.num_rows
         self._bytes += sum(table.column(name).nbytes for name in _COUNTED_COLUMNS)
-        if self._slots is not None:
+        if self._slots is not None and self._clock.monotonic_seconds() >= self._slots_due_seconds:
             self._slots.count(table)
+            self._slots_due_seconds = self._clock.monotonic_seconds() + SLOTS_EVERY_SECONDS
 
     def configure(self, config: TopicConfig) -> None:
         """Go by changed settings."""
