@@ -15,7 +15,6 @@ COUNT_SLOTS_FROM, COUNT_SLOTS_UNTIL = 0.5, 0.25
 it is below that one."""
 SLOTS_EVERY_SECONDS = 0.05
 """A file is looked into so often at most: more would cost a publisher much and tell the leader little."""
-_COUNTED_COLUMNS = ("key", "value", "headers")
 
 
 class LoadMeter:
@@ -29,10 +28,10 @@ class LoadMeter:
         self._slots: SlotCounters | None = None
         self._slots_due_seconds = 0.0
 
-    def count(self, table: pa.Table) -> None:
+    def count(self, table: pa.Table, size_bytes: int) -> None:
         """Take in a stored file's messages, in the columns of `log_schema`."""
         self._messages += table.num_rows
-        self._bytes += sum(table.column(name).nbytes for name in _COUNTED_COLUMNS)
+        self._bytes += size_bytes
         if self._slots is not None and self._clock.monotonic_seconds() >= self._slots_due_seconds:
             self._slots.count(table)
             self._slots_due_seconds = self._clock.monotonic_seconds() + SLOTS_EVERY_SECONDS

@@ -36,11 +36,11 @@ class TopicLoads:
             return known[segment.predecessors[0]]
         return LoadMeter(segment, state.config, self._clock)
 
-    def count(self, segment: int, table: pa.Table) -> None:
+    def count(self, segment: int, table: pa.Table, size_bytes: int) -> None:
         """Take in the messages of a file that has been stored."""
         meter = self._meters.get(segment)
         if meter is not None:
-            meter.count(table)
+            meter.count(table, size_bytes)
 
     def tick(self) -> list[SegmentLoad]:
         """Move all averages on to now; what the leader is to hear."""

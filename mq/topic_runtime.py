@@ -207,7 +207,7 @@ class TopicRuntime:
         tail = self._tails[stored.segment]
         if (known := tail.end - stored.facts.base) < stored.table.num_rows:
             self._parts.front_store.keep(tail, stored.table.slice(known), stored.pending_bytes)
-        self.loads.count(stored.segment, stored.table)
+        self.loads.count(stored.segment, stored.table, stored.pending_bytes)
         self._counted.inc(stored.table.num_rows)
         self._files.inc()
         self._parts.metrics.file_bytes.observe(stored.facts.size_bytes)

@@ -43,7 +43,8 @@ class World:
 
     async def pass_seconds(self, seconds: int, *, rate: int, segment: int = 0, **message: str) -> None:
         for _ in range(seconds):
-            self.loads.count(segment, stored(rate, **message))
+            table = stored(rate, **message)
+            self.loads.count(segment, table, table.select(["key", "value", "headers"]).nbytes)
             await self.clock.advance(1.0)
             self.loads.tick()
 
@@ -71,7 +72,7 @@ async def test_messages_and_bytes_a_second(world: World) -> None:
 async def test_two_ticks_at_once_are_one(world: World) -> None:
     await world.pass_seconds(1, rate=50)
     (before,) = world.loads.tick()
-    world.loads.count(0, stored(10))
+    world.loads.count(0, stored(10), 10)
     assert world.loads.tick() == [before]
     await world.clock.advance(0.1)
     (after,) = world.loads.tick()
@@ -119,8 +120,8 @@ async def test_children_of_a_split_know_nothing(world: World) -> None:
     await world.pass_seconds(5, rate=80)
     world.state = done(world.state, splitting(world.state, {0: [30_000]}, lambda n: ("b", "c")[n : n + 1], now_us=1))
     world.loads.apply(world.state)
-    world.loads.count(2, stored(1))
-    world.loads.count(0, stored(1))
+    world.loads.count(2, stored(1), 10)
+    world.loads.count(0, stored(1), 10)
     await world.clock.advance(1.0)
     (ours,) = world.loads.tick()
     assert (ours.segment, ours.age_seconds, ours.recent) == (1, 1, 0), "the other is not ours"
