@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import exp, log
 
 from filer.topic_config import Scaling, Target, TopicConfig
-from filer.topic_state import Segment, TopicState
+from filer.topic_state import Segment
 
 RECENT_SHARE = 1 / 8
 """The window of what is told as `recent`, as a share of the shortest window that the rules have."""
@@ -148,15 +148,15 @@ class LoadAverages:
         )
 
 
-def taken_over(state: TopicState, segment: Segment, kept: Mapping[int, LoadAverages]) -> LoadAverages | None:
-    """What a new segment goes on with, so that a roll changes nothing: those of its predecessor of the same range.
+def goes_on_for(segment: Segment, known: Mapping[int, Segment]) -> Segment | None:
+    """The segment whose slots, all of them and no others, came to this one: what is known of its load holds for both.
 
-    None where it has no such predecessor, or this broker (`kept`, by segment) has not watched that one.
+    None where it is no such successor, or its predecessor is not among those `known`, by id.
     """
     if len(segment.predecessors) != 1:
         return None
-    before = state.segment(segment.predecessors[0])
-    return kept.get(before.id) if before is not None and before.range == segment.range else None
+    before = known.get(segment.predecessors[0])
+    return before if before is not None and before.range == segment.range else None
 
 
 def _windows(scaling: Scaling) -> list[float]:

@@ -1,10 +1,10 @@
 """What a leader knows of all open segments, in columns: a decision over 100,000 of them is a few passes of numpy.
 
-A segment that nobody has reported is in it as unknown. A segment takes 96 bytes in the columns, twice that while they
+A segment that nobody has reported is in it as unknown. A segment takes 100 bytes in the columns, twice that while they
 grow, and about as much again to find its row by name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
-from leader.load_averages import RecentLoad, SegmentLoad
+from leader.load_averages import RecentLoad, SegmentLoad, goes_on_for
 
 Columns = npt.NDArray[Any]
 """A structured array: one entry a row, read by column."""
@@ -21,9 +21,13 @@ Columns = npt.NDArray[Any]
 _HEARD = ["heard_seconds", "pressure", "firing_average", "recent", "warmest", "merge_average", "age_seconds",
           "messages_per_second", "bytes_per_second"]  # fmt: skip
 SEGMENT_COLUMNS = np.dtype(
-    [("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("held_until_seconds", "f8"), *((n, "f8") for n in _HEARD)]
+    [
+        *(("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("hot_slot", "i4"), ("held_until_seconds", "f8")),
+        *((name, "f8") for name in _HEARD),
+    ]
 )
-"""`topic` is its row in the other table, -1 where the segment is open no more; `heard_seconds` -inf before a report."""
+"""`topic` is its row in the other table, -1 where the segment is open no more; `heard_seconds` -inf before a report.
+`hot_slot` is the one for which the segment was held until then."""
 TOPIC_COLUMNS = np.dtype(
     [
         *((name, "i8") for name in ("first_row", "open", "min_segments", "max_segments")),
@@ -76,7 +80,10 @@ class LoadTable:
         return self._names[number]
 
     def see(self, state: TopicState) -> None:
-        """Take a topic's state, unless a newer one has been seen; what was heard of segments that stay is kept."""
+        """Take a topic's state, unless a newer one has been seen.
+
+        What was heard of segments that stay is kept, and holds for those that go on for them after a roll or a move.
+        """
         known = self._blocks.get(state.topic)
         if known is not None and known.version >= state.version:
             return
@@ -87,7 +94,7 @@ class LoadTable:
         if known is None:
             known = self._blocks[state.topic] = _Block(self._new_number(state.topic), 0, 0, {})
         if list(known.places) != [s.id for s in opened]:
-            self._lay_out(known, opened)
+            self._lay_out(known, opened, {s.id: s for s in state.segments})
         known.version = state.version
         self._configure(known.number, state.config, len(opened), busy=state.transition is not None)
 
@@ -128,11 +135,20 @@ class LoadTable:
         heard = self._segments[row]
         return RecentLoad(*(float(heard[name]) for name in ("messages_per_second", "bytes_per_second", "recent")))
 
-    def hold(self, topic: str, segment: int, *, until_seconds: float) -> None:
-        """Propose no split of that segment before then: one slot has been found to carry it."""
+    def hold(self, topic: str, segment: int, slot: int, *, until_seconds: float) -> None:
+        """Propose no split of that segment before then: that slot has been found to carry it."""
         row = self._row(topic, segment)
         if row is not None:
+            self._segments["hot_slot"][row] = slot
             self._segments["held_until_seconds"][row] = until_seconds
+
+    def hot_slot(self, topic: str, segment: int, *, since_seconds: float) -> int | None:
+        """The slot for which a segment has been held since then, while its load presses."""
+        row = self._row(topic, segment)
+        if row is None:
+            return None
+        held = self._segments[row]
+        return int(held["hot_slot"]) if held["held_until_seconds"] >= since_seconds and held["pressure"] > 1 else None
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -159,16 +175,17 @@ class LoadTable:
             scaling.enabled, busy,
         )  # fmt: skip
 
-    def _lay_out(self, block: _Block, opened: list[Segment]) -> None:
+    def _lay_out(self, block: _Block, opened: list[Segment], known: Mapping[int, Segment]) -> None:
         """Give a topic new rows for the segments it has now; the former ones are dead."""
         rows = np.zeros(len(opened), SEGMENT_COLUMNS)
-        rows["topic"], rows["heard_seconds"], rows["held_until_seconds"] = block.number, -np.inf, -np.inf
-        rows["segment"] = [s.id for s in opened]
-        rows["slots"] = [s.stop_slot - s.start_slot for s in opened]
+        rows["heard_seconds"], rows["held_until_seconds"] = -np.inf, -np.inf
         for place, segment in enumerate(opened):
-            former = block.places.get(segment.id)
+            former = _former_place(block, segment, known)
             if former is not None:
                 rows[place] = self._segments[block.first_row + former]
+        rows["topic"] = block.number
+        rows["segment"] = [s.id for s in opened]
+        rows["slots"] = [s.stop_slot - s.start_slot for s in opened]
         self._bury(block)
         self._make_room(len(rows))
         block.first_row = self._rows
@@ -197,6 +214,16 @@ class LoadTable:
             block.first_row = int(rows_before[block.first_row])
             self._topics["first_row"][block.number] = block.first_row
         self._rows, self._dead_rows = len(self._segments), 0
+
+
+def _former_place(block: _Block, segment: Segment, known: Mapping[int, Segment]) -> int | None:
+    """Where what was heard of a segment stands, or of the nearest that it goes on for: it may be several rolls ago."""
+    each: Segment | None = segment
+    while each is not None and block.places:
+        if (place := block.places.get(each.id)) is not None:
+            return place
+        each = goes_on_for(each, known)
+    return None
 
 
 def _doubled(rows: Columns) -> Columns:

@@ -7,7 +7,6 @@ none of them for hot or cold.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -65,12 +64,6 @@ class ReshapingArm(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _HotSlot:
-    slot: int
-    until_seconds: float
-
-
 class Reshaping:
     """Splits and merges while this broker leads. All methods belong to the event loop's thread."""
 
@@ -89,7 +82,6 @@ class Reshaping:
         self._table = LoadTable()
         self._seen: set[str] = set()
         self._pending_bytes: dict[str, int] = {}
-        self._hot_slots: dict[tuple[str, int], _HotSlot] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
 
     # -- what owners say -----------------------------------------------------------------------------------
@@ -116,11 +108,10 @@ class Reshaping:
         return self._table.recent(topic, segment, since_seconds=since_seconds)
 
     def hot_slot(self, topic: str, segment: int) -> int | None:
-        """The slot that carries so much of a segment's load that no split helps, where one was found lately."""
-        hot = self._hot_slots.get((topic, segment))
+        """The slot that carries so much of a segment's load that no split helps, while that load presses."""
         # It is looked at again in the round after the hold has ended.
-        shown_seconds = self._clock.monotonic_seconds() - 2 * self._interval_seconds
-        return hot.slot if hot is not None and hot.until_seconds >= shown_seconds else None
+        since_seconds = self._clock.monotonic_seconds() - 2 * self._interval_seconds
+        return self._table.hot_slot(topic, segment, since_seconds=since_seconds)
 
     def brokers_wanted(self) -> int:
         """How many brokers the load would like; 0 where this one does not lead."""
@@ -183,8 +174,6 @@ class Reshaping:
         live = {broker.id for broker in self._coordinator.brokers()}
         for broker in self._pending_bytes.keys() - live:
             del self._pending_bytes[broker]
-        for place in [place for place in self._hot_slots if self.hot_slot(*place) is None]:
-            del self._hot_slots[place]
 
     def _stand_down(self) -> None:
         """Forget everything: what is unknown is neither hot nor cold.
@@ -197,7 +186,6 @@ class Reshaping:
         self._table = LoadTable()
         self._seen.clear()
         self._pending_bytes.clear()
-        self._hot_slots.clear()
 
     # -- one topic -----------------------------------------------------------------------------------------
 
@@ -242,8 +230,7 @@ class Reshaping:
         cut = _hot_cut(state, segment, split, seen)
         if cut.hot_slot is not None:
             until_seconds = self._clock.monotonic_seconds() + HOLD_SECONDS
-            self._table.hold(state.topic, segment.id, until_seconds=until_seconds)
-            self._hot_slots[state.topic, segment.id] = _HotSlot(cut.hot_slot, until_seconds)
+            self._table.hold(state.topic, segment.id, cut.hot_slot, until_seconds=until_seconds)
         return cut.points
 
 

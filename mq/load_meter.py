@@ -7,7 +7,7 @@ from filer.clock import Clock
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment
 from leader.cut_points import SlotLoads
-from leader.load_averages import LoadAverages, SegmentLoad
+from leader.load_averages import LoadAverages, RecentLoad, SegmentLoad
 from mq.slot_counters import SlotCounters
 
 COUNT_SLOTS_FROM, COUNT_SLOTS_UNTIL = 0.5, 0.25
@@ -25,6 +25,7 @@ class LoadMeter:
         self._ticked_seconds = clock.monotonic_seconds()
         self.averages = LoadAverages(config, now_seconds=self._ticked_seconds)
         self._messages = self._bytes = 0
+        self._told: SegmentLoad | None = None
         self._slots: SlotCounters | None = None
         self._slots_due_seconds = 0.0
 
@@ -48,9 +49,15 @@ class LoadMeter:
         if elapsed_seconds > 0:
             self.averages.tick(now_seconds, self._messages, self._bytes)
             self._ticked_seconds, self._messages, self._bytes = now_seconds, 0, 0
-        load = self.averages.load(topic, segment)
+        load = self._told = self.averages.load(topic, segment)
         self._watch_slots(load.recent, elapsed_seconds)
         return load
+
+    @property
+    def recent(self) -> RecentLoad | None:
+        """How busy the segment is, as of the last tick; None where there was none yet."""
+        told = self._told
+        return told and RecentLoad(told.messages_per_second, told.bytes_per_second, told.recent)
 
     def slot_loads(self) -> SlotLoads | None:
         """How the load lies over the segment's slots; None while it is not busy enough to be counted."""

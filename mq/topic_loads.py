@@ -3,9 +3,9 @@
 import pyarrow as pa
 
 from filer.clock import Clock
-from filer.topic_state import Segment, TopicState
+from filer.topic_state import TopicState
 from leader.cut_points import SlotLoads
-from leader.load_averages import RecentLoad, SegmentLoad, taken_over
+from leader.load_averages import RecentLoad, SegmentLoad, goes_on_for
 from mq.load_meter import LoadMeter
 
 
@@ -16,25 +16,19 @@ class TopicLoads:
         self._clock, self._broker = clock, broker
         self._topic = ""
         self._meters: dict[int, LoadMeter] = {}
-        self._latest: dict[int, SegmentLoad] = {}
 
     def apply(self, state: TopicState) -> None:
         """Watch what is ours by that state, and nothing else; a segment that was rolled goes on with what is known."""
         known, self._topic = self._meters, state.topic
-        self._meters = {
-            segment.id: known.get(segment.id) or self._new_meter(state, segment, known)
-            for segment in state.open_segments
-            if segment.owner == self._broker
-        }
-        self._latest = {segment: load for segment, load in self._latest.items() if segment in self._meters}
+        segments = {segment.id: segment for segment in state.segments}
+        self._meters = {}
+        for segment in state.open_segments:
+            if segment.owner == self._broker:
+                before = goes_on_for(segment, segments)
+                meter = known.get(segment.id) or (known.get(before.id) if before is not None else None)
+                self._meters[segment.id] = meter or LoadMeter(segment, state.config, self._clock)
         for meter in self._meters.values():
             meter.configure(state.config)
-
-    def _new_meter(self, state: TopicState, segment: Segment, known: dict[int, LoadMeter]) -> LoadMeter:
-        averages = taken_over(state, segment, {each: meter.averages for each, meter in known.items()})
-        if averages is not None:
-            return known[segment.predecessors[0]]
-        return LoadMeter(segment, state.config, self._clock)
 
     def count(self, segment: int, table: pa.Table, size_bytes: int) -> None:
         """Take in the messages of a file that has been stored."""
@@ -44,15 +38,12 @@ class TopicLoads:
 
     def tick(self) -> list[SegmentLoad]:
         """Move all averages on to now; what the leader is to hear."""
-        self._latest = {segment: meter.tick(self._topic, segment) for segment, meter in self._meters.items()}
-        return list(self._latest.values())
+        return [meter.tick(self._topic, segment) for segment, meter in self._meters.items()]
 
     def recent(self, segment: int) -> RecentLoad | None:
         """How busy a segment is, as of the last tick; None where it is not ours, or there was none yet."""
-        load = self._latest.get(segment)
-        if load is None:
-            return None
-        return RecentLoad(load.messages_per_second, load.bytes_per_second, load.recent)
+        meter = self._meters.get(segment)
+        return None if meter is None else meter.recent
 
     def slot_loads(self, segment: int) -> SlotLoads | None:
         """How a segment's load lies over its slots; None where that is not known here."""

@@ -12,7 +12,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
 from leader.coordinator import BrokerInfo
 from leader.cut_points import cut_hot, even_cut_points
-from leader.load_averages import LoadAverages, SegmentLoad, taken_over
+from leader.load_averages import LoadAverages, SegmentLoad, goes_on_for
 from leader.load_table import LoadTable
 from leader.placement import choose, owned, replacements
 from leader.scaling import Reshape, Split, decide
@@ -146,7 +146,7 @@ class Braid:
         cut = cut_hot(seen, *segment.range, split.parts, most_parts=split.most_parts, observations=OBSERVED_MESSAGES)
         if cut.hot_slot is not None:
             self.hot_slots[state.topic, segment.id] = cut.hot_slot
-            self.table.hold(state.topic, segment.id, until_seconds=self.seconds + HOLD_SECONDS)
+            self.table.hold(state.topic, segment.id, cut.hot_slot, until_seconds=self.seconds + HOLD_SECONDS)
         return cut.points
 
     def _place(self, state: TopicState, count: int) -> Callable[[int], tuple[str, ...]]:
@@ -169,12 +169,13 @@ class Braid:
         self.table.see(self.states[after.topic])
 
     def _take(self, state: TopicState) -> None:
-        known = self.averages[state.topic]
-        opened = state.open_segments
-        self.averages[state.topic] = {
-            s.id: known.get(s.id) or taken_over(state, s, known) or LoadAverages(state.config, now_seconds=self.seconds)
-            for s in opened
-        }
+        known, opened = self.averages[state.topic], state.open_segments
+        segments = {s.id: s for s in state.segments}
+        self.averages[state.topic] = {}
+        for segment in opened:
+            before = goes_on_for(segment, segments)
+            averages = known.get(segment.id) or (known.get(before.id) if before is not None else None)
+            self.averages[state.topic][segment.id] = averages or LoadAverages(state.config, now_seconds=self.seconds)
         # Sealed ones are of no more use here, and a week of them would only take time.
         self.states[state.topic] = state.model_copy(
             update={"segments": tuple(s for s in state.segments if s in opened)}

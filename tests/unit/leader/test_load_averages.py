@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from filer.slots import SLOTS
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
-from leader.load_averages import LoadAverages, SegmentLoad, taken_over
+from leader.load_averages import LoadAverages, SegmentLoad, goes_on_for
 from tests.support.lineages import Lineage
 
 RULES = (SplitRule(times_target=5, for_seconds=120), SplitRule(times_target=1, for_seconds=600))
@@ -139,16 +139,14 @@ def test_without_split_rules_nothing_presses() -> None:
     assert (load.pressure, load.warmest) == (0, pytest.approx(1e4))
 
 
-def test_a_roll_goes_on_with_the_averages_and_a_split_or_merge_begins_anew() -> None:
+def test_a_segment_goes_on_for_the_one_that_had_just_its_slots() -> None:
     lineage = Lineage()
     lineage.add(0, 100)
     lineage.add(100, SLOTS)
-    kept = {0: young(), 1: young()}
     lineage.split(lineage.segments[0], [], 5)
     lineage.split(lineage.segments[1], [200], 5)
-    assert taken_over(lineage.state(), lineage.segments[0], kept) is None
-    assert taken_over(lineage.state(), lineage.segments[2], kept) is kept[0]
-    assert taken_over(lineage.state(), lineage.segments[2], {1: kept[1]}) is None, "another broker had it"
-    assert taken_over(lineage.state(), lineage.segments[3], kept) is None
     lineage.merge([lineage.segments[3], lineage.segments[4]], [0, 0])
-    assert taken_over(lineage.state(), lineage.segments[5], kept) is None
+    known = lineage.segments
+    assert goes_on_for(known[2], known) is known[0]
+    assert goes_on_for(known[2], {1: known[1]}) is None, "it is not known any more"
+    assert [goes_on_for(known[each], known) for each in (0, 3, 4, 5)] == [None] * 4

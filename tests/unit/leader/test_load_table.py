@@ -62,6 +62,16 @@ class Both:
         if any(s.id == segment for s in self.states[name].open_segments):
             self.heard[name, segment] = (average, self.seconds)
 
+    def roll(self, name: str, segment: int, *, times: int) -> None:
+        """The table sees the last of several rolls only."""
+        for _ in range(times):
+            state = done(self.states[name], replacing(self.states[name], [segment], place, "roll", now_us=2))
+            self.states[name] = state
+            if (name, segment) in self.heard:
+                self.heard[name, state.next_segment - 1] = self.heard[name, segment]
+            segment = state.next_segment - 1
+        self.see(self.states[name])
+
     def check(self) -> None:
         topics = self.table.topics
         for name, state in self.states.items():
@@ -107,12 +117,27 @@ def test_any_changes_of_shape_keep_what_was_heard_of_what_stays(
                     right = opened[opened.index(segment) + 1]
                     both.see(done(state, merging(state, [(segment.id, right.id)], place, now_us=2)))
                 case "roll":
-                    both.see(done(state, replacing(state, [segment.id], place, "roll", now_us=2)))
+                    both.roll(name, segment.id, times=1 + number % 2)
                 case "report":
                     both.report(name, segment.id + number % 2, float(number))
                 case "delete" if number == 0:
                     both.see(done(state, deleting(state, now_us=2)))
             both.check()
+
+
+def test_a_roll_neither_ends_a_hold_nor_hides_its_hot_slot() -> None:
+    table = LoadTable()
+    state = topic("a", 2)
+    table.see(state)
+    table.report([load("a", 0, 3), load("a", 1, 3)], now_seconds=5)
+    table.hold("a", 1, 40_000, until_seconds=65)
+    table.see(done(state, replacing(state, [0, 1], place, "roll", now_us=2)))
+    assert table.segments["held_until_seconds"][table.segments["topic"] >= 0].tolist() == [-np.inf, 65]
+    assert table.hot_slot("a", 3, since_seconds=10) == 40_000
+    assert table.hot_slot("a", 2, since_seconds=10) is None, "it was not held"
+    assert table.hot_slot("a", 3, since_seconds=66) is None, "nobody has looked again"
+    table.report([load("a", 3, 0.9)], now_seconds=6)
+    assert table.hot_slot("a", 3, since_seconds=10) is None, "nothing presses any more"
 
 
 def test_an_older_record_changes_nothing() -> None:
@@ -150,8 +175,9 @@ def test_what_nobody_knows_is_no_concern() -> None:
     table = LoadTable()
     table.see(topic("a", 1))
     table.report([load("zzz", 0), load("a", 99)], now_seconds=5)
-    table.hold("zzz", 0, until_seconds=9)
-    table.hold("a", 99, until_seconds=9)
+    table.hold("zzz", 0, 7, until_seconds=9)
+    table.hold("a", 99, 7, until_seconds=9)
+    assert table.hot_slot("a", 99, since_seconds=0) is None
     assert rows(table, "a") == [(0, 0.0, -np.inf)]
 
 

@@ -17,7 +17,7 @@ from leader.coordinator import BrokerInfo, InProcessCoordinator
 from leader.cut_points import SlotLoads
 from leader.load_averages import RecentLoad, SegmentLoad
 from leader.reshaping import HOLD_SECONDS, STALE_INTERVALS, Reshaping
-from leader.transitions import deleting, finished, merging, new_topic, splitting
+from leader.transitions import deleting, finished, merging, new_topic, replacing, splitting
 
 INTERVAL_SECONDS = 1.0
 CONFIG = TopicConfig(
@@ -204,8 +204,21 @@ async def test_one_hot_slot_is_shown_and_left_alone_for_a_while(world: World) ->
         assert world.reshaping.hot_slot("t", 0) == 4711
     assert world.deeds == []
     world.report(load("t", 0, 0.5))
-    await world.clock.advance(INTERVAL_SECONDS * 5)
     assert world.reshaping.hot_slot("t", 0) is None, "the load has gone"
+
+
+async def test_a_segment_that_rolls_before_it_is_reported_again_is_as_hot_as_before(world: World) -> None:
+    """Where reports and rolls take turns it would else be unknown in each round."""
+    world.create("t")
+    world.report(load("t", 0, 2))
+    begun = replacing(world.states["t"], [0], place, "roll", now_us=2)
+    assert begun is not None and begun.transition is not None
+    after = finished(begun, begun.transition, {0: 0}, now_us=3)
+    assert after is not None
+    world.states["t"] = after.model_copy(update={"version": 3})
+    world.see_slots("t", 1, 0, SLOTS)
+    await world.round()
+    assert [list(cuts) for _, cuts, _ in world.deeds] == [[1]]
 
 
 async def test_a_hot_slot_that_gets_company_is_cut_off_after_the_hold(world: World) -> None:

@@ -87,7 +87,7 @@ def test_a_topic_splits_a_few_at_once_the_hottest_first() -> None:
 
 def test_a_held_segment_waits_and_others_do_not() -> None:
     table = table_of(topic(2), *loads({0: 5, 1: 2}))
-    table.hold("t", 0, until_seconds=NOW + 5)
+    table.hold("t", 0, 7, until_seconds=NOW + 5)
     assert [split.segment for split in decided(table)[0].splits] == [1]
     assert [split.segment for split in decided(table, NOW + 5)[0].splits] == [0, 1]
 
@@ -96,7 +96,7 @@ def test_segments_that_wait_to_split_keep_cold_ones_waiting_and_what_cannot_spli
     averages = {0: 5, 1: 0, 2: 0, 3: 0}
     table = table_of(topic(4), *loads(averages))
     assert decided(table) == [Reshape("t", splits=(Split(0, 5, 6),))]
-    table.hold("t", 0, until_seconds=NOW + 5)
+    table.hold("t", 0, 7, until_seconds=NOW + 5)
     assert decided(table) == [Reshape("t", merges=(Merge(1, 2),))]
 
 

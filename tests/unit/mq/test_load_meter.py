@@ -108,7 +108,9 @@ async def test_without_split_rules_the_load_is_counted_all_the_same() -> None:
 
 async def test_a_roll_changes_nothing(world: World) -> None:
     await world.pass_seconds(5, rate=80)
+    before = world.loads.recent(0)
     world.roll()
+    assert world.loads.recent(1) == before is not None
     await world.pass_seconds(1, rate=80, segment=1)
     (load,) = world.loads.tick()
     assert (load.segment, load.age_seconds) == (1, 6)
