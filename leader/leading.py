@@ -6,7 +6,7 @@ yet that it has been deposed, or two at once, can do the same work twice but not
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from filer.catalogue import Catalogue
@@ -45,10 +45,22 @@ class Arm(Protocol):
 
 
 class Leading:
-    """Acts while this broker leads. All methods belong to the event loop's thread."""
+    """Acts while this broker leads. All methods belong to the event loop's thread.
 
-    def __init__(self, coordinator: Coordinator, catalogue: Catalogue, clock: Clock, arm: Arm) -> None:
+    `on_settled` is called with the name of a topic that has changed and needs nothing more to be done.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        catalogue: Catalogue,
+        clock: Clock,
+        arm: Arm,
+        *,
+        on_settled: Callable[[str], None],
+    ) -> None:
         self._coordinator, self._catalogue, self._clock, self._arm = coordinator, catalogue, clock, arm
+        self._on_settled = on_settled
         self._states: dict[str, TopicState] = {}
         self._unsettled: set[str] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
@@ -178,7 +190,9 @@ class Leading:
         stays = len(draining) == len(self._members)
         lost, leaving = orphans(state, gone), [] if stays else orphans(state, draining)
         if state.transition is None and not lost and not leaving:
-            self._unsettled.discard(topic)
+            if topic in self._unsettled:
+                self._unsettled.discard(topic)
+                self._on_settled(topic)
             return
         self._unsettled.add(topic)
         self._start(topic, lost or leaving, "failover" if lost else "drain", {})

@@ -11,14 +11,14 @@ from typing import Protocol
 
 import numpy as np
 
-from filer.clock import Clock
+from filer.clock import Clock, comes_within
 from filer.topic_state import Segment, TopicState
 from leader.brokers_wanted import brokers_wanted
 from leader.coordinator import Coordinator
 from leader.cut_points import Cut, SlotLoads, cut_hot, even_cut_points, pressing
 from leader.load_averages import RecentLoad, SegmentLoad
 from leader.load_table import LoadTable
-from leader.scaling import Reshape, Split, decide
+from leader.scaling import Reshape, Split, decide, decide_minimum
 
 STALE_INTERVALS = 5
 """A report that is older than so many intervals counts as none."""
@@ -28,6 +28,14 @@ MOST_AT_ONCE = 32
 """Topics that are reshaped at the same time; the most urgent come first, the others a round later."""
 
 _log = logging.getLogger(__name__)
+
+
+class Policy(Protocol):
+    """What topics need, from what is known of them: `decide`, or a part of it."""
+
+    def __call__(self, table: LoadTable, *, now_seconds: float, stale_seconds: float) -> list[Reshape]:
+        """As `decide`."""
+        ...
 
 
 class LedTopics(Protocol):
@@ -83,6 +91,7 @@ class Reshaping:
         self._seen: set[str] = set()
         self._pending_bytes: dict[str, int] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
+        self._raised = asyncio.Event()
 
     # -- what owners say -----------------------------------------------------------------------------------
 
@@ -125,17 +134,23 @@ class Reshaping:
             segments_per_broker=self._segments_per_broker,
         )
 
+    def look(self, topic: str) -> None:
+        """That topic has a newer state: a minimum that was raised does not wait for the next round."""
+        state = self._topics.states.get(topic)
+        if state is not None and len(state.open_segments) < state.config.min_segments:
+            self._raised.set()
+
     # -- rounds --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Do a round each report interval until cancelled."""
         try:
             while True:
-                await self._clock.sleep(self._interval_seconds)
-                if self._coordinator.leads():
-                    self._try_round()
-                else:
-                    self._stand_down()
+                round_seconds = self._clock.monotonic_seconds() + self._interval_seconds
+                while await comes_within(self._clock, self._raised, round_seconds - self._clock.monotonic_seconds()):
+                    self._raised.clear()
+                    self._try_round(decide_minimum)
+                self._try_round(decide)
         finally:
             working = list(self._working.values())
             self._stand_down()
@@ -145,18 +160,21 @@ class Reshaping:
     def _stale_seconds(self) -> float:
         return STALE_INTERVALS * self._interval_seconds
 
-    def _try_round(self) -> None:
+    def _try_round(self, policy: Policy) -> None:
+        if not self._coordinator.leads():
+            self._stand_down()
+            return
         try:
-            self._round()
+            self._round(policy)
         except Exception as error:
             # Whatever it is, it must not end scaling for as long as this broker leads.
             _log.warning("a round of scaling failed: %s: %s", type(error).__name__, error)
 
-    def _round(self) -> None:
+    def _round(self, policy: Policy) -> None:
         self._see_all()
         self._forget_the_gone()
         now_seconds = self._clock.monotonic_seconds()
-        for reshape in decide(self._table, now_seconds=now_seconds, stale_seconds=self._stale_seconds):
+        for reshape in policy(self._table, now_seconds=now_seconds, stale_seconds=self._stale_seconds):
             if len(self._working) >= MOST_AT_ONCE:
                 return
             if reshape.topic not in self._working and self._topics.is_free(reshape.topic):

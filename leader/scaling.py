@@ -74,12 +74,22 @@ def decide(table: LoadTable, *, now_seconds: float, stale_seconds: float) -> lis
 
     A report older than `stale_seconds` counts as none.
     """
-    segments = table.segments
-    known = (segments["topic"] >= 0) & (segments["heard_seconds"] >= now_seconds - stale_seconds)
+    known = _known(table, now_seconds - stale_seconds)
     decided = _to_minimum(table, known)
     decided |= _splits(table, _hot(table, known, now_seconds), except_topics=set(decided))
     decided |= _merges(table, _cold_pairs(table, known), except_topics=set(decided))
     return list(decided.values())
+
+
+def decide_minimum(table: LoadTable, *, now_seconds: float, stale_seconds: float) -> list[Reshape]:
+    """Of what `decide` finds only the splits of topics with fewer segments than they are to have."""
+    return list(_to_minimum(table, _known(table, now_seconds - stale_seconds)).values())
+
+
+def _known(table: LoadTable, since_seconds: float) -> _Mask:
+    segments = table.segments
+    known: _Mask = (segments["topic"] >= 0) & (segments["heard_seconds"] >= since_seconds)
+    return known
 
 
 # -- splits ------------------------------------------------------------------------------------------------

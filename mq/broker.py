@@ -93,7 +93,9 @@ class Broker:
             Copies(self.front_store),
         )  # fmt: skip
         self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
-        self.leading = Leading(coordinator, self.catalogue, clock, self.arm)
+        self.leading = Leading(
+            coordinator, self.catalogue, clock, self.arm, on_settled=lambda topic: self.reshaping.look(topic)
+        )
         self.reshaping = Reshaping(
             coordinator,
             clock,
@@ -325,6 +327,14 @@ class Broker:
             self.coordinator.follow(state.topic)
         else:
             runtime.apply(state)
+        self._look_at(state)
+
+    def _look_at(self, state: TopicState) -> None:
+        """Have whoever leads here look at what is new: of a topic not followed before nothing has been announced."""
+        if not self.parts.clustered:
+            self.reshaping.look(state.topic)
+        elif (known := self.leading.states.get(state.topic)) is None or known.version < state.version:
+            self.leading.look(state.topic)
 
     async def refresh(self, name: str) -> None:
         """Read topic.json again: another process may have changed it."""

@@ -57,7 +57,7 @@ class LoadMeter:
     def recent(self) -> RecentLoad | None:
         """How busy the segment is, as of the last tick; None where there was none yet."""
         told = self._told
-        return told and RecentLoad(told.messages_per_second, told.bytes_per_second, told.recent)
+        return None if told is None else RecentLoad(told.messages_per_second, told.bytes_per_second, told.recent)
 
     def slot_loads(self) -> SlotLoads | None:
         """How the load lies over the segment's slots; None while it is not busy enough to be counted."""

@@ -127,7 +127,8 @@ class World:
         self.catalogue = Catalogue(FailingStore(self.memory, self.faults, clock=self.clock), self.clock)
         self.coordinator = FakeCoordinator()
         self.arm = FakeArm(self.catalogue, self.coordinator, self.clock)
-        self.leading = Leading(self.coordinator, self.catalogue, self.clock, self.arm)
+        self.settled: list[str] = []
+        self.leading = Leading(self.coordinator, self.catalogue, self.clock, self.arm, on_settled=self.settled.append)
         self.task: asyncio.Task[None] | None = None
 
     def join(self, *names: str, draining: bool = False) -> None:
@@ -186,6 +187,19 @@ async def test_fails_over_only_after_the_margin(world: World) -> None:
     assert (deed.topic, deed.segments, deed.reason) == ("t", [0], "failover")
     assert deed.seconds - left_seconds >= MARGIN_SECONDS
     assert await world.owners("t") == ["b", "b"]
+
+
+async def test_it_says_when_a_topic_that_has_changed_needs_nothing_more(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("a",))
+    await world.create("u", ("gone",))
+    await world.begin()
+    assert world.settled == ["t", "u"]
+    world.leading.look("t")
+    await settle()
+    assert world.settled == ["t", "u", "t"]
+    await world.pass_seconds(MARGIN_SECONDS + 1)
+    assert world.reasons() == ["failover"] and world.settled == ["t", "u", "t", "u"]
 
 
 async def test_who_is_back_within_the_margin_keeps_everything(world: World) -> None:

@@ -172,6 +172,34 @@ async def test_a_minimum_that_was_raised_is_cut_to_where_the_load_is(world: Worl
     assert world.deeds[0][1][0] == pytest.approx((150,), abs=2)
 
 
+async def test_a_minimum_that_was_raised_waits_for_no_round_and_everything_else_does(world: World) -> None:
+    scaling = CONFIG.scaling.model_copy(update={"enabled": False})
+    for topic in "tuv":
+        world.create(topic)
+        world.see_slots(topic, 0, 0, SLOTS)
+    world.report(load("v", 0, 9))
+    world.states["t"] = world.states["t"].model_copy(
+        update={"config": CONFIG.model_copy(update={"min_segments": 2, "scaling": scaling}), "version": 2}
+    )
+    world.reshaping.look("v")
+    await settle()
+    assert world.deeds == []
+    world.reshaping.look("t")
+    await settle()
+    assert [topic for topic, _, _ in world.deeds] == ["t"]
+    world.reshaping.look("unknown")
+    await world.round()
+    assert [topic for topic, _, _ in world.deeds] == ["t", "v"]
+
+
+async def test_a_minimum_that_was_raised_is_no_concern_of_who_does_not_lead(world: World) -> None:
+    world.coordinator.leading = False
+    world.create("t", config=CONFIG.model_copy(update={"min_segments": 2}))
+    world.reshaping.look("t")
+    await settle()
+    assert world.deeds == []
+
+
 async def test_cold_neighbours_merge_down_to_the_minimum(world: World) -> None:
     world.create("t", 4, CONFIG.model_copy(update={"min_segments": 2}))
     world.report(*(load("t", n, 0) for n in range(4)))

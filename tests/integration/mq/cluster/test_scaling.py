@@ -12,6 +12,9 @@ from tests.support.http_broker import http_broker
 from tests.support.http_cluster import HttpCluster, until
 from tests.support.numbered_load import QUICK_SCALING, REPORT_SECONDS, NumberedLoad, NumberedReader
 
+RARELY_SECONDS = 600.0
+UNSCALED = {"scaling": {"enabled": False}}
+
 
 @pytest.fixture
 async def quick() -> AsyncIterator[HttpCluster]:
@@ -81,17 +84,48 @@ async def test_a_broker_alone_scales_its_topics_too() -> None:
         load.check(reader)
 
 
-async def test_a_minimum_that_is_raised_at_any_broker_is_there_at_once(quick: HttpCluster) -> None:
-    await quick.create("b", "t")
+async def test_a_minimum_that_is_raised_at_any_broker_is_there_at_once() -> None:
+    """Nobody has reported anything before it is there, or will for long."""
+    cluster = HttpCluster()
+    try:
+        await cluster.start("a", "b", "c", report_interval=RARELY_SECONDS)
+        await cluster.create("b", "t", **UNSCALED)
 
-    async def is_there() -> bool:
-        return len(await open_segments(quick, "c", "t")) == 6
+        async def are_six() -> bool:
+            return len(await open_segments(cluster, "c", "t")) == 6
 
-    for name in "abc":
-        await quick.create(name, "t", min_segments=1)
-    await quick.create("c", "t", min_segments=6)
-    await until(is_there)
-    assert await quick.owners("c", "t") == {"a": 2, "b": 2, "c": 2}
+        await cluster.create("c", "t", min_segments=6)
+        await until(are_six)
+        assert await cluster.owners("c", "t") == {"a": 2, "b": 2, "c": 2}
+        widths = [stop - start for start, stop in (s["range"] for s in await open_segments(cluster, "c", "t"))]
+        assert max(widths) - min(widths) <= 1
+    finally:
+        await cluster.stop_all()
+
+
+async def test_a_minimum_that_is_raised_at_a_broker_alone_is_there_at_once() -> None:
+    async with http_broker(MemoryStore(), report_interval=RARELY_SECONDS) as broker:
+
+        async def count() -> int:
+            segments = (await broker.client.get("/v1/topics/t")).json()["segments"]
+            return sum(segment["state"] == "open" for segment in segments)
+
+        async def are_six() -> bool:
+            return await count() == 6
+
+        (await broker.client.put("/v1/topics/t", json=UNSCALED)).raise_for_status()
+        (await broker.client.put("/v1/topics/t", json={"min_segments": 6})).raise_for_status()
+        await until(are_six)
+
+
+async def test_a_minimum_that_is_lowered_lets_segments_merge(quick: HttpCluster) -> None:
+    await quick.create("b", "t", min_segments=6, **QUICK_SCALING)
+
+    async def are_two() -> bool:
+        return len(await open_segments(quick, "a", "t")) == 2
+
+    await quick.create("c", "t", min_segments=2)
+    await until(are_two)
 
 
 async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown(quick: HttpCluster) -> None:
