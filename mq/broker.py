@@ -40,6 +40,7 @@ from mq.parts import Parts
 from mq.peers import Peers, PeerTransport
 from mq.settings import BrokerSettings
 from mq.shape_requests import Merge, Split, carry_out
+from mq.shown_loads import ShownLoads
 from mq.topic_reader import TopicReader
 from mq.topic_runtime import TopicRuntime
 from mq.transition_arm import TransitionArm
@@ -105,6 +106,7 @@ class Broker:
             segments_per_broker=settings.segments_per_broker,
         )
         self.load_reporter = LoadReporter(self.parts, self, self.reshaping)
+        self.shown_loads = ShownLoads(self.parts, self.reshaping)
         self.early_flush = EarlyFlush(self.parts, self.topics, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None

@@ -1,7 +1,7 @@
-"""What brokers tell their leader of their segments' load, packed: columns of numbers, a topic's name once."""
+"""What brokers tell each other of their segments' load, packed: columns of numbers, a topic's name once."""
 
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from filer.errors import InvalidInput
 from leader.cut_points import SlotLoads
-from leader.load_averages import SegmentLoad
+from leader.load_averages import RecentLoad, SegmentLoad
 
 MOST_SEGMENTS = 4096
 """In one report; a broker with more sends several."""
@@ -31,6 +31,14 @@ class LoadReport:
         """The same in reports of a bounded size; one without segments still says that the broker is there."""
         starts = range(0, max(len(self.loads), 1), MOST_SEGMENTS)
         return [LoadReport(self.broker, self.pending_bytes, self.loads[n : n + MOST_SEGMENTS]) for n in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLoad:
+    """What people are shown of an open segment: how busy it is, and a slot that no split would help against."""
+
+    load: RecentLoad | None
+    hot_slot: int | None
 
 
 def pack_report(report: LoadReport) -> bytes:
@@ -64,6 +72,24 @@ def unpack_report(data: bytes) -> LoadReport:
         return LoadReport(str(document["broker"]), int(document["pending_bytes"]), loads)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InvalidInput(f"that is no report of loads: {type(error).__name__}: {error}") from error
+
+
+def pack_shown(loads: Mapping[int, ShownLoad]) -> bytes:
+    """JSON: an object for each segment."""
+    return orjson.dumps([{"segment": segment, **asdict(shown)} for segment, shown in loads.items()])
+
+
+def unpack_shown(data: bytes) -> dict[int, ShownLoad]:
+    """The loads that were packed, by segment; raises `InvalidInput` where the bytes are none."""
+    try:
+        return {int(entry["segment"]): _shown(entry["load"], entry["hot_slot"]) for entry in orjson.loads(data)}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"those are no loads: {type(error).__name__}: {error}") from error
+
+
+def _shown(load: Mapping[str, Any] | None, hot_slot: Any) -> ShownLoad:
+    rates = None if load is None else RecentLoad(**{name: float(rate) for name, rate in load.items()})
+    return ShownLoad(rates, None if hot_slot is None else int(hot_slot))
 
 
 def pack_slots(loads: SlotLoads | None) -> bytes:

@@ -25,7 +25,7 @@ from mq.errors import (
     PeerSilent,
     PeerUnreachable,
 )
-from mq.load_report import LoadReport, pack_report, unpack_slots
+from mq.load_report import LoadReport, ShownLoad, pack_report, unpack_shown, unpack_slots
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -193,6 +193,13 @@ class Peers:
         if answer.status != 200:
             raise SegmentMoved()
         return unpack_slots(answer.body)
+
+    async def shown_loads(self, url: str | None, topic: str, *, timeout_seconds: float) -> dict[int, ShownLoad]:
+        """What the leader has heard of a topic's open segments; raises as `append`."""
+        answer = await self._call("GET", url, f"/topics/{topic}/loads", timeout_seconds=timeout_seconds)
+        if answer.status != 200:
+            raise PeerFailed(f"a broker answered {answer.status}")
+        return unpack_shown(answer.body)
 
     async def drain(self, url: str) -> int:
         """Ask a broker to hand over its segments; how many it still holds. Raises `NoOtherBroker`, and as `append`."""

@@ -10,10 +10,19 @@ class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class SegmentLoad(_Answer):
+    """How busy an open segment is just now; `times_target` is set against the topic's `target`."""
+
+    messages_per_second: float
+    bytes_per_second: float
+    times_target: float
+
+
 class Segment(_Answer):
     """One segment of a topic: a half-open range of key slots on a list of brokers, the owner first.
 
-    Offsets from `start_offset` on are kept; `end_offset` is the offset after the last, known once sealed.
+    Offsets from `start_offset` on are kept; `end_offset` is the offset after the last, known once sealed. Of an open
+    segment `load` is told where it is known, and `hot_slot` where so much of it is in one slot that no split helps.
     """
 
     segment: int
@@ -24,6 +33,8 @@ class Segment(_Answer):
     brokers: tuple[str, ...] = ()
     start_offset: int = 0
     end_offset: int | None = None
+    load: SegmentLoad | None = None
+    hot_slot: int | None = None
 
 
 class SegmentLife(_Answer):

@@ -11,10 +11,15 @@ from filer.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.lineage import lineage
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
-from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.output import print_json, print_lines, print_table, shown
 from mq.cli.topic_history import history
 from mq.cli.topic_settings import flatten, gather
 from mq.cli.topic_shape import merge, slots, split
+
+_COLUMNS = (
+    "segment", "slots", "state", "owner", "start offset", "end offset", "messages/s", "of target", "follows",
+    "followed by",
+)  # fmt: skip
 
 app = typer.Typer(
     help="Create, configure, list, describe and delete topics; split and merge their segments.", no_args_is_help=True
@@ -111,16 +116,16 @@ def list_topics(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 
 @app.command("describe")
 def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Show a topic's segments, how they followed one another, and its settings where they are not the default."""
+    """Show a topic's segments, how busy they are, how they followed one another, and settings that are no default."""
     found = with_client(url, lambda client: client.topic(topic))
     if as_json:
         print_json(found.model_dump())
         return
     print_lines(f"topic {found.topic}, version {found.version}", *_unusual(found.config))
-    columns = ("segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by")
-    print_table(columns, (_segment_row(segment) for segment in found.segments))
-    if lines := lineage(found.segments):
-        print_lines("", *lines)
+    print_table(_COLUMNS, (_segment_row(segment) for segment in found.segments))
+    for lines in (lineage(found.segments), [_stays_whole(s) for s in found.segments if s.hot_slot is not None]):
+        if lines:
+            print_lines("", *lines)
 
 
 app.command("history")(history)
@@ -153,9 +158,15 @@ def _segment_row(segment: Segment) -> tuple[object, ...]:
         next(iter(segment.brokers), None),
         segment.start_offset,
         segment.end_offset,
+        None if segment.load is None else shown(segment.load.messages_per_second),
+        None if segment.load is None else f"{segment.load.times_target:.0%}",
         ", ".join(map(str, segment.predecessors)),
         ", ".join(map(str, segment.successors)),
     )
+
+
+def _stays_whole(segment: Segment) -> str:
+    return f"{segment.segment} stays whole: most of its load is in slot {segment.hot_slot}, so no split would help"
 
 
 def _unusual(config: dict[str, Any]) -> list[str]:

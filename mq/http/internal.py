@@ -20,7 +20,7 @@ from mq.errors import CopyRefused, Forbidden, NotFound, OutOfTouch
 from mq.front_store import FrontStore
 from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
-from mq.load_report import MOST_REPORT_BYTES, pack_slots, unpack_report
+from mq.load_report import MOST_REPORT_BYTES, pack_shown, pack_slots, unpack_report
 from mq.part_batch import Part, unpack_parts
 from mq.peers import ARROW, PREFIX, SECRET_HEADER
 from mq.topic_runtime import TopicRuntime
@@ -57,6 +57,7 @@ class Internal:
             ("GET", "tail"): self._tail,
             ("POST", "refresh"): self._refresh,
             ("GET", "slots"): self._slots,
+            ("GET", "loads"): self._loads,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,6 +203,11 @@ class Internal:
         """How the load of a segment of ours lies over its slots."""
         loads = (await self._broker.topic(topic)).loads.slot_loads(segment)
         return pack_slots(loads), [(b"content-type", ARROW.encode())]
+
+    async def _loads(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
+        """What we have heard, as the leader, of the topic's segments."""
+        runtime = await self._broker.topic(topic)
+        return pack_shown(self._broker.shown_loads.heard(runtime)), [(b"content-type", _JSON)]
 
     async def _refresh(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """The topic's record has changed."""

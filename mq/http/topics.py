@@ -12,7 +12,10 @@ from filer.topic_state import Segment, TopicState
 from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
+from mq.load_report import ShownLoad
 from mq.topic_runtime import TopicRuntime
+
+_UNKNOWN = ShownLoad(None, None)
 
 
 def topics_router(broker: Broker) -> APIRouter:
@@ -81,8 +84,9 @@ async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
     """A topic as answers show it (DESIGN.md §11)."""
     runtime = await broker.topic(state.topic)
     ends = await asyncio.gather(*(end_of(runtime, segment) for segment in state.segments))
+    loads = await broker.shown_loads.of(runtime)
     segments = [
-        _segment(segment, end) | (_load(broker, runtime, segment.id) if segment.state == "open" else {})
+        _segment(segment, end) | (asdict(loads.get(segment.id, _UNKNOWN)) if segment.state == "open" else {})
         for segment, end in zip(state.segments, ends, strict=True)
     ]
     return {
@@ -112,9 +116,3 @@ def segment_shape(segment: Segment) -> dict[str, Any]:
         "successors": list(segment.successors),
         "brokers": list(segment.brokers),
     }
-
-
-def _load(broker: Broker, runtime: TopicRuntime, segment: int) -> dict[str, Any]:
-    """How busy an open segment is, where this broker owns it or leads; null elsewhere."""
-    load = runtime.loads.recent(segment) or broker.reshaping.load(runtime.topic, segment)
-    return {"load": load and asdict(load), "hot_slot": broker.reshaping.hot_slot(runtime.topic, segment)}

@@ -7,10 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.errors import InvalidInput
+from filer.slots import SLOTS
 from leader.cut_points import SlotLoads
-from leader.load_averages import SegmentLoad
+from leader.load_averages import RecentLoad, SegmentLoad
 from mq import load_report
-from mq.load_report import LoadReport, pack_report, pack_slots, unpack_report, unpack_slots
+from mq.load_report import (
+    LoadReport,
+    ShownLoad,
+    pack_report,
+    pack_shown,
+    pack_slots,
+    unpack_report,
+    unpack_shown,
+    unpack_slots,
+)
 
 RATES = st.floats(0, 1e12)
 LOADS = st.builds(SegmentLoad, st.sampled_from(["t", "orders", "ü"]), st.integers(0, 2**53), *[RATES] * 8)
@@ -20,6 +30,32 @@ LOADS = st.builds(SegmentLoad, st.sampled_from(["t", "orders", "ü"]), st.intege
 def test_a_report_comes_out_as_it_went_in(loads: list[SegmentLoad], pending_bytes: int) -> None:
     report = LoadReport("b.01", pending_bytes, loads)
     assert unpack_report(pack_report(report)) == report
+
+
+SHOWN = st.builds(
+    ShownLoad, st.none() | st.builds(RecentLoad, RATES, RATES, RATES), st.none() | st.integers(0, SLOTS - 1)
+)
+
+
+@given(st.dictionaries(st.integers(0, 2**53), SHOWN, max_size=20))
+def test_what_is_shown_comes_out_as_it_went_in(loads: dict[int, ShownLoad]) -> None:
+    assert unpack_shown(pack_shown(loads)) == loads
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{}[",
+        b"7",
+        b"[7]",
+        b'[{"segment": 1}]',
+        b'[{"segment": 1, "load": {"x": 1}, "hot_slot": null}]',
+        b'[{"segment": 1, "load": null, "hot_slot": "x"}]',
+    ],
+)
+def test_what_nobody_can_be_shown_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        unpack_shown(data)
 
 
 def test_a_topics_name_is_in_it_once() -> None:
