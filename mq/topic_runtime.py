@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +37,8 @@ LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 2.0
 _NEWEST = 2**62
 
+_log = logging.getLogger(__name__)
+
 
 class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
@@ -57,6 +60,7 @@ class TopicRuntime:
         self._news: asyncio.Future[None] | None = None
         self._state_news: asyncio.Future[None] | None = None
         self._turn = 0
+        self._closing = False
         self._counted = parts.metrics.messages.labels(state.topic)
         self._files = parts.metrics.files.labels(state.topic)
         self._open_writers()
@@ -213,8 +217,11 @@ class TopicRuntime:
         self._parts.metrics.file_bytes.observe(stored.facts.size_bytes)
         _wake(self._news)
 
-    def _lost(self, segment_id: int) -> None:
-        self._parts.metrics.lost_segments.labels(self.topic).inc()
+    def _lost(self, segment_id: int, why: Exception) -> None:
+        if not self._closing:
+            reason = f"{type(why).__name__}: {why}"
+            _log.warning("segment %d of topic %r is lost to this broker: %s", segment_id, self.topic, reason)
+            self._parts.metrics.lost_segments.labels(self.topic).inc()
         _wake(self._news)
         self._on_lost(self.topic)
 
@@ -225,6 +232,7 @@ class TopicRuntime:
 
     async def close(self) -> None:
         """Stop all writers; what they had not stored fails."""
+        self._closing = True
         await asyncio.gather(
             self._standing.close(),
             self._foreign.close(),
