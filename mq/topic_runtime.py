@@ -20,6 +20,7 @@ from filer.segment_log import SegmentRef
 from filer.segment_writer import Replication, SegmentWriter, StoredFile, WriterState
 from filer.slots import SLOTS, slot_of
 from filer.topic_state import Segment, TopicState
+from mq.coalesced import Coalesced
 from mq.errors import OwnerSilent, PublishIncomplete
 from mq.followers import Followers
 from mq.foreign_segments import ForeignSegments
@@ -55,6 +56,7 @@ class TopicRuntime:
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
+        self._refresh = Coalesced(self._read_record, name=f"read the record of {state.topic}")
         self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
@@ -94,7 +96,10 @@ class TopicRuntime:
         _wake(self._news)
 
     async def refresh(self) -> None:
-        """Read topic.json again: another process may have changed it."""
+        """Read topic.json again, once for all who ask at a time: another process may have changed it."""
+        await self._refresh()
+
+    async def _read_record(self) -> None:
         record = await self._parts.catalogue.read(self.topic)
         if record is not None:
             self.apply(record.state)
@@ -237,6 +242,7 @@ class TopicRuntime:
             self._standing.close(),
             self._foreign.close(),
             self._indexes.close(),
+            self._refresh.close(),
             *(writer.close() for writer in self.writers.values()),
         )
         _wake(self._news)

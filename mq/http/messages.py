@@ -33,7 +33,9 @@ from mq.topic_runtime import TopicRuntime
 
 FORMS = [JSON, NDJSON, ARROW_TYPE]
 PRESIGNED_SECONDS = 900
-SILENT_SECONDS, ASK_AGAIN_SECONDS = 5.0, 0.2
+SILENT_SECONDS = 5.0
+# Each time twice as long: what others make of a silent owner's segment is news, and ends the wait by itself.
+ASK_AGAIN_FIRST_SECONDS, ASK_AGAIN_LONGEST_SECONDS = 0.2, 1.0
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "Messages, in the form asked for.", "content": {kind: {} for kind in FORMS}}
 }
@@ -70,6 +72,7 @@ class _Patience:
         self._broker = broker
         self._began_seconds = broker.clock.monotonic_seconds()
         self._wait_seconds = wait_seconds
+        self._pause_seconds = ASK_AGAIN_FIRST_SECONDS
 
     @property
     def is_over(self) -> bool:
@@ -85,7 +88,8 @@ class _Patience:
         left_seconds = self._left_seconds(max(self._wait_seconds, SILENT_SECONDS))
         if left_seconds <= 0:
             raise silent
-        await asyncio.wait([news], timeout=min(left_seconds, ASK_AGAIN_SECONDS))
+        await asyncio.wait([news], timeout=min(left_seconds, self._pause_seconds))
+        self._pause_seconds = min(self._pause_seconds * 2, ASK_AGAIN_LONGEST_SECONDS)
 
     def _left_seconds(self, longest_seconds: float) -> float:
         if self._broker.draining.is_set():
