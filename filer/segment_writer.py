@@ -143,9 +143,9 @@ class SegmentWriter:
 
     `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there (a
     fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
-    once when another writer took over. `inherit` reads the producer windows that the predecessors left, unless the
-    index has them. With `replication` all that is accepted goes to the followers too; what only they hold when the
-    writer stops is in `unflushed`.
+    once, with the reason, where it ends without a seal: most often another writer took over. `inherit` reads the
+    producer windows that the predecessors left, unless the index has them. With `replication` all that is accepted goes
+    to the followers too; what only they hold when the writer stops is in `unflushed`.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class SegmentWriter:
         turns: Turns,
         look: Callable[[], Awaitable[bool]],
         on_stored: Callable[[StoredFile], None],
-        on_stopped: Callable[[int], None],
+        on_stopped: Callable[[int, Exception], None],
         inherit: Inherit = nothing_inherited,
         replication: Replication | None = None,
     ) -> None:
@@ -513,7 +513,7 @@ class SegmentWriter:
         self._wake.set()
         self._finished.set_exception(error)
         self._finished.exception()
-        self._on_stopped(self.ref.segment)
+        self._on_stopped(self.ref.segment, error)
 
     def note_sealed(self) -> None:
         """The topic's record says that the segment is sealed: whatever of it was to be stored is.
@@ -521,7 +521,7 @@ class SegmentWriter:
         Where somebody else has sealed it, what is under way ends by its put: it alone tells whether it was stored.
         """
         if self.state is WriterState.OPEN and self._idle.is_set():
-            self._stop(SegmentMoved())
+            self._stop(SegmentMoved("another broker has sealed it"))
         self.unflushed = ()
 
     def _fail_replicated(self, error: Exception) -> None:

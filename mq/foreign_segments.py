@@ -7,7 +7,7 @@ from filer.errors import BraidError
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
 from filer.topic_state import Segment
-from mq.errors import OwnerSilent
+from mq.errors import OwnerSilent, PeerSilent, PeerUnreachable
 from mq.front_store import Tail
 from mq.parts import Parts
 from mq.peers import TailPage
@@ -65,8 +65,9 @@ class ForeignSegments:
                 url, ref.topic, ref.segment, offset, max_rows=max_rows, max_bytes=max_bytes, wait_seconds=0
             )
         except BraidError as error:
-            silent = f"broker {segment.owner}, which owns segment {ref.segment} of topic {ref.topic!r}, does not answer"
-            raise OwnerSilent(silent) from error
+            owner = f"broker {segment.owner}, which owns segment {ref.segment} of topic {ref.topic!r}"
+            silent = isinstance(error, (PeerUnreachable, PeerSilent))
+            raise OwnerSilent(f"{owner}, {'does not answer' if silent else f'cannot tell: {error}'}") from error
 
     def forget(self, segment_id: int) -> None:
         """The segment is sealed or gone. What is on its way to it has a while to be answered."""

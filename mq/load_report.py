@@ -111,6 +111,6 @@ def unpack_slots(data: bytes) -> SlotLoads | None:
             table = reader.read_all()
         observations = int(table.schema.metadata[b"observations"])
         messages, size_bytes = (table[name].to_numpy() for name in _SLOT_SCHEMA.names)
-    except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"that is no load per slot: {error}") from error
     return SlotLoads(messages, size_bytes, observations) if len(messages) else None

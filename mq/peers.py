@@ -5,14 +5,14 @@ They carry a secret derived from the cluster's record on the store: who can read
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
 
-from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
 from leader.cut_points import SlotLoads
 from mq.errors import (
@@ -28,12 +28,15 @@ from mq.errors import (
 from mq.load_report import LoadReport, ShownLoad, pack_report, unpack_shown, unpack_slots
 from mq.part_batch import Part, pack_parts
 
+T = TypeVar("T")
+
 PREFIX = "/internal/v1"
 SECRET_HEADER = "Braid-Cluster-Secret"
 ARROW = "application/vnd.apache.arrow.stream"
 SHORT_SECONDS = 5.0
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
+_NO_BROKERS_ANSWER = "that is not how a broker answers"
 # What a peer says of a part that it certainly has not stored; but for the last, where that is not known.
 _ERRORS: Mapping[str, type[BraidError]] = {
     "segment-moved": SegmentMoved,
@@ -115,7 +118,7 @@ class Peers:
             pack_parts(rows, parts),
             timeout_seconds=APPEND_SECONDS,
         )
-        outcomes = [_outcome(entry) for entry in _document(answer)["outcomes"]]
+        outcomes = _read(_checked(answer), lambda document: [_outcome(entry) for entry in document["outcomes"]])
         if len(outcomes) != len(parts):
             raise PeerSilent(f"a broker answered {len(outcomes)} parts of {len(parts)}")
         return outcomes
@@ -124,7 +127,7 @@ class Peers:
         """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
         answer = await self._call("POST", url, path, timeout_seconds=timeout_seconds)
-        return int(_document(answer)["end_offset"])
+        return _number(answer, "end_offset")
 
     async def replicate(
         self,
@@ -144,14 +147,14 @@ class Peers:
         """
         path = f"/topics/{topic}/segments/{segment}/replicate?version={version}&base={base}&stored={stored_end}"
         answer = await self._call("POST", url, path, pack_parts(rows, parts), timeout_seconds=SHORT_SECONDS)
-        return int(_document(answer)["held_end"])
+        return _number(answer, "held_end")
 
     async def take_over(
         self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
     ) -> int:
         """Have a follower refuse the owner, store what it holds and seal; the end offset. Raises as `append`."""
         path = f"/topics/{topic}/segments/{segment}/takeover?version={version}"
-        return int(_document(await self._call("POST", url, path, timeout_seconds=timeout_seconds))["end_offset"])
+        return _number(await self._call("POST", url, path, timeout_seconds=timeout_seconds), "end_offset")
 
     async def tail(
         self,
@@ -164,35 +167,41 @@ class Peers:
         max_bytes: int,
         wait_seconds: float,
     ) -> TailPage:
-        """What the owner has of a segment from `offset` on; waits for a first message. Raises as `append`."""
+        """What the owner has of a segment from `offset` on; waits for a first message.
+
+        Raises `SegmentMoved` where that broker does not own it, and as `append`.
+        """
         path = (
             f"/topics/{topic}/segments/{segment}/tail?offset={offset}&max_rows={max_rows}&max_bytes={max_bytes}"
             f"&wait={wait_seconds}"
         )
-        answer = await self._call("GET", url, path, timeout_seconds=wait_seconds + SHORT_SECONDS)
-        if answer.status != 200:
-            raise SegmentMoved()
-        with pa.ipc.open_stream(answer.body) as reader:
-            table = reader.read_all()
-        return TailPage(table, int(answer.headers["braid-end-offset"]), answer.headers["braid-sealed"] == "true")
+        answer = _checked(await self._call("GET", url, path, timeout_seconds=wait_seconds + SHORT_SECONDS))
+        try:
+            with pa.ipc.open_stream(answer.body) as reader:
+                table = reader.read_all()
+            return TailPage(table, int(answer.headers["braid-end-offset"]), answer.headers["braid-sealed"] == "true")
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise PeerSilent(f"{_NO_BROKERS_ANSWER}: {type(error).__name__}: {error}") from error
 
     async def refresh(self, url: str, topic: str, version: int) -> None:
         """Tell a broker that the topic's record has changed. Raises as `append`."""
-        await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
+        path = f"/topics/{topic}/refresh?version={version}"
+        _checked(await self._call("POST", url, path, timeout_seconds=SHORT_SECONDS))
 
     async def report_load(self, url: str | None, report: LoadReport) -> bool:
         """Tell the leader how busy our segments are; False where that broker does not lead. Raises as `append`."""
         answer = await self._call("POST", url, "/load", pack_report(report), timeout_seconds=SHORT_SECONDS)
-        return bool(_document(answer)["taken"])
+        return bool(_number(answer, "taken"))
 
     async def slot_loads(self, url: str | None, topic: str, segment: int) -> SlotLoads | None:
         """The load per slot as a segment's owner has seen it; None where it cannot tell. Raises as `append`."""
         answer = await self._call(
             "GET", url, f"/topics/{topic}/segments/{segment}/slots", timeout_seconds=SHORT_SECONDS
         )
-        if answer.status != 200:
-            raise SegmentMoved()
-        return unpack_slots(answer.body)
+        try:
+            return unpack_slots(_checked(answer).body)
+        except InvalidInput as error:
+            raise PeerSilent(f"{_NO_BROKERS_ANSWER}: {error}") from error
 
     async def shown_loads(self, url: str | None, topic: str, *, timeout_seconds: float) -> dict[int, ShownLoad]:
         """What the leader has heard of a topic's open segments; raises as `append`."""
@@ -203,13 +212,11 @@ class Peers:
 
     async def drain(self, url: str) -> int:
         """Ask a broker to hand over its segments; how many it still holds. Raises `NoOtherBroker`, and as `append`."""
-        answer = await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS)
-        return int(_document(answer)["segments"])
+        return _number(await self._call("POST", url, "/drain", timeout_seconds=SHORT_SECONDS), "segments")
 
     async def undrain(self, url: str) -> int:
         """Let a broker own segments again; how many it owns. Raises `Draining`, and as `append`."""
-        answer = await self._call("DELETE", url, "/drain", timeout_seconds=SHORT_SECONDS)
-        return int(_document(answer)["segments"])
+        return _number(await self._call("DELETE", url, "/drain", timeout_seconds=SHORT_SECONDS), "segments")
 
     async def _call(
         self, method: str, url: str | None, path: str, body: bytes | memoryview = b"", *, timeout_seconds: float
@@ -222,15 +229,27 @@ class Peers:
         )
 
 
-def _document(answer: PeerAnswer) -> Any:
-    """The JSON of a good answer; raises what a bad one says."""
-    try:
-        document = orjson.loads(answer.body)
-    except orjson.JSONDecodeError as error:
-        raise PeerSilent(f"a broker answered {answer.status} without JSON") from error
+def _checked(answer: PeerAnswer) -> PeerAnswer:
+    """A good answer; raises what a bad one says."""
     if answer.status == 200:
-        return document
-    raise _error(str(document.get("type", "")).rpartition(":")[2], str(document.get("detail", "")), answer.status)
+        return answer
+    slug, detail = _read(answer, lambda problem: (str(problem["type"]).rpartition(":")[2], str(problem["detail"])))
+    raise _error(slug, detail, answer.status)
+
+
+def _number(answer: PeerAnswer, name: str) -> int:
+    return _read(_checked(answer), lambda document: int(document[name]))
+
+
+def _read(answer: PeerAnswer, take: Callable[[Any], T]) -> T:
+    """What is wanted of the answer's JSON; raises `PeerSilent` where there is no such thing.
+
+    At the address of a broker that is gone something else may listen by now.
+    """
+    try:
+        return take(orjson.loads(answer.body))
+    except (LookupError, TypeError, ValueError) as error:
+        raise PeerSilent(f"{_NO_BROKERS_ANSWER} ({answer.status}): {type(error).__name__}: {error}") from error
 
 
 def _outcome(entry: Mapping[str, Any]) -> list[Position] | BraidError:

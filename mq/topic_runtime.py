@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from filer.segment_log import SegmentRef
 from filer.segment_writer import Replication, SegmentWriter, StoredFile, WriterState
 from filer.slots import SLOTS, slot_of
 from filer.topic_state import Segment, TopicState
+from mq.coalesced import Coalesced
 from mq.errors import OwnerSilent, PublishIncomplete
 from mq.followers import Followers
 from mq.foreign_segments import ForeignSegments
@@ -36,6 +38,8 @@ LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 2.0
 _NEWEST = 2**62
 
+_log = logging.getLogger(__name__)
+
 
 class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
@@ -52,11 +56,13 @@ class TopicRuntime:
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
+        self._refresh = Coalesced(self._read_record, name=f"read the record of {state.topic}")
         self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
         self._state_news: asyncio.Future[None] | None = None
         self._turn = 0
+        self._closing = False
         self._counted = parts.metrics.messages.labels(state.topic)
         self._files = parts.metrics.files.labels(state.topic)
         self._open_writers()
@@ -90,7 +96,10 @@ class TopicRuntime:
         _wake(self._news)
 
     async def refresh(self) -> None:
-        """Read topic.json again: another process may have changed it."""
+        """Read topic.json again, once for all who ask at a time: another process may have changed it."""
+        await self._refresh()
+
+    async def _read_record(self) -> None:
         record = await self._parts.catalogue.read(self.topic)
         if record is not None:
             self.apply(record.state)
@@ -213,8 +222,11 @@ class TopicRuntime:
         self._parts.metrics.file_bytes.observe(stored.facts.size_bytes)
         _wake(self._news)
 
-    def _lost(self, segment_id: int) -> None:
-        self._parts.metrics.lost_segments.labels(self.topic).inc()
+    def _lost(self, segment_id: int, why: Exception) -> None:
+        if not self._closing:
+            reason = f"{type(why).__name__}: {why}"
+            _log.warning("segment %d of topic %r is lost to this broker: %s", segment_id, self.topic, reason)
+            self._parts.metrics.lost_segments.labels(self.topic).inc()
         _wake(self._news)
         self._on_lost(self.topic)
 
@@ -225,10 +237,12 @@ class TopicRuntime:
 
     async def close(self) -> None:
         """Stop all writers; what they had not stored fails."""
+        self._closing = True
         await asyncio.gather(
             self._standing.close(),
             self._foreign.close(),
             self._indexes.close(),
+            self._refresh.close(),
             *(writer.close() for writer in self.writers.values()),
         )
         _wake(self._news)

@@ -16,6 +16,7 @@ from leader.leading import MARGIN_SHARE
 from leader.placement import choose, owned, replacements
 from leader.transitions import Place, TransitionRunner, deleting, merging, replacing, splitting
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
+from mq.first_answer import first_answer
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
@@ -23,6 +24,8 @@ from mq.topic_runtime import TopicRuntime
 OWNER_SEAL_SECONDS = 5.0
 OWNER_SEAL_SHARE = 0.5
 TAKE_OVER_SECONDS = 30.0
+# A follower that has not sealed for so long may be paused: the next is asked as well.
+NEXT_FOLLOWER_SECONDS = 1.0
 
 
 class Topics(Protocol):
@@ -206,12 +209,10 @@ class TransitionArm:
         if (end := await self._sealed_by_owner(topic, segment, state)) is not None:
             return end
         self._forget_missed()
-        silent = [] if len(segment.brokers) == 1 or self._is_gone(topic, segment, segment.owner) else [segment.owner]
-        for follower in segment.brokers[1:]:
-            if (end := await self._sealed_by_follower(runtime, follower, segment, state)) is not None:
-                return end
-            silent += [] if self._is_gone(topic, segment, follower) else [follower]
-        if silent:
+        if (end := await self._sealed_by_followers(runtime, segment, state)) is not None:
+            return end
+        replicated = segment.brokers if len(segment.brokers) > 1 else ()
+        if silent := [broker for broker in replicated if not self._is_gone(topic, segment, broker)]:
             raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r}: no answer from {', '.join(silent)}")
         return await self._flush_and_seal(runtime, segment.id, ())
 
@@ -261,6 +262,16 @@ class TransitionArm:
         with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
             return await self._parts.peers.seal(url, topic, segment.id, state.version, timeout_seconds=timeout_seconds)
         return None
+
+    async def _sealed_by_followers(self, runtime: TopicRuntime, segment: Segment, state: TopicState) -> int | None:
+        """By whichever follower has done it first; None where none of them can.
+
+        A paused one keeps the next waiting for a moment only. Several may be at it then: each has all that was
+        acknowledged by the followers' holding it, at the same offsets, and the store takes each name and one seal, so
+        they come to the same end. Who is not waited for any more goes on or stops, as it likes (`flush_and_seal`).
+        """
+        asks = [partial(self._sealed_by_follower, runtime, each, segment, state) for each in segment.brokers[1:]]
+        return await first_answer(self._parts.clock, asks, patience_seconds=NEXT_FOLLOWER_SECONDS)
 
     async def _sealed_by_follower(
         self, runtime: TopicRuntime, follower: str, segment: Segment, state: TopicState

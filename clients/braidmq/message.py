@@ -1,5 +1,7 @@
 """Messages as they are read: from the columns of a page to objects, a few at a time."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +12,7 @@ import pyarrow as pa
 
 from braidmq.markers import PageMarkers
 
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,8 +61,15 @@ class Message:
         return None if self.value is None else self.value.decode()
 
     def json(self) -> Any:
-        """The value parsed as JSON, None for a null value; raises `orjson.JSONDecodeError` for other data."""
-        return None if self.value is None else orjson.loads(self.value)
+        """The value parsed as JSON, None for a null value; raises `orjson.JSONDecodeError` for other data.
+
+        Whole numbers of any size are `int`.
+        """
+        if self.value is None:
+            return None
+        document = orjson.loads(self.value)
+        # Of one beyond 64 bits orjson makes a float.
+        return document if _LONG_NUMBER.search(self.value) is None else json.loads(self.value)
 
     @property
     def marker(self) -> str | None:

@@ -13,6 +13,7 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.schema import REF
 from filer.uploads import Claim
+from mq import exact_json
 from mq.bodies.rows import EARLIEST_US, JSON_HEADER, LATEST_US, Columns, Rows, check_json_text
 from mq.errors import Malformed
 
@@ -47,7 +48,7 @@ def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
 
 def _parse(data: bytes, where: str) -> Any:
     try:
-        return orjson.loads(data)
+        return exact_json.loads(data)
     except orjson.JSONDecodeError as error:
         raise Malformed(f"{where} is not valid JSON: {error}") from error
 

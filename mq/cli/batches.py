@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mq import exact_json
 from mq.cli.csv_batches import csv_tables
 from mq.cli.failures import CommandFailed
 from mq.cli.input_stream import COMPRESSED, InputStream
@@ -119,7 +120,7 @@ def _blocks(stream: InputStream) -> Iterator[tuple[int, list[bytes]]]:
 
 def _record(name: str, number: int, text: bytes, fields: Fields) -> dict[str, Any]:
     try:
-        record = orjson.loads(text)
+        record = exact_json.loads(text)
     except orjson.JSONDecodeError as error:
         raise CommandFailed(f"{name}, line {number}: {error}") from error
     if isinstance(record, dict):

@@ -33,7 +33,9 @@ from mq.topic_runtime import TopicRuntime
 
 FORMS = [JSON, NDJSON, ARROW_TYPE]
 PRESIGNED_SECONDS = 900
-SILENT_SECONDS, ASK_AGAIN_SECONDS = 5.0, 0.2
+SILENT_SECONDS = 5.0
+# Each time twice as long: what others make of a silent owner's segment is news, and ends the wait by itself.
+ASK_AGAIN_FIRST_SECONDS, ASK_AGAIN_LONGEST_SECONDS = 0.2, 1.0
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "Messages, in the form asked for.", "content": {kind: {} for kind in FORMS}}
 }
@@ -60,19 +62,39 @@ def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes = 8 * 
     return Page(kind, rows, size_bytes, wait)
 
 
-class Patience:
-    """How long a reader waits for a silent owner, whose segment is being taken over: for its own time, and a while."""
+class _Patience:
+    """How long a reader waits: for a first message as long as it asked for, for a silent owner a while at least.
+
+    That one's segment is being taken over meanwhile. While the broker drains nobody waits.
+    """
 
     def __init__(self, broker: Broker, wait_seconds: float) -> None:
         self._broker = broker
-        self._deadline_seconds = broker.clock.monotonic_seconds() + max(wait_seconds, SILENT_SECONDS)
+        self._began_seconds = broker.clock.monotonic_seconds()
+        self._wait_seconds = wait_seconds
+        self._pause_seconds = ASK_AGAIN_FIRST_SECONDS
 
-    async def wait(self, news: "asyncio.Future[None]", silent: OwnerSilent) -> None:
+    @property
+    def is_over(self) -> bool:
+        """Whether there is to be an answer, with or without messages."""
+        return self._left_seconds(self._wait_seconds) <= 0
+
+    async def wait(self, news: "asyncio.Future[None]") -> None:
+        """Until something is new, or it is over."""
+        await asyncio.wait([news], timeout=self._left_seconds(self._wait_seconds))
+
+    async def wait_for_owner(self, news: "asyncio.Future[None]", silent: OwnerSilent) -> None:
         """Until something is new, or it is time to ask again; raises `silent` when it has lasted long enough."""
-        left = self._deadline_seconds - self._broker.clock.monotonic_seconds()
-        if left <= 0 or self._broker.draining.is_set():
+        left_seconds = self._left_seconds(max(self._wait_seconds, SILENT_SECONDS))
+        if left_seconds <= 0:
             raise silent
-        await asyncio.wait([news], timeout=min(left, ASK_AGAIN_SECONDS))
+        await asyncio.wait([news], timeout=min(left_seconds, self._pause_seconds))
+        self._pause_seconds = min(self._pause_seconds * 2, ASK_AGAIN_LONGEST_SECONDS)
+
+    def _left_seconds(self, longest_seconds: float) -> float:
+        if self._broker.draining.is_set():
+            return 0.0
+        return max(self._began_seconds + longest_seconds - self._broker.clock.monotonic_seconds(), 0.0)
 
 
 _PageAsked = Annotated[Page, Depends(_page_asked)]
@@ -134,21 +156,17 @@ async def _browse(
     broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page
 ) -> tuple[list[Run], Positions]:
     """A page from there on, as soon as it has anything or its time is over, and the positions behind it."""
-    patience = Patience(broker, page.wait_seconds)
-    deadline = broker.clock.monotonic_seconds() + page.wait_seconds
+    patience = _Patience(broker, page.wait_seconds)
     while True:
         news = runtime.news()
         try:
             runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
+            if runs or patience.is_over:
+                return runs, reached
+            runtime.follow(reached)
+            await patience.wait(news)
         except OwnerSilent as silent:
-            await patience.wait(news, silent)
-            await _still_there(broker, reader, runtime.topic, positions)
-            continue
-        left = deadline - broker.clock.monotonic_seconds()
-        if runs or left <= 0 or broker.draining.is_set():
-            return runs, reached
-        runtime.follow(reached)
-        await asyncio.wait([news], timeout=left)
+            await patience.wait_for_owner(news, silent)
         await _still_there(broker, reader, runtime.topic, positions)
 
 
@@ -157,24 +175,20 @@ async def _read_segment(
 ) -> tuple[Run, int | None]:
     """As `_browse`, of one segment; with it where the segment ends, None while it is open."""
     reader = await broker.reader(runtime.topic)
-    patience = Patience(broker, page.wait_seconds)
-    deadline = broker.clock.monotonic_seconds() + page.wait_seconds
+    patience = _Patience(broker, page.wait_seconds)
     while True:
         news = runtime.news()
         await _check_offset(runtime, segment, offset, reader)
         try:
             run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
+            found = runtime.state.segment(segment)
+            end_offset = found.end_offset if found else None
+            if run.table.num_rows or end_offset is not None or patience.is_over:
+                return run, end_offset
+            runtime.follow({segment: run.end})
+            await patience.wait(news)
         except OwnerSilent as silent:
-            await patience.wait(news, silent)
-            await broker.topic(runtime.topic)
-            continue
-        found = runtime.state.segment(segment)
-        end_offset = found.end_offset if found else None
-        left = deadline - broker.clock.monotonic_seconds()
-        if run.table.num_rows or end_offset is not None or left <= 0 or broker.draining.is_set():
-            return run, end_offset
-        runtime.follow({segment: run.end})
-        await asyncio.wait([news], timeout=left)
+            await patience.wait_for_owner(news, silent)
         await broker.topic(runtime.topic)
 
 

@@ -11,8 +11,10 @@ import orjson
 from filer.clock import SystemClock
 from filer.errors import OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
+from filer.instrumented_store import InstrumentedStore
 from filer.memory_store import MemoryStore
 from filer.store import Data, Fetched, MakeData, ObjectInfo
+from filer.store_metrics import StoreMetrics
 from leader.coordinator import BrokerInfo
 from mq.errors import PeerUnreachable
 from mq.http_peers import HttpPeers
@@ -103,6 +105,7 @@ class HttpCluster:
         self.membership = Membership()
         self.up: dict[str, HttpBroker] = {}
         self.stores: dict[str, HeldStore] = {}
+        self.asked: dict[str, StoreMetrics] = {}
         self.peers: dict[str, PartedPeers] = {}
         self._exits: dict[str, contextlib.AsyncExitStack] = {}
 
@@ -111,9 +114,10 @@ class HttpCluster:
         for name in names:
             stack = self._exits[name] = contextlib.AsyncExitStack()
             store = self.stores[name] = HeldStore(self.store)
+            asked = self.asked[name] = StoreMetrics()
             peers = self.peers[name] = PartedPeers()
             made = http_broker(
-                store,
+                InstrumentedStore(store, clock=self.clock, metrics=asked),
                 clock=self.clock,
                 payloads=self.store,
                 coordinator=SharedCoordinator(self.membership),
@@ -189,6 +193,13 @@ class HttpCluster:
             for segment in segments
             if segment["state"] == "open"
         ]
+
+    def store_calls(self, name: str) -> Counter[str]:
+        """How often that broker has asked the store, by operation."""
+        calls: Counter[str] = Counter()
+        for each in self.asked[name].snapshot():
+            calls[each.operation] += each.calls
+        return calls
 
     async def stored_messages(self, name: str, topic: str) -> int:
         """How many messages the topic's files have."""

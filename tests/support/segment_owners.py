@@ -44,7 +44,7 @@ def owner(
         turns=Turns(1),
         look=look,
         on_stored=lambda stored: None,
-        on_stopped=lambda segment: None,
+        on_stopped=lambda segment, why: None,
         inherit=inherit,
         replication=replication,
     )

@@ -46,6 +46,16 @@ async def test_a_message_is_all_that_was_given_and_where_it_is(client: AsyncClie
     assert (message.id, message.key_text, message.value_text, message.json()) == ("0-0", "k", '{"a":1}', {"a": 1})
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**64, -(2**63) - 1, 10**40])
+async def test_whole_numbers_of_any_size_are_whole_numbers(
+    client: AsyncClient, broker: FakeBroker, number: int
+) -> None:
+    broker.add_topic("t")
+    await client.publish("t", b'{"id": %d}' % number)
+    (message,) = [each async for each in client.browse("t")]
+    assert message.json() == {"id": number} and isinstance(message.json()["id"], int)
+
+
 async def test_what_is_null_stays_null(client: AsyncClient, broker: FakeBroker) -> None:
     broker.add_topic("t")
     await client.publish("t", None)

@@ -1,12 +1,13 @@
 """Who seals a segment: its owner, else a follower, else, once all of them are certainly gone, whoever asks."""
 
+import asyncio
 import math
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from filer.clock import ManualClock
+from filer.clock import ManualClock, settle
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.memory_store import MemoryStore
 from filer.next_file import Accepted
@@ -22,7 +23,7 @@ from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
 from mq.front_store import FrontStore
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
-from mq.transition_arm import Topics, TransitionArm
+from mq.transition_arm import NEXT_FOLLOWER_SECONDS, Topics, TransitionArm
 from tests.support.segment_owners import single
 
 SESSION_SECONDS = 10.0
@@ -37,12 +38,21 @@ class FakePeers:
     def __init__(self) -> None:
         self.answers: dict[str | None, int | BraidError] = {}
         self.asked: list[str | None] = []
+        self.paused: set[str | None] = set()
+        self.resumed = asyncio.Event()
+        self.given_up: list[str | None] = []
 
     async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> int:
         return self._answer(url)
 
     async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> int:
-        return self._answer(url)
+        answer = self._answer(url)
+        if url in self.paused:
+            try:
+                await self.resumed.wait()
+            finally:
+                self.given_up.append(url)
+        return answer
 
     def _answer(self, url: str | None) -> int:
         self.asked.append(url)
@@ -126,6 +136,29 @@ async def test_then_one_follower_after_the_other(world: World, error: BraidError
     assert await world.seal() == 5
     assert world.peers.asked == ["owner", "f1", "f2"]
     assert not (await recover_index(world.store, REF)).files, "it is theirs to do"
+
+
+async def test_a_paused_follower_keeps_the_next_waiting_for_a_moment_only(world: World) -> None:
+    world.peers.paused = {"f1"}
+    world.answers(f1=6, f2=5)
+    sealing = asyncio.create_task(world.seal())
+    await settle()
+    assert world.peers.asked == ["owner", "f1"], "one that is not paused is left to do it alone"
+    await world.clock.advance(NEXT_FOLLOWER_SECONDS)
+    assert await sealing == 5
+    assert world.peers.given_up == ["f1"]
+
+
+async def test_a_follower_that_is_slow_is_still_listened_to_when_the_next_cannot(world: World) -> None:
+    world.peers.paused = {"f1"}
+    world.answers(f1=6)
+    sealing = asyncio.create_task(world.seal())
+    await settle()
+    await world.clock.advance(NEXT_FOLLOWER_SECONDS)
+    assert world.peers.asked == ["owner", "f1", "f2"]
+    assert not sealing.done()
+    world.peers.resumed.set()
+    assert await sealing == 6
 
 
 async def test_nobody_seals_while_one_of_them_may_live(world: World) -> None:

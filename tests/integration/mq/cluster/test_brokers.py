@@ -94,6 +94,25 @@ async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:
     assert sorted(map(int, await brokers.values("b", "t"))) == list(range(300))
 
 
+async def test_a_broker_whose_segment_others_took_says_so(
+    brokers: HttpCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await brokers.create("a", "t")
+    [owner] = await brokers.owners("a", "t")
+    other = next(name for name in "abc" if name != owner)
+    brokers.cut_off(owner)
+
+    async def failed_over() -> bool:
+        return owner not in await brokers.owners(other, "t")
+
+    await until(failed_over)
+    assert "is lost" not in caplog.text
+    await brokers.publish(owner, "t", ("key", "0"))
+    line = "segment 0 of topic 't' is lost to this broker: SegmentMoved: "
+    assert [record.levelname for record in caplog.records if line in record.getMessage()] == ["WARNING"]
+    assert await brokers.values(other, "t") == ["0"]
+
+
 async def test_nobody_waits_for_an_owner_that_lost_its_segment_and_does_not_answer(brokers: HttpCluster) -> None:
     await brokers.create("a", "t")
     [owner] = await brokers.owners("a", "t")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from filer.clock import ManualClock, SystemClock
 from filer.local_store import LocalStore
@@ -125,6 +126,22 @@ async def test_json_text_is_given_as_it_is(broker: HttpBroker) -> None:
     assert json.loads(lines[2])["value"] == {"a": 1, "b": 2}
     assert json.loads(lines[3])["value"] == "not json"
     assert (await broker.client.get(MESSAGES)).json()["messages"] == [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("kind", ["application/json", NDJSON])
+@pytest.mark.parametrize("config", [{}, {"value_type": "json"}], ids=["binary", "json"])
+async def test_no_number_changes_between_a_publish_and_a_read(
+    broker: HttpBroker, kind: str, config: dict[str, str]
+) -> None:
+    await topic(broker, **config)
+    values = ["18446744073709551616", '{"id":[-123456789012345678901,0.12345678901234567890]}', "1e-400", "1.5"]
+    messages = [f'{{"value": {value}}}' for value in values]
+    body = "\n".join(messages) if kind == NDJSON else f'{{"messages": [{",".join(messages)}]}}'
+    answer = await broker.client.post(MESSAGES, content=body, headers={"content-type": kind})
+    answer.raise_for_status()
+    lines = (await broker.client.get(MESSAGES, headers={"accept": NDJSON})).text.splitlines()
+    for value, line in zip(values, lines, strict=True):
+        assert f'"value":{value},' in line
 
 
 async def test_raw_bodies(broker: HttpBroker) -> None:

@@ -68,6 +68,14 @@ def test_ndjson_goes_as_it_is_and_gives_keys() -> None:
     assert batch.table[batch.key].to_pylist() == [b"x", None, b"7", None, b'{"a":1}']
 
 
+def test_keys_and_values_that_are_numbers_keep_their_digits() -> None:
+    numbers = [b"123456789012345678901", b"123456789012345678902"]
+    data = b"".join(b'{"id": %s, "v": [%s]}\n' % (number, number) for number in numbers)
+    (batch,) = ndjson_batches(stream(data), Fields(key="id", value="v"))
+    assert batch.table["key"].to_pylist() == numbers
+    assert values([batch]) == [b"[%s]" % number for number in numbers]
+
+
 def test_ndjson_without_a_key_field_leaves_room_for_one_key() -> None:
     (batch,) = ndjson_batches(stream(b"1\n[2]\n"), Fields())
     assert batch.key is None and batch.table.column_names == ["value"]
