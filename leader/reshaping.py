@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from filer.clock import Clock
 from filer.topic_state import Segment, TopicState
 from leader.brokers_wanted import brokers_wanted
 from leader.coordinator import Coordinator
-from leader.cut_points import Cut, SlotLoads, cut_hot, even_cut_points, pressing
+from leader.cut_points import Cut, SlotLoads, cut_hot, equal_parts, pressing
 from leader.load_averages import RecentLoad, SegmentLoad
 from leader.load_table import LoadTable
 from leader.scaling import Reshape, Split, decide
@@ -235,7 +233,7 @@ class Reshaping:
         if seen is not None and len(seen.messages) != segment.stop_slot - segment.start_slot:
             seen = None
         if not split.by_load:
-            return _even_points(state, segment, split.parts, seen)
+            return equal_parts(seen, *segment.range, split.parts, state.config.target)
         if seen is None:
             # A cut at equal widths may miss the load, and cost a pause for nothing: the next round asks again.
             return ()
@@ -245,15 +243,6 @@ class Reshaping:
             self._table.hold(state.topic, segment.id, until_seconds=until_seconds)
             self._hot_slots[state.topic, segment.id] = _HotSlot(cut.hot_slot, until_seconds)
         return cut.points
-
-
-def _even_points(state: TopicState, segment: Segment, parts: int, seen: SlotLoads | None) -> tuple[int, ...]:
-    """Exactly so many parts, of equal load where that is known, else of equal width."""
-    width = segment.stop_slot - segment.start_slot
-    if seen is None:
-        return even_cut_points(np.zeros(width), *segment.range, parts)
-    load = pressing(seen.messages, seen.size_bytes, state.config.target)
-    return even_cut_points(load, *segment.range, parts, observations=seen.observations)
 
 
 def _hot_cut(state: TopicState, segment: Segment, split: Split, seen: SlotLoads) -> Cut:
