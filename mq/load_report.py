@@ -1,7 +1,11 @@
-"""What brokers tell their leader of their segments' load, packed: columns of numbers, a topic's name once."""
+"""What brokers tell their leader of their segments' load, packed: columns of numbers, a topic's name once.
+
+Brokers of two versions understand each other while a cluster is upgraded, whichever of them leads: columns that are
+not known are let pass, and one that came later (it has a default in `SegmentLoad`) may be missing.
+"""
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import MISSING, astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,7 +19,9 @@ from leader.load_averages import SegmentLoad
 MOST_SEGMENTS = 4096
 """In one report; a broker with more sends several."""
 MOST_REPORT_BYTES = 4 * 1024 * 1024
-_RATES = [field.name for field in fields(SegmentLoad)][2:]
+# A report has another `pending_bytes`, the broker's.
+_COLUMNS = {field.name.replace("pending", "segment_pending"): field.default for field in fields(SegmentLoad)[2:]}
+_LATER_COLUMNS = {name: default for name, default in _COLUMNS.items() if default is not MISSING}
 _SLOT_SCHEMA = pa.schema([("messages", pa.float32()), ("bytes", pa.float32())])
 
 
@@ -37,14 +43,14 @@ def pack_report(report: LoadReport) -> bytes:
     """JSON with a column for each number."""
     names = {name: place for place, name in enumerate(dict.fromkeys(load.topic for load in report.loads))}
     rows = [astuple(load)[1:] for load in report.loads]
-    columns = zip(*rows, strict=True) if rows else [()] * (len(_RATES) + 1)
+    columns = zip(*rows, strict=True) if rows else [()] * (len(_COLUMNS) + 1)
     return orjson.dumps(
         {
             "broker": report.broker,
             "pending_bytes": report.pending_bytes,
             "topics": list(names),
             "topic": [names[load.topic] for load in report.loads],
-            **dict(zip(("segment", *_RATES), columns, strict=True)),
+            **dict(zip(("segment", *_COLUMNS), columns, strict=True)),
         }
     )
 
@@ -56,11 +62,16 @@ def unpack_report(data: bytes) -> LoadReport:
         names = [str(name) for name in document["topics"]]
         topics = [names[int(place)] for place in document["topic"]]
         segments = [int(segment) for segment in document["segment"]]
-        rates = np.array([document[name] for name in _RATES], dtype=np.float64).reshape(len(_RATES), len(topics))
-        if not np.isfinite(rates).all():
+        for name in _LATER_COLUMNS.keys() - document.keys():
+            document[name] = [_LATER_COLUMNS[name]] * len(topics)
+        numbers = np.array([document[name] for name in _COLUMNS], dtype=np.float64).reshape(len(_COLUMNS), len(topics))
+        if not np.isfinite(numbers).all():
             raise ValueError("a rate is no number")
-        rows = zip(topics, segments, rates.T.tolist(), strict=True)
-        loads = [SegmentLoad(topic, segment, *numbers) for topic, segment, numbers in rows]
+        rows: list[list[Any]] = numbers.T.tolist()
+        for row in rows:
+            row[-1] = int(row[-1])
+        named = zip(topics, segments, rows, strict=True)
+        loads = [SegmentLoad(topic, segment, *row) for topic, segment, row in named]
         return LoadReport(str(document["broker"]), int(document["pending_bytes"]), loads)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InvalidInput(f"that is no report of loads: {type(error).__name__}: {error}") from error

@@ -1,5 +1,7 @@
 """The loads of those open segments of a topic that this broker owns."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from filer.clock import Clock
@@ -10,10 +12,10 @@ from mq.load_meter import LoadMeter
 
 
 class TopicLoads:
-    """A meter for each of them."""
+    """A meter for each of them. `pending_bytes` tells what of a segment waits to be stored."""
 
-    def __init__(self, clock: Clock, broker: str) -> None:
-        self._clock, self._broker = clock, broker
+    def __init__(self, clock: Clock, broker: str, pending_bytes: Callable[[int], int]) -> None:
+        self._clock, self._broker, self._pending_bytes = clock, broker, pending_bytes
         self._topic = ""
         self._meters: dict[int, LoadMeter] = {}
         self._latest: dict[int, SegmentLoad] = {}
@@ -42,9 +44,18 @@ class TopicLoads:
         if meter is not None:
             meter.count(table, size_bytes)
 
+    def count_read(self, segment: int, messages: int, size_bytes: int) -> None:
+        """Take in an answer to a reader, or to another broker that has readers."""
+        meter = self._meters.get(segment)
+        if meter is not None:
+            meter.count_read(messages, size_bytes)
+
     def tick(self) -> list[SegmentLoad]:
         """Move all averages on to now; what the leader is to hear."""
-        self._latest = {segment: meter.tick(self._topic, segment) for segment, meter in self._meters.items()}
+        self._latest = {
+            segment: meter.tick(self._topic, segment, pending_bytes=self._pending_bytes(segment))
+            for segment, meter in self._meters.items()
+        }
         return list(self._latest.values())
 
     def recent(self, segment: int) -> RecentLoad | None:
@@ -52,7 +63,14 @@ class TopicLoads:
         load = self._latest.get(segment)
         if load is None:
             return None
-        return RecentLoad(load.messages_per_second, load.bytes_per_second, load.recent)
+        return RecentLoad(
+            messages_per_second=load.messages_per_second,
+            bytes_per_second=load.bytes_per_second,
+            times_target=load.recent,
+            read_messages_per_second=load.read_messages_per_second,
+            read_bytes_per_second=load.read_bytes_per_second,
+            pending_bytes=load.pending_bytes,
+        )
 
     def slot_loads(self, segment: int) -> SlotLoads | None:
         """How a segment's load lies over its slots; None where that is not known here."""

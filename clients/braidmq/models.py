@@ -10,10 +10,26 @@ class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class SegmentLoad(_Answer):
+    """How busy a segment is just now, at its owner: what is published, what readers get, what is not stored yet.
+
+    `times_target` is the published rate set against the topic's target, of messages or bytes: whichever is more.
+    """
+
+    messages_per_second: float
+    bytes_per_second: float
+    times_target: float
+    read_messages_per_second: float = 0.0
+    read_bytes_per_second: float = 0.0
+    pending_bytes: int = 0
+
+
 class Segment(_Answer):
     """One segment of a topic: a half-open range of key slots on a list of brokers, the owner first.
 
-    Offsets from `start_offset` on are kept; `end_offset` is the offset after the last, known once sealed.
+    Offsets from `start_offset` on are kept; `end_offset` is the offset after the last, known once sealed. `load` is
+    None where the broker that was asked neither owns the segment nor leads; `hot_slot` is one slot that carries so much
+    of the load that no split would help.
     """
 
     segment: int
@@ -24,6 +40,8 @@ class Segment(_Answer):
     brokers: tuple[str, ...] = ()
     start_offset: int = 0
     end_offset: int | None = None
+    load: SegmentLoad | None = None
+    hot_slot: int | None = None
 
 
 class SegmentLife(_Answer):

@@ -12,6 +12,8 @@ from mq.cli.connect import with_client
 from mq.cli.lineage import lineage
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.segment_loads import COLUMNS as LOAD_COLUMNS
+from mq.cli.segment_loads import load_rows
 from mq.cli.topic_history import history
 from mq.cli.topic_settings import flatten, gather
 from mq.cli.topic_shape import merge, slots, split
@@ -111,7 +113,7 @@ def list_topics(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 
 @app.command("describe")
 def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Show a topic's segments, how they followed one another, and its settings where they are not the default."""
+    """Show a topic's segments, how busy they are, how they followed one another, and its unusual settings."""
     found = with_client(url, lambda client: client.topic(topic))
     if as_json:
         print_json(found.model_dump())
@@ -119,6 +121,9 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) ->
     print_lines(f"topic {found.topic}, version {found.version}", *_unusual(found.config))
     columns = ("segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by")
     print_table(columns, (_segment_row(segment) for segment in found.segments))
+    if rows := load_rows(found.segments):
+        print_lines("")
+        print_table(LOAD_COLUMNS, rows)
     if lines := lineage(found.segments):
         print_lines("", *lines)
 
