@@ -507,6 +507,7 @@ class SegmentWriter:
         self._settle_replication((*batch, *self._pending))
         self._end_replication()
         self._pending.clear()
+        self.pending_bytes = 0
         self._unanswered.clear()
         self.inheritance.stop()
         self._idle.set()

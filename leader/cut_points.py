@@ -58,6 +58,18 @@ def even_cut_points(
     return tuple(int(start + point) for point in _even(_sums(weights), parts)[1:-1])
 
 
+def equal_parts(seen: SlotLoads | None, start: int, stop: int, parts: int, target: Target) -> tuple[int, ...]:
+    """The slots that cut `[start, stop)` into exactly so many parts, of equal load where that is known, else of equal
+    width.
+
+    What was seen of another range counts as nothing. Raises `InvalidInput` as `even_cut_points`.
+    """
+    if seen is None or len(seen.messages) != stop - start:
+        return even_cut_points(np.zeros(stop - start), start, stop, parts)
+    load = pressing(seen.messages, seen.size_bytes, target)
+    return even_cut_points(load, start, stop, parts, observations=seen.observations)
+
+
 def cut_hot(
     load: npt.NDArray[Any],
     start: int,

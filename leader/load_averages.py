@@ -23,6 +23,9 @@ class RecentLoad:
     messages_per_second: float
     bytes_per_second: float
     times_target: float
+    read_messages_per_second: float = 0.0
+    read_bytes_per_second: float = 0.0
+    pending_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,10 @@ class SegmentLoad:
 
     `pressure` above 1 means that a split rule holds, `firing_average` is the average of the rule that gives it (0 while
     none is old enough to say); `warmest` is the highest average over any window, `merge_average` the one over the merge
-    rule's. `messages_per_second` and `bytes_per_second` are recent, for people.
+    rule's. The rates are recent, for people: what is stored, and what readers and other brokers are given of it by the
+    owner; so is `pending_bytes`, what the owner's front store waits to have stored.
+
+    What has a default may be missing from the report of an older broker.
     """
 
     topic: str
@@ -44,6 +50,21 @@ class SegmentLoad:
     warmest: float
     merge_average: float
     age_seconds: float
+    read_messages_per_second: float = 0.0
+    read_bytes_per_second: float = 0.0
+    pending_bytes: int = 0
+
+    @property
+    def shown(self) -> RecentLoad:
+        """What people see of it."""
+        return RecentLoad(
+            messages_per_second=self.messages_per_second,
+            bytes_per_second=self.bytes_per_second,
+            times_target=self.recent,
+            read_messages_per_second=self.read_messages_per_second,
+            read_bytes_per_second=self.read_bytes_per_second,
+            pending_bytes=self.pending_bytes,
+        )
 
 
 class _Average:
@@ -85,14 +106,23 @@ class LoadAverages:
         self._config = config
         self._averages = {window: _Average(window) for window in _windows(config.scaling)}
         self._recent = _Average(_recent_window(config.scaling))
+        self._recent_reads = _Average(_recent_window(config.scaling))
 
     @property
     def age_seconds(self) -> float:
         """How long the load has been watched."""
         return self._ticked_seconds - self._opened_seconds
 
-    def tick(self, now_seconds: float, messages: float, size_bytes: float) -> None:
-        """Take in what came since the last tick, nothing included.
+    def tick(
+        self,
+        now_seconds: float,
+        messages: float,
+        size_bytes: float,
+        *,
+        read_messages: float = 0.0,
+        read_bytes: float = 0.0,
+    ) -> None:
+        """Take in what came since the last tick, and what was read, nothing included.
 
         Raises `ValueError` where no time has passed since then: count on, and tick later.
         """
@@ -103,6 +133,7 @@ class LoadAverages:
         messages_per_second, bytes_per_second = messages / elapsed_seconds, size_bytes / elapsed_seconds
         for average in (*self._averages.values(), self._recent):
             average.move(elapsed_seconds, messages_per_second, bytes_per_second)
+        self._recent_reads.move(elapsed_seconds, read_messages / elapsed_seconds, read_bytes / elapsed_seconds)
 
     def configure(self, config: TopicConfig) -> None:
         """Go by changed settings: a window that is new begins with what the nearest one knows."""
@@ -110,15 +141,17 @@ class LoadAverages:
             known = [*self._averages.values(), self._recent]
             self._averages = {window: _nearest(known, window) for window in _windows(config.scaling)}
             self._recent = _nearest(known, _recent_window(config.scaling))
+            self._recent_reads = self._recent_reads.starting(_recent_window(config.scaling))
         self._config = config
 
-    def load(self, topic: str, segment: int) -> SegmentLoad:
+    def load(self, topic: str, segment: int, *, pending_bytes: int = 0) -> SegmentLoad:
         """What the leader is to hear."""
         target, scaling = self._config.target, self._config.scaling
         averages = {window: average.times_target(target) for window, average in self._averages.items()}
         recent = self._recent.times_target(target)
         pressure, firing_average = self._pressure(averages, recent)
         messages_per_second, bytes_per_second = self._recent.rates()
+        read_messages_per_second, read_bytes_per_second = self._recent_reads.rates()
         return SegmentLoad(
             topic=topic,
             segment=segment,
@@ -130,6 +163,9 @@ class LoadAverages:
             warmest=max(averages.values()),
             merge_average=averages[scaling.merge.for_seconds],
             age_seconds=self.age_seconds,
+            read_messages_per_second=read_messages_per_second,
+            read_bytes_per_second=read_bytes_per_second,
+            pending_bytes=pending_bytes,
         )
 
     def _pressure(self, averages: dict[float, float], recent: float) -> tuple[float, float]:

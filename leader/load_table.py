@@ -18,12 +18,15 @@ from leader.load_averages import RecentLoad, SegmentLoad, goes_on_for
 Columns = npt.NDArray[Any]
 """A structured array: one entry a row, read by column."""
 
-_HEARD = ["heard_seconds", "pressure", "firing_average", "recent", "warmest", "merge_average", "age_seconds",
-          "messages_per_second", "bytes_per_second"]  # fmt: skip
+_SHOWN = ["messages_per_second", "bytes_per_second", "read_messages_per_second", "read_bytes_per_second",
+          "pending_bytes"]  # fmt: skip
+_HEARD = ["heard_seconds", "pressure", "firing_average", "recent", "warmest", "merge_average", "age_seconds"]
 SEGMENT_COLUMNS = np.dtype(
     [
         *(("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("hot_slot", "i4"), ("held_until_seconds", "f8")),
         *((name, "f8") for name in _HEARD),
+        # Only people see these: seven digits will do.
+        *((name, "f4") for name in _SHOWN),
     ]
 )
 """`topic` is its row in the other table, -1 where the segment is open no more; `heard_seconds` -inf before a report.
@@ -117,10 +120,11 @@ class LoadTable:
                 rows.append(row)
                 heard.append(
                     (now_seconds, load.pressure, load.firing_average, load.recent, load.warmest, load.merge_average,
-                     load.age_seconds, load.messages_per_second, load.bytes_per_second)
+                     load.age_seconds, load.messages_per_second, load.bytes_per_second, load.read_messages_per_second,
+                     load.read_bytes_per_second, load.pending_bytes)
                 )  # fmt: skip
         if rows:
-            for name, column in zip(_HEARD, np.array(heard).T, strict=True):
+            for name, column in zip((*_HEARD, *_SHOWN), np.array(heard).T, strict=True):
                 self._segments[name][rows] = column
 
     def knows(self, topic: str, segment: int) -> bool:
@@ -133,7 +137,14 @@ class LoadTable:
         if row is None or self._segments["heard_seconds"][row] < since_seconds:
             return None
         heard = self._segments[row]
-        return RecentLoad(*(float(heard[name]) for name in ("messages_per_second", "bytes_per_second", "recent")))
+        return RecentLoad(
+            messages_per_second=float(heard["messages_per_second"]),
+            bytes_per_second=float(heard["bytes_per_second"]),
+            times_target=float(heard["recent"]),
+            read_messages_per_second=float(heard["read_messages_per_second"]),
+            read_bytes_per_second=float(heard["read_bytes_per_second"]),
+            pending_bytes=int(heard["pending_bytes"]),
+        )
 
     def hold(self, topic: str, segment: int, slot: int, *, until_seconds: float) -> None:
         """Propose no split of that segment before then: that slot has been found to carry it."""

@@ -9,13 +9,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import numpy as np
-
 from filer.clock import Clock, comes_within
 from filer.topic_state import Segment, TopicState
 from leader.brokers_wanted import brokers_wanted
 from leader.coordinator import Coordinator
-from leader.cut_points import Cut, SlotLoads, cut_hot, even_cut_points, pressing
+from leader.cut_points import Cut, SlotLoads, cut_hot, equal_parts, pressing
 from leader.load_averages import RecentLoad, SegmentLoad
 from leader.load_table import LoadTable
 from leader.scaling import Reshape, Split, decide, decide_minimum
@@ -241,7 +239,7 @@ class Reshaping:
         if seen is not None and len(seen.messages) != segment.stop_slot - segment.start_slot:
             seen = None
         if not split.by_load:
-            return _even_points(state, segment, split.parts, seen)
+            return equal_parts(seen, *segment.range, split.parts, state.config.target)
         if seen is None:
             # A cut at equal widths may miss the load, and cost a pause for nothing: the next round asks again.
             return ()
@@ -250,15 +248,6 @@ class Reshaping:
             until_seconds = self._clock.monotonic_seconds() + HOLD_SECONDS
             self._table.hold(state.topic, segment.id, cut.hot_slot, until_seconds=until_seconds)
         return cut.points
-
-
-def _even_points(state: TopicState, segment: Segment, parts: int, seen: SlotLoads | None) -> tuple[int, ...]:
-    """Exactly so many parts, of equal load where that is known, else of equal width."""
-    width = segment.stop_slot - segment.start_slot
-    if seen is None:
-        return even_cut_points(np.zeros(width), *segment.range, parts)
-    load = pressing(seen.messages, seen.size_bytes, state.config.target)
-    return even_cut_points(load, *segment.range, parts, observations=seen.observations)
 
 
 def _hot_cut(state: TopicState, segment: Segment, split: Split, seen: SlotLoads) -> Cut:

@@ -423,8 +423,12 @@ class Broker:
 
     async def reshape(self, name: str, wanted: Split | Merge) -> tuple[TopicState, list[Segment]]:
         """Split or merge segments as somebody asks; raises `NotFound`, and as `carry_out`."""
-        await self.topic(name)
-        return await carry_out(self.arm, self.clock, name, wanted)
+        runtime = await self.topic(name)
+        if runtime.state.segment(wanted.segment) is None:
+            # Whoever asks may have heard of it before us.
+            with contextlib.suppress(BraidError):
+                await runtime.refresh()
+        return await carry_out(self.arm, self.clock, runtime.state, wanted)
 
     async def load(self) -> Counter[str]:
         """How many open segments each broker owns, in those topics known here if the store is away."""

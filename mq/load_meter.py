@@ -1,4 +1,4 @@
-"""How busy one segment is, counted where it is stored: file by file, never message by message."""
+"""How busy one segment is, counted where it is stored and read: file by file, page by page, not message by message."""
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ class LoadMeter:
         self._range, self._config, self._clock = segment.range, config, clock
         self._ticked_seconds = clock.monotonic_seconds()
         self.averages = LoadAverages(config, now_seconds=self._ticked_seconds)
-        self._messages = self._bytes = 0
+        self._messages = self._bytes = self._read_messages = self._read_bytes = 0
         self._told: SegmentLoad | None = None
         self._slots: SlotCounters | None = None
         self._slots_due_seconds = 0.0
@@ -38,33 +38,44 @@ class LoadMeter:
             self._slots.count(table)
             self._slots_due_seconds = self._clock.monotonic_seconds() + SLOTS_EVERY_SECONDS
 
+    def count_read(self, messages: int, size_bytes: int) -> None:
+        """Take in an answer to a reader."""
+        self._read_messages += messages
+        self._read_bytes += size_bytes
+
     def configure(self, config: TopicConfig) -> None:
         """Go by changed settings."""
         self._config = config
         self.averages.configure(config)
 
-    def tick(self, topic: str, segment: int) -> SegmentLoad:
+    def tick(self, topic: str, segment: int, *, pending_bytes: int) -> SegmentLoad:
         """Move the averages on to now; what the leader is to hear of the segment, which is now called so."""
         now_seconds = self._clock.monotonic_seconds()
         elapsed_seconds = now_seconds - self._ticked_seconds
         if elapsed_seconds > 0:
-            self.averages.tick(now_seconds, self._messages, self._bytes)
-            self._ticked_seconds, self._messages, self._bytes = now_seconds, 0, 0
-        load = self._told = self.averages.load(topic, segment)
+            self.averages.tick(
+                now_seconds,
+                self._messages,
+                self._bytes,
+                read_messages=self._read_messages,
+                read_bytes=self._read_bytes,
+            )
+            self._ticked_seconds = now_seconds
+            self._messages = self._bytes = self._read_messages = self._read_bytes = 0
+        load = self._told = self.averages.load(topic, segment, pending_bytes=pending_bytes)
         self._watch_slots(load.recent, elapsed_seconds)
         return load
 
     @property
     def recent(self) -> RecentLoad | None:
         """How busy the segment is, as of the last tick; None where there was none yet."""
-        told = self._told
-        return None if told is None else RecentLoad(told.messages_per_second, told.bytes_per_second, told.recent)
+        return None if self._told is None else self._told.shown
 
     def slot_loads(self) -> SlotLoads | None:
         """How the load lies over the segment's slots.
 
-        None while it is not busy enough to be counted, and before it was for a whole interval: a sudden flood is told at
-        the very tick at which counting begins, and a cut by the first few messages would miss it.
+        None while it is not busy enough to be counted, and before it was for a whole interval: a sudden flood is told
+        at the very tick at which counting begins, and a cut by the first few messages would miss it.
         """
         return self._slots.loads() if self._slots is not None and self._slots_tell else None
 

@@ -1,7 +1,11 @@
-"""What brokers tell each other of their segments' load, packed: columns of numbers, a topic's name once."""
+"""What brokers tell each other of their segments' load, packed: columns of numbers, a topic's name once.
+
+Brokers of two versions understand each other while a cluster is upgraded, whichever of them leads: columns that are
+not known are let pass, and one that came later (it has a default in `SegmentLoad`) may be missing.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import MISSING, asdict, astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,7 +19,9 @@ from leader.load_averages import RecentLoad, SegmentLoad
 MOST_SEGMENTS = 4096
 """In one report; a broker with more sends several."""
 MOST_REPORT_BYTES = 4 * 1024 * 1024
-_RATES = [field.name for field in fields(SegmentLoad)][2:]
+# A report has another `pending_bytes`, the broker's.
+_COLUMNS = {field.name.replace("pending", "segment_pending"): field.default for field in fields(SegmentLoad)[2:]}
+_LATER_COLUMNS = {name: default for name, default in _COLUMNS.items() if default is not MISSING}
 _SLOT_SCHEMA = pa.schema([("messages", pa.float32()), ("bytes", pa.float32())])
 
 
@@ -45,14 +51,14 @@ def pack_report(report: LoadReport) -> bytes:
     """JSON with a column for each number."""
     names = {name: place for place, name in enumerate(dict.fromkeys(load.topic for load in report.loads))}
     rows = [astuple(load)[1:] for load in report.loads]
-    columns = zip(*rows, strict=True) if rows else [()] * (len(_RATES) + 1)
+    columns = zip(*rows, strict=True) if rows else [()] * (len(_COLUMNS) + 1)
     return orjson.dumps(
         {
             "broker": report.broker,
             "pending_bytes": report.pending_bytes,
             "topics": list(names),
             "topic": [names[load.topic] for load in report.loads],
-            **dict(zip(("segment", *_RATES), columns, strict=True)),
+            **dict(zip(("segment", *_COLUMNS), columns, strict=True)),
         }
     )
 
@@ -64,11 +70,16 @@ def unpack_report(data: bytes) -> LoadReport:
         names = [str(name) for name in document["topics"]]
         topics = [names[int(place)] for place in document["topic"]]
         segments = [int(segment) for segment in document["segment"]]
-        rates = np.array([document[name] for name in _RATES], dtype=np.float64).reshape(len(_RATES), len(topics))
-        if not np.isfinite(rates).all():
+        for name in _LATER_COLUMNS.keys() - document.keys():
+            document[name] = [_LATER_COLUMNS[name]] * len(topics)
+        numbers = np.array([document[name] for name in _COLUMNS], dtype=np.float64).reshape(len(_COLUMNS), len(topics))
+        if not np.isfinite(numbers).all():
             raise ValueError("a rate is no number")
-        rows = zip(topics, segments, rates.T.tolist(), strict=True)
-        loads = [SegmentLoad(topic, segment, *numbers) for topic, segment, numbers in rows]
+        rows: list[list[Any]] = numbers.T.tolist()
+        for row in rows:
+            row[-1] = int(row[-1])
+        named = zip(topics, segments, rows, strict=True)
+        loads = [SegmentLoad(topic, segment, *row) for topic, segment, row in named]
         return LoadReport(str(document["broker"]), int(document["pending_bytes"]), loads)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InvalidInput(f"that is no report of loads: {type(error).__name__}: {error}") from error
@@ -88,8 +99,14 @@ def unpack_shown(data: bytes) -> dict[int, ShownLoad]:
 
 
 def _shown(load: Mapping[str, Any] | None, hot_slot: Any) -> ShownLoad:
-    rates = None if load is None else RecentLoad(**{name: float(rate) for name, rate in load.items()})
-    return ShownLoad(rates, None if hot_slot is None else int(hot_slot))
+    return ShownLoad(None if load is None else _recent(load), None if hot_slot is None else int(hot_slot))
+
+
+def _recent(load: Mapping[str, Any]) -> RecentLoad:
+    """What another version tells besides is let pass, what it does not tell yet is nothing."""
+    numbers = {field.name: load.get(field.name, field.default) for field in fields(RecentLoad)}
+    pending_bytes = int(numbers.pop("pending_bytes"))
+    return RecentLoad(**{name: float(rate) for name, rate in numbers.items()}, pending_bytes=pending_bytes)
 
 
 def pack_slots(loads: SlotLoads | None) -> bytes:

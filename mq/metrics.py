@@ -19,6 +19,12 @@ class Metrics:
             buckets=_PUT_BYTES,
             registry=registry,
         )
+        self.messages_read = Counter(
+            "braidmq_messages_read", "Messages given to readers.", ["topic"], registry=registry
+        )
+        self.bytes_read = Counter(
+            "braidmq_bytes_read", "Bytes of answers that gave readers messages.", ["topic"], registry=registry
+        )
         self.refused = Counter("braidmq_publishes_refused", "Publishes refused.", ["reason"], registry=registry)
         self.lost_segments = Counter(
             "braidmq_segments_lost", "Segments that another writer took over.", ["topic"], registry=registry

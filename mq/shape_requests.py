@@ -1,14 +1,15 @@
 """Splitting and merging segments as people ask for it: what is wanted, whether it can be, and having it done."""
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from filer.clock import Clock
 from filer.errors import BraidError, InvalidInput, OutcomeUnknown
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
+from leader.cut_points import SlotLoads, equal_parts
 from leader.transitions import Begin, Place, cut_ranges, merging, splitting
 from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
 
@@ -23,6 +24,10 @@ class Arm(Protocol):
         """Who gets each of `count` new segments of a topic."""
         ...
 
+    async def slot_loads(self, topic: str, segment: Segment) -> SlotLoads | None:
+        """The load per slot as the segment's owner has seen it; None where it cannot tell, or does not answer."""
+        ...
+
     async def change(self, topic: str, begin: Begin) -> TopicState | None:
         """Begin a transition unless another is under way, and bring the one that is to its end."""
         ...
@@ -30,21 +35,34 @@ class Arm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A segment is to be cut at these slots; where none are given, into so many parts of equal width."""
+    """A segment is to be cut at these slots; where none are given, into so many parts.
+
+    Those are to share the load that its owner has `seen`; where none is known they are of equal width.
+    """
 
     segment: int
     at: tuple[int, ...] | None = None
     parts: int = 2
+    seen: SlotLoads | None = field(default=None, compare=False)
+
+    async def informed(self, arm: Arm, state: TopicState) -> "Split":
+        """The same with what is known of the load, if it matters."""
+        segment = state.segment(self.segment)
+        if self.at is not None or segment is None or segment.state == "sealed":
+            return self
+        return replace(self, seen=await arm.slot_loads(state.topic, segment))
 
     def done(self, state: TopicState) -> list[Segment] | None:
         """The successors, where it has been done (also before it was asked for); None where it can be.
 
-        Raises what speaks against it: `NotFound`, `InvalidInput` for the slots, `SegmentNotOpen`, `Conflict`.
+        Where no slots were asked for, a split into as many parts is what was: the load has gone on since. Raises what
+        speaks against it: `NotFound`, `InvalidInput` for the slots, `SegmentNotOpen`, `Conflict`.
         """
         segment = _found(state, self.segment)
-        ranges = cut_ranges(segment, self._points(segment))
+        ranges = cut_ranges(segment, self._points(state, segment))
         if segment.state == "sealed":
-            return _heirs(state, [segment], ranges)
+            fits = (lambda found: found == ranges) if self.at is not None else (lambda found: len(found) == len(ranges))
+            return _heirs(state, [segment], fits)
         count = len(state.open_segments) + len(ranges) - 1
         if count > state.config.max_segments:
             raise Conflict(
@@ -56,11 +74,11 @@ class Split:
 
     def begun(self, state: TopicState, arm: Arm, *, now_us: int) -> TopicState | None:
         """The state with the transition under way."""
-        points = self._points(_found(state, self.segment))
+        points = self._points(state, _found(state, self.segment))
         place = arm.place(state.topic, state.config, len(points) + 1)
         return splitting(state, {self.segment: points}, place, now_us=now_us)
 
-    def _points(self, segment: Segment) -> Sequence[int]:
+    def _points(self, state: TopicState, segment: Segment) -> Sequence[int]:
         if self.at is not None:
             return self.at
         width = segment.stop_slot - segment.start_slot
@@ -68,7 +86,7 @@ class Split:
             raise InvalidInput(
                 f"segment {segment.id} has the slots {_shown(segment)}: they cannot be cut into {self.parts} parts"
             )
-        return [segment.start_slot + width * part // self.parts for part in range(1, self.parts)]
+        return equal_parts(self.seen, *segment.range, self.parts, state.config.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +96,15 @@ class Merge:
     segment: int
     other: int
 
+    async def informed(self, arm: Arm, state: TopicState) -> "Merge":
+        """The same: nothing more is to be known."""
+        return self
+
     def done(self, state: TopicState) -> list[Segment] | None:
         """As `Split.done`, of the one successor."""
         left, right = self._pair(state)
         if left.state == right.state == "sealed":
-            return _heirs(state, [left, right], [(left.start_slot, right.stop_slot)])
+            return _heirs(state, [left, right], lambda found: found == [(left.start_slot, right.stop_slot)])
         for segment in (left, right):
             _check_open(state, segment)
         if left.stop_slot != right.start_slot:
@@ -108,15 +130,19 @@ class Merge:
         return sorted((_found(state, self.segment), _found(state, self.other)), key=lambda s: s.start_slot)
 
 
-async def carry_out(arm: Arm, clock: Clock, topic: str, wanted: Split | Merge) -> tuple[TopicState, list[Segment]]:
+async def carry_out(
+    arm: Arm, clock: Clock, known: TopicState, asked: Split | Merge
+) -> tuple[TopicState, list[Segment]]:
     """Have it done, after whatever transition of the topic is under way; the state then, and the successors.
 
-    What has been done already is not done again: asking a second time gives the same successors. So it may be stopped
-    anywhere: either topic.json does not speak of it yet, or it says what is to be done and whoever finds it so goes on.
+    `known` is the topic as far as has been heard: the load is asked of whom it names. What has been done already is not
+    done again: asking a second time gives the same successors. So it may be stopped anywhere: either topic.json does
+    not speak of it yet, or it says what is to be done and whoever finds it so goes on.
 
     Raises as `Split.done` and `Merge.done`, `TransitionUnderWay` where others go on changing the topic, and
     `Repeatable` where a store or an owner did not answer: it may or may not have begun, and is finished by itself then.
     """
+    topic, wanted = known.topic, await asked.informed(arm, known)
 
     def begin(state: TopicState) -> TopicState | None:
         # Why it cannot be is told afterwards, from the state that stands then: nothing has gone wrong here.
@@ -145,11 +171,14 @@ def _found(state: TopicState, segment_id: int) -> Segment:
     return segment
 
 
-def _heirs(state: TopicState, sealed: Sequence[Segment], ranges: Sequence[tuple[int, int]]) -> list[Segment]:
-    """The successors of all these, if they have just these ranges; raises `SegmentNotOpen` otherwise."""
-    heirs = [heir for i in sealed[0].successors if (heir := state.segment(i)) is not None]
-    together = all(segment.successors == sealed[0].successors for segment in sealed)
-    if not together or [heir.range for heir in heirs] != list(ranges):
+def _heirs(
+    state: TopicState, sealed: Sequence[Segment], fits: Callable[[list[tuple[int, int]]], bool]
+) -> list[Segment]:
+    """The successors of all these, if all of them are there and their ranges fit; raises `SegmentNotOpen` otherwise."""
+    ids = sealed[0].successors
+    heirs = [heir for i in ids if (heir := state.segment(i)) is not None]
+    together = all(segment.successors == ids for segment in sealed)
+    if not together or len(heirs) < len(ids) or not fits([heir.range for heir in heirs]):
         _check_open(state, sealed[0])
     return heirs
 

@@ -1,5 +1,7 @@
 """The loads of those open segments of a topic that this broker owns."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from filer.clock import Clock
@@ -10,10 +12,10 @@ from mq.load_meter import LoadMeter
 
 
 class TopicLoads:
-    """A meter for each of them."""
+    """A meter for each of them. `pending_bytes` tells what of a segment waits to be stored."""
 
-    def __init__(self, clock: Clock, broker: str) -> None:
-        self._clock, self._broker = clock, broker
+    def __init__(self, clock: Clock, broker: str, pending_bytes: Callable[[int], int]) -> None:
+        self._clock, self._broker, self._pending_bytes = clock, broker, pending_bytes
         self._topic = ""
         self._meters: dict[int, LoadMeter] = {}
 
@@ -36,9 +38,18 @@ class TopicLoads:
         if meter is not None:
             meter.count(table, size_bytes)
 
+    def count_read(self, segment: int, messages: int, size_bytes: int) -> None:
+        """Take in an answer to a reader, or to another broker that has readers."""
+        meter = self._meters.get(segment)
+        if meter is not None:
+            meter.count_read(messages, size_bytes)
+
     def tick(self) -> list[SegmentLoad]:
         """Move all averages on to now; what the leader is to hear."""
-        return [meter.tick(self._topic, segment) for segment, meter in self._meters.items()]
+        return [
+            meter.tick(self._topic, segment, pending_bytes=self._pending_bytes(segment))
+            for segment, meter in self._meters.items()
+        ]
 
     def recent(self, segment: int) -> RecentLoad | None:
         """How busy a segment is, as of the last tick; None where it is not ours, or there was none yet."""

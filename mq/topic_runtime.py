@@ -52,7 +52,7 @@ class TopicRuntime:
         self._on_lost = on_lost
         self.writers: dict[int, SegmentWriter] = {}
         self._parts = parts
-        self.loads = TopicLoads(parts.clock, parts.broker)
+        self.loads = TopicLoads(parts.clock, parts.broker, self._pending_bytes)
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
@@ -65,6 +65,8 @@ class TopicRuntime:
         self._closing = False
         self._counted = parts.metrics.messages.labels(state.topic)
         self._files = parts.metrics.files.labels(state.topic)
+        self._read = parts.metrics.messages_read.labels(state.topic)
+        self._read_bytes = parts.metrics.bytes_read.labels(state.topic)
         self._open_writers()
 
     @property
@@ -229,6 +231,11 @@ class TopicRuntime:
             self._parts.metrics.lost_segments.labels(self.topic).inc()
         _wake(self._news)
         self._on_lost(self.topic)
+
+    def _pending_bytes(self, segment_id: int) -> int:
+        """What waits to be stored of a segment of ours."""
+        writer = self.writers.get(segment_id)
+        return 0 if writer is None else writer.pending_bytes
 
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed."""
@@ -446,6 +453,12 @@ class TopicRuntime:
         if segment is None or segment.state != "open" or segment_id in self.writers or not self._parts.clustered:
             return None
         return segment
+
+    def count_read(self, segment_id: int, messages: int, size_bytes: int) -> None:
+        """A reader of this broker is given so many messages of a segment, in so much of an answer."""
+        self._read.inc(messages)
+        self._read_bytes.inc(size_bytes)
+        self.loads.count_read(segment_id, messages, size_bytes)
 
     async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
         """The offset after the newest message that can be read; nobody is asked once that is `at_least`."""

@@ -45,6 +45,7 @@ from braidmq.models import (
     Segment,
     SegmentFile,
     SegmentLife,
+    SegmentLoad,
     Topic,
     TopicSummary,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "Segment",
     "SegmentFile",
     "SegmentLife",
+    "SegmentLoad",
     "SegmentNotFound",
     "SequenceExpired",
     "Tables",

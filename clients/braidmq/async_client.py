@@ -160,7 +160,7 @@ class AsyncClient:
     async def split_segment(
         self, topic: str, segment: int, *, at: Sequence[int] | None = None, parts: int | None = None
     ) -> tuple[Segment, ...]:
-        """Cut an open segment at slots, or into parts of equal width (two unless said); its successors by slots.
+        """Cut an open segment at slots, or into parts (two unless said) that share its load; its successors by slots.
 
         Publishers and readers go on, in each key's order. Raises `SegmentNotFound`, `InvalidRequest` for slots that do
         not lie within it in ascending order, and `Conflict` where it is sealed or `max_segments` has no room.

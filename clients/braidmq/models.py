@@ -11,11 +11,17 @@ class _Answer(BaseModel):
 
 
 class SegmentLoad(_Answer):
-    """How busy an open segment is just now; `times_target` is set against the topic's `target`."""
+    """How busy a segment is just now, at its owner: what is published, what readers get, what is not stored yet.
+
+    `times_target` is the published rate set against the topic's target, of messages or bytes: whichever is more.
+    """
 
     messages_per_second: float
     bytes_per_second: float
     times_target: float
+    read_messages_per_second: float = 0.0
+    read_bytes_per_second: float = 0.0
+    pending_bytes: int = 0
 
 
 class Segment(_Answer):

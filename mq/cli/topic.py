@@ -11,14 +11,15 @@ from filer.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.lineage import lineage
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
-from mq.cli.output import print_json, print_lines, print_table, shown
+from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.segment_loads import COLUMNS as LOAD_COLUMNS
+from mq.cli.segment_loads import load_rows
 from mq.cli.topic_history import history
 from mq.cli.topic_settings import flatten, gather
 from mq.cli.topic_shape import merge, slots, split
 
 _COLUMNS = (
-    "segment", "slots", "state", "owner", "start offset", "end offset", "messages/s", "of target", "follows",
-    "followed by",
+    "segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by",
 )  # fmt: skip
 
 app = typer.Typer(
@@ -123,6 +124,9 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) ->
         return
     print_lines(f"topic {found.topic}, version {found.version}", *_unusual(found.config))
     print_table(_COLUMNS, (_segment_row(segment) for segment in found.segments))
+    if rows := load_rows(found.segments):
+        print_lines("")
+        print_table(LOAD_COLUMNS, rows)
     for lines in (lineage(found.segments), [_stays_whole(s) for s in found.segments if s.hot_slot is not None]):
         if lines:
             print_lines("", *lines)
@@ -158,8 +162,6 @@ def _segment_row(segment: Segment) -> tuple[object, ...]:
         next(iter(segment.brokers), None),
         segment.start_offset,
         segment.end_offset,
-        None if segment.load is None else shown(segment.load.messages_per_second),
-        None if segment.load is None else f"{segment.load.times_target:.0%}",
         ", ".join(map(str, segment.predecessors)),
         ", ".join(map(str, segment.successors)),
     )

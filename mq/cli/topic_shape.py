@@ -21,7 +21,7 @@ def split(
     at: Annotated[
         list[int] | None, typer.Option("--at", metavar="SLOT", help="Cut before this slot; several in ascending order.")
     ] = None,
-    parts: Annotated[int | None, typer.Option("--parts", help="Cut into so many of equal width (2).", min=2)] = None,
+    parts: Annotated[int | None, typer.Option("--parts", help="Cut into so many of equal load (2).", min=2)] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:

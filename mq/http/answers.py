@@ -13,6 +13,7 @@ from filer.topic_state import TopicState
 from mq.errors import UnsupportedMedia
 from mq.render import ARROW_TYPE, MessageRenderer, arrow_stream, ndjson
 from mq.topic_reader import Run
+from mq.topic_runtime import TopicRuntime
 
 MIB = 1024 * 1024
 # Rendering more than this holds the event loop up for longer than handing it to a thread costs.
@@ -52,16 +53,17 @@ def json_response(document: Any, *, status: int = 200, headers: dict[str, str] |
 
 
 async def messages_response(
-    kind: str, state: TopicState, runs: list[Run], about: dict[str, Any], headers: dict[str, str]
+    kind: str, runtime: TopicRuntime, runs: list[Run], about: dict[str, Any], headers: dict[str, str]
 ) -> Response:
     """Messages in the negotiated form: `about` beside them in JSON, `headers` where a body has no place for it."""
-    render = partial(_render, kind, state, runs, about)
-    body = await asyncio.get_running_loop().run_in_executor(None, render) if _large(runs) else render()
+    render = partial(_render, kind, runtime.state, runs, about)
+    rows = sum(run.table.num_rows for run in runs)
+    body = await asyncio.get_running_loop().run_in_executor(None, render) if rows > INLINE_ROWS else render()
+    for run in runs:
+        # What the body has besides messages, and which of them are longer, is not looked into.
+        if run.table.num_rows:
+            runtime.count_read(run.segment, run.table.num_rows, len(body) * run.table.num_rows // rows)
     return Response(body, 200, {} if kind == JSON else headers, kind)
-
-
-def _large(runs: list[Run]) -> bool:
-    return bool(sum(run.table.num_rows for run in runs) > INLINE_ROWS)
 
 
 def _render(kind: str, state: TopicState, runs: list[Run], about: dict[str, Any]) -> bytes:

@@ -187,7 +187,11 @@ class Internal:
             if run.table.num_rows or sealed or left <= 0 or broker.draining.is_set():
                 break
             await asyncio.wait([news], timeout=left)
-        return _arrow(run.table), [
+        body = _arrow(run.table)
+        if run.table.num_rows:
+            # Readers are counted where they are served; to the segment this broker is one.
+            runtime.loads.count_read(segment, run.table.num_rows, len(body))
+        return body, [
             (b"content-type", ARROW.encode()),
             (b"braid-end-offset", b"%d" % run.end),
             (b"braid-sealed", b"true" if sealed else b"false"),

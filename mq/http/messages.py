@@ -118,7 +118,7 @@ def messages_router(broker: Broker) -> APIRouter:
         runs, reached = await _browse(broker, runtime, reader, positions, page)
         following = to_marker(topic, reached)
         about, headers = {"marker": following}, {"Braid-Marker": following}
-        return await messages_response(page.kind, runtime.state, runs, about, headers)
+        return await messages_response(page.kind, runtime, runs, about, headers)
 
     @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
     async def read_segment(
@@ -134,20 +134,22 @@ def messages_router(broker: Broker) -> APIRouter:
         headers = {"Braid-Next-Offset": str(run.end)}
         if end_offset is not None:
             headers["Braid-End-Offset"] = str(end_offset)
-        return await messages_response(page.kind, runtime.state, [run], about, headers)
+        return await messages_response(page.kind, runtime, [run], about, headers)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}")
     async def read_message(topic: str, message_id: str) -> Response:
         """Read one message by its id, `<segment>-<offset>`."""
         runtime = await broker.topic(topic)
         run = await _one(broker, runtime, message_id)
-        return json_response(next(MessageRenderer(topic, runtime.state.config).messages(run)))
+        answer = json_response(next(MessageRenderer(topic, runtime.state.config).messages(run)))
+        runtime.count_read(run.segment, 1, len(answer.body))
+        return answer
 
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
-        run = await _one(broker, await broker.topic(topic), message_id)
-        return await _payload_response(broker, topic, run)
+        runtime = await broker.topic(topic)
+        return await _payload_response(broker, runtime, await _one(broker, runtime, message_id))
 
     return router
 
@@ -192,14 +194,15 @@ async def _read_segment(
         await broker.topic(runtime.topic)
 
 
-async def _payload_response(broker: Broker, topic: str, run: Run) -> Response:
+async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run) -> Response:
     """The payload of the one message in `run`: from here, or where the object store itself gives it."""
     ref = run.table["_ref"][0].as_py()
     if ref is None:
         value = run.table["value"][0].as_py()
-        data = value.encode() if isinstance(value, str) else value
-        return Response(data or b"", media_type="application/octet-stream")
-    key = keys.topic_folder(topic) + ref["uri"]
+        data = (value.encode() if isinstance(value, str) else value) or b""
+        runtime.count_read(run.segment, 1, len(data))
+        return Response(data, media_type="application/octet-stream")
+    key = keys.topic_folder(runtime.topic) + ref["uri"]
     presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
     if presigned is not None:
         return RedirectResponse(presigned.url, 307)

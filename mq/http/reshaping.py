@@ -24,7 +24,7 @@ def reshaping_router(broker: Broker) -> APIRouter:
 
     @router.post("/v1/topics/{topic}/segments/{segment}/split", openapi_extra=_body({"at": _SLOTS, "parts": _PARTS}))
     async def split(request: Request, topic: str, segment: _SegmentId) -> Response:
-        """Cut an open segment at slots, or into parts of equal width (2); its successors."""
+        """Cut an open segment at slots, or into parts (2) of equal load, else of equal width; its successors."""
         return await _reshape(topic, _split(segment, await json_body(request, empty=b"{}")))
 
     @router.post("/v1/topics/{topic}/segments/{segment}/merge", openapi_extra=_body({"with": _OTHER}, ["with"]))

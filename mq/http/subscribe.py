@@ -107,7 +107,9 @@ async def _stream(
                 for message in renderer.messages(run):
                     positions[run.segment] = message["offset"] + 1
                     page.append(form.message(message, to_marker(topic, positions)))
-                yield b"".join(page)
+                body = b"".join(page)
+                runtime.count_read(run.segment, run.table.num_rows, len(body))
+                yield body
             positions = reached
             if runs:
                 continue

@@ -9,6 +9,7 @@ from filer.slots import slot_of
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from filer.topic_state import TopicState
 from leader.transitions import finished, new_topic, replacing, splitting
+from mq.load_meter import SLOTS_EVERY_SECONDS
 from mq.topic_loads import TopicLoads
 
 CONFIG = TopicConfig(
@@ -38,7 +39,8 @@ class World:
     def __init__(self, config: TopicConfig = CONFIG) -> None:
         self.clock = ManualClock()
         self.state = new_topic("t", config, 1, lambda n: ("b",), now_us=1)
-        self.loads = TopicLoads(self.clock, "b")
+        self.pending_bytes = 0
+        self.loads = TopicLoads(self.clock, "b", lambda segment: self.pending_bytes)
         self.loads.apply(self.state)
 
     async def pass_seconds(self, seconds: int, *, rate: int, segment: int = 0, **message: str) -> None:
@@ -67,6 +69,34 @@ async def test_messages_and_bytes_a_second(world: World) -> None:
     # Arrow has four bytes a value besides the value.
     assert 50 * 8 <= load.bytes_per_second <= 50 * 24
     assert load.times_target == pytest.approx(0.5)
+
+
+async def test_what_is_read_and_what_waits_are_told_and_press_nothing(world: World) -> None:
+    for _ in range(3):
+        for _ in range(10):
+            world.loads.count_read(0, 20, 3000)
+        world.loads.count_read(7, 1, 1)
+        await world.clock.advance(1.0)
+        world.pending_bytes += 5
+        (load,) = world.loads.tick()
+    assert (load.read_messages_per_second, load.read_bytes_per_second) == (pytest.approx(200), pytest.approx(30_000))
+    assert (load.pending_bytes, load.messages_per_second, load.warmest, load.pressure) == (15, 0, 0, 0)
+    recent = world.loads.recent(0)
+    assert recent is not None
+    assert (recent.read_messages_per_second, recent.pending_bytes) == (load.read_messages_per_second, 15)
+    await world.pass_seconds(8, rate=0)
+    (idle,) = world.loads.tick()
+    assert idle.read_messages_per_second < 1, "idle ticks decay"
+
+
+async def test_changed_windows_keep_what_is_known_of_reads(world: World) -> None:
+    world.loads.count_read(0, 100, 1000)
+    await world.clock.advance(1.0)
+    (before,) = world.loads.tick()
+    scaling = Scaling(split=(SplitRule(times_target=1, for_seconds=80),), merge=MergeRule(for_seconds=80))
+    world.loads.apply(world.state.model_copy(update={"config": CONFIG.model_copy(update={"scaling": scaling})}))
+    (after,) = world.loads.tick()
+    assert after.read_messages_per_second == pytest.approx(before.read_messages_per_second)
 
 
 async def test_two_ticks_at_once_are_one(world: World) -> None:
@@ -99,6 +129,7 @@ async def test_what_was_counted_for_less_than_an_interval_says_nothing(world: Wo
     (load,) = world.loads.tick()
     world.loads.count(0, stored(1), 10)
     assert load.pressure > 1 and world.loads.slot_loads(0) is None, "hot at once, and nobody knows where"
+    await world.clock.advance(SLOTS_EVERY_SECONDS)
     await world.pass_seconds(1, rate=1000, key="ben")
     seen = world.loads.slot_loads(0)
     assert seen is not None and seen.messages.argmax() == slot_of(b"ben")

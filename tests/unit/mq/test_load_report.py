@@ -23,7 +23,9 @@ from mq.load_report import (
 )
 
 RATES = st.floats(0, 1e12)
-LOADS = st.builds(SegmentLoad, st.sampled_from(["t", "orders", "ü"]), st.integers(0, 2**53), *[RATES] * 8)
+LOADS = st.builds(
+    SegmentLoad, st.sampled_from(["t", "orders", "ü"]), st.integers(0, 2**53), *[RATES] * 10, st.integers(0, 2**53)
+)
 
 
 @given(st.lists(LOADS, max_size=20), st.integers(0, 2**53))
@@ -75,8 +77,20 @@ def test_many_segments_make_several_reports(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_largest_report_is_within_its_bound() -> None:
     names = [f"{n:0200}" for n in range(load_report.MOST_SEGMENTS)]
-    loads = [SegmentLoad(name, 2**53, *[1e12 / 7] * 8) for name in names]
+    loads = [SegmentLoad(name, 2**53, *[1e12 / 7] * 10, 2**53) for name in names]
     assert len(pack_report(LoadReport("b", 5, loads))) < load_report.MOST_REPORT_BYTES
+
+
+def test_reports_of_older_and_newer_brokers_are_taken() -> None:
+    """While a cluster is upgraded either may lead: what came later may be missing, or not be known yet."""
+    load = SegmentLoad("t", 0, *[1.0] * 10, 7)
+    packed = orjson.loads(pack_report(LoadReport("b", 5, [load])))
+    newer = unpack_report(orjson.dumps(packed | {"later": ["x"]}))
+    assert newer == LoadReport("b", 5, [load])
+    for name in ("read_messages_per_second", "read_bytes_per_second", "segment_pending_bytes"):
+        del packed[name]
+    older = unpack_report(orjson.dumps(packed))
+    assert older == LoadReport("b", 5, [SegmentLoad("t", 0, *[1.0] * 8)])
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from filer.clock import ManualClock
 from filer.errors import BraidError, InvalidInput, OutcomeUnknown
 from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
-from filer.topic_state import TopicState
+from filer.topic_state import Segment, TopicState
+from leader.cut_points import SlotLoads
 from leader.transitions import Begin, Place, finished, new_topic, replacing
 from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
 from mq.shape_requests import TRIES, Merge, Split, carry_out
@@ -28,9 +30,16 @@ class Shape:
         self.before: Callable[[TopicState], TopicState] = lambda state: state
         self.changes = 0
         self.failure: BraidError | None = None
+        self.seen: SlotLoads | None = None
+        self.asked: list[int] = []
 
     def place(self, topic: str, config: TopicConfig, count: int) -> Place:
         return place
+
+    async def slot_loads(self, topic: str, segment: Segment) -> SlotLoads | None:
+        assert topic == "t" and segment.state == "open"
+        self.asked.append(segment.id)
+        return self.seen
 
     async def change(self, topic: str, begin: Begin) -> TopicState | None:
         self.changes += 1
@@ -48,7 +57,7 @@ class Shape:
             self.state = after
 
     async def do(self, wanted: Split | Merge) -> list[tuple[int, tuple[int, int]]]:
-        _, successors = await carry_out(self, self.clock, "t", wanted)
+        _, successors = await carry_out(self, self.clock, self.state, wanted)
         return [(s.id, s.range) for s in successors]
 
     async def refused(self, wanted: Split | Merge, error: type[BraidError], words: str) -> BraidError:
@@ -88,6 +97,53 @@ async def test_what_has_been_done_is_not_done_again() -> None:
     assert await shape.do(Merge(2, 3)) == await shape.do(Merge(3, 2)) == [(4, (first[1][1][0], SLOTS))]
     assert await shape.do(Split(0, parts=3)) == first, "its successors are told, sealed or not"
     assert len(shape.state.segments) == 5
+
+
+def seen_at(*slots: int, width: int = SLOTS) -> SlotLoads:
+    """As many messages in each of these slots, and in none besides."""
+    messages = np.zeros(width)
+    messages[list(slots)] = 1000
+    return SlotLoads(messages, messages, 1000 * len(slots))
+
+
+async def test_parts_share_the_load_that_the_owner_has_seen() -> None:
+    shape = Shape()
+    shape.seen = seen_at(10, 20, 30, 40)
+    [(_, (_, cut)), _] = await shape.do(Split(0))
+    assert 20 < cut <= 30
+    assert shape.asked == [0]
+
+
+async def test_the_same_again_is_done_whatever_the_load_is_by_then() -> None:
+    shape = Shape()
+    shape.seen = seen_at(10, 20, 30, 40)
+    first = await shape.do(Split(0))
+    shape.seen = seen_at(60_000, 60_001)
+    assert await shape.do(Split(0)) == first
+    assert (len(shape.state.segments), shape.asked) == (3, [0]), "nobody is asked for what is sealed"
+
+
+async def test_slots_that_are_named_count_whatever_the_load() -> None:
+    shape = Shape()
+    shape.seen = seen_at(10, 20)
+    assert await shape.do(Split(0, at=(500,))) == [(1, (0, 500)), (2, (500, SLOTS))]
+    assert shape.asked == []
+
+
+async def test_a_load_of_another_range_counts_for_nothing() -> None:
+    shape = Shape()
+    shape.seen = seen_at(10, 20, width=100)
+    assert await shape.do(Split(0)) == [(1, (0, 32768)), (2, (32768, SLOTS))]
+
+
+async def test_successors_that_are_gone_are_not_told() -> None:
+    """Two of three: that was no split in two."""
+    shape = Shape()
+    await shape.do(Split(0, parts=3))
+    segments = tuple(s for s in shape.state.segments if s.id != 3)
+    shape.state = shape.state.model_copy(update={"segments": segments})
+    for parts in (2, 3):
+        await shape.refused(Split(0, parts=parts), SegmentNotOpen, "it is followed by 1, 2, 3")
 
 
 async def test_a_sealed_segment_names_its_successors() -> None:

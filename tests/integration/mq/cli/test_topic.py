@@ -16,7 +16,7 @@ def test_the_life_of_a_topic(mq: Mq, mq_json: Callable[..., Any], mq_fails: Mq, 
     assert topic in mq("topic", "list")
     described = mq("topic", "describe", topic)
     assert "settings: key_type=string" in described
-    assert [row.split()[:3] for row in described.splitlines()[4:]] == [
+    assert [row.split()[:3] for row in described.splitlines()[4:7]] == [
         ["0", "0-21844", "open"],
         ["1", "21845-43689", "open"],
         ["2", "43690-65535", "open"],

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from filer.slots import SLOTS
+from filer.slots import SLOTS, slot_of
 from tests.support.http_broker import HttpBroker
 from tests.support.http_cluster import HttpCluster, until
 from tests.support.problems import check_problem
@@ -64,6 +64,23 @@ async def test_a_split_at_slots_and_into_parts_and_a_merge(memory_broker: HttpBr
     assert [s["range"] for s in (await split(broker, 4, parts=4)).json()["segments"]] == [
         [0, 5], [5, 10], [10, 15], [15, 20],
     ]  # fmt: skip
+
+
+async def test_a_split_shares_the_load_where_that_is_known(memory_broker: HttpBroker) -> None:
+    """Ten keys, all in one half: equal widths would leave the other without any."""
+    broker = memory_broker
+    await create(broker, target={"messages": 0.001}, scaling={"enabled": False})
+    keys = [key for key in (f"k{n}" for n in range(100)) if slot_of(key.encode()) < 8192][:10]
+    body = {"messages": [{"key": key, "value": 1} for key in keys] * 20}
+    for _ in range(2):
+        # Slots are counted from when the segment is first seen to be busy.
+        (await broker.client.post(f"{T}/messages", json=body)).raise_for_status()
+        await broker.broker.load_reporter.report()
+    first = (await split(broker, 0)).raise_for_status().json()
+    assert (await split(broker, 0, parts=2)).json() == first, "asked again, by when nobody knows of the load"
+    left, right = (s["range"] for s in first["segments"])
+    shares = [sum(start <= slot_of(key.encode()) < stop for key in keys) for start, stop in (left, right)]
+    assert min(shares) >= 4 and sum(shares) == 10
 
 
 async def test_what_is_refused(memory_broker: HttpBroker) -> None:
