@@ -26,12 +26,13 @@ MOST_CUTS = 3
 # Towards the other end of what is allowed, but not straight there.
 ONWARDS_CHANCE = 0.8
 BETWEEN_CHANGES_SECONDS = (0.0, 0.3)
-BETWEEN_BROKER_KILLS_SECONDS = (0.5, 3.0)
-BETWEEN_CONSUMER_KILLS_SECONDS = (1.0, 5.0)
+BETWEEN_BROKER_KILLS_SECONDS = (1.0, 8.0)
+# A process takes a second of a processor to start.
+BETWEEN_CONSUMER_KILLS_SECONDS = (3.0, 9.0)
 DEAD_SESSIONS = (0.0, 1.5)
 ASK_SECONDS = 30.0
-# Some ten times what it takes on a machine that does nothing else.
-KILLS_SECONDS, CHANGE_SECONDS = 240.0, 5.0
+# Many times what it takes on a machine that does nothing else.
+KILLS_SECONDS, CHANGE_SECONDS = 240.0, 20.0
 # What may be said of a segment that others have changed meanwhile.
 OVERTAKEN = ("segment-sealed", "not-neighbours", "segment-limit", "transition-under-way")
 
