@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.checker.stalls import longest_stall_seconds
-from tests.cluster.faults import KINDS, FaultKind, Need, Scene, possible
+from tests.cluster.faults import KINDS, FaultKind, Need, possible
 from tests.cluster.mixed_load import demand_clean, mixed_load, topics_for_a_while
+from tests.cluster.scene import Scene
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
@@ -124,7 +125,9 @@ async def _round(
     *,
     identified: bool,
 ) -> None:
-    load = mixed_load(cluster, topics, seed=chance.randrange(2**32), identified=identified)
+    load = mixed_load(
+        cluster, topics, seed=chance.randrange(2**32), identified=identified, processes_in=folder / "consumers"
+    )
     scene = Scene(cluster, load, topics, chance, away_seconds=chance.choice(AWAY_SECONDS))
     async with load.running():
         for _ in range(FAULTS_A_ROUND):

@@ -6,62 +6,20 @@ Its random choices, times included, come from the scene's seeded `chance`.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from tests.cluster.checker.workload import Workload
-from tests.support.cluster import Cluster
+from tests.cluster.scene import Scene
+from tests.cluster.storm import Storm
 from tests.support.s3_faults import S3Faults
 from tests.support.shared_store import S3Bucket
 
 RESHAPES = 4
+STORM_TRANSITIONS = 100
 FEWEST_BROKERS, MOST_BROKERS = 1, 6
 Need = Literal["zookeeper", "s3", "replicated"]
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A cluster under a load on some topics."""
-
-    cluster: Cluster
-    load: Workload
-    topics: tuple[str, ...]
-    chance: random.Random
-    away_seconds: float
-    """For how long the store or ZooKeeper is gone, where that is the fault."""
-
-    def some_broker(self) -> str:
-        """Any broker."""
-        return self.chance.choice(list(self.cluster.brokers))
-
-    async def some_owner(self) -> str:
-        """The owner of some open segment."""
-        topic = self.chance.choice(self.topics)
-        segment = self.chance.choice(await self.cluster.segments(topic))
-        return await self.cluster.owner_of(topic, segment)
-
-    async def some_follower(self) -> str:
-        """A follower of some open segment that has any, or gets them soon."""
-        await self.cluster.wait_until_replicated(*self.topics)
-        for topic in self.chance.sample(self.topics, len(self.topics)):
-            for segment in await self.cluster.segments(topic):
-                followers = await self.cluster.followers_of(topic, segment)
-                if followers:
-                    return self.chance.choice(followers)
-        raise AssertionError("no segment has a follower: one topic is to have replicas of 2 or more")
-
-    async def leader(self) -> str:
-        """The leader."""
-        leader = await self.cluster.leader()
-        assert leader is not None, "nobody leads"
-        return leader
-
-    async def pause(self, least_sessions: float, most_sessions: float) -> None:
-        """Let some time pass, as multiples of the session time-out."""
-        await asyncio.sleep(self.cluster.session_timeout_seconds * self.chance.uniform(least_sessions, most_sessions))
 
 
 Strike = Callable[[Scene], Awaitable[None]]
@@ -221,6 +179,19 @@ async def split_and_kill_owner(scene: Scene) -> None:
     await scene.cluster.start(owner)
 
 
+async def storm(scene: Scene) -> None:
+    """Splits and merges by several hands, without end while brokers and consumers are killed."""
+    await make_storm(scene, transitions=STORM_TRANSITIONS)
+
+
+async def make_storm(scene: Scene, *, transitions: int) -> Storm:
+    """One of so many splits and merges that is over, with all that it did."""
+    made = Storm(scene, transitions=transitions)
+    await made.blow()
+    print(f"  {made.report()}", flush=True)
+    return made
+
+
 async def add_broker(scene: Scene) -> None:
     """One more."""
     await scene.cluster.add()
@@ -273,6 +244,7 @@ PASSING = (
     FaultKind("split", split_segments),
     FaultKind("merge", merge_segments),
     FaultKind("split-and-kill-owner", split_and_kill_owner),
+    FaultKind("storm", storm, _ZOOKEEPER, fewest=3),
 )
 LASTING = (
     FaultKind("add-broker", add_broker, _ZOOKEEPER, most=MOST_BROKERS - 1),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.checker.consumers import Consumer
+from tests.cluster.checker.killed_consumers import ProcessConsumer
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge, summary
 from tests.cluster.checker.workload import Workload
@@ -31,12 +32,19 @@ async def topics_for_a_while(
         await cluster.delete_topic(topic)
 
 
-def mixed_load(cluster: Cluster, topics: Sequence[str], *, seed: int, identified: bool = True) -> Workload:
-    """Every form of publishing, with and without a producer id, and every way of reading, on each topic."""
+def mixed_load(
+    cluster: Cluster, topics: Sequence[str], *, seed: int, identified: bool = True, processes_in: Path | None = None
+) -> Workload:
+    """Every form of publishing, with and without a producer id, and every way of reading, on each topic.
+
+    With a folder, a consumer of each topic is a process that keeps its file there.
+    """
+    processes = [] if processes_in is None else [ProcessConsumer(f"{t}-process", t, processes_in) for t in topics]
     return Workload(
         cluster.urls,
         producers=[producer for topic in topics for producer in _producers(topic, identified)],
         consumers=[consumer for topic in topics for consumer in _consumers(topic)],
+        processes=processes,
         seed=seed,
         timeout_seconds=TIMEOUT_SECONDS,
     )

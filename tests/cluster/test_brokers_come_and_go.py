@@ -11,12 +11,12 @@ import pytest
 from tests.cluster.faults import (
     FEWEST_BROKERS,
     MOST_BROKERS,
-    Scene,
     add_broker,
     kill_broker_for_good,
     remove_broker,
 )
 from tests.cluster.mixed_load import demand_clean, light_load
+from tests.cluster.scene import Scene
 from tests.support.cluster import Cluster
 from tests.support.shared_store import SharedDirectory
 

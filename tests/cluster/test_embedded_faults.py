@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.checker.stalls import longest_stall_seconds
-from tests.cluster.faults import Scene, kill_all, kind_named
+from tests.cluster.faults import kill_all, kind_named
 from tests.cluster.mixed_load import demand_clean, mixed_load
+from tests.cluster.scene import Scene
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 

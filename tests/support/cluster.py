@@ -256,13 +256,20 @@ class Cluster:
         """Until all brokers know of each other and of a live leader, no transition is under way, and every open
         segment of these topics has live brokers only. Raises `NotSettled`.
         """
+        await self._wait_until_settled(topics, timeout_seconds, resting=True)
+
+    async def wait_until_served(self, *topics: str, timeout_seconds: float = SETTLE_SECONDS) -> None:
+        """As `wait_until_settled`, whatever transitions are under way."""
+        await self._wait_until_settled(topics, timeout_seconds, resting=False)
+
+    async def _wait_until_settled(self, topics: Sequence[str], timeout_seconds: float, *, resting: bool) -> None:
         unsettled = ["nobody has answered yet"]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds), _client() as client:
                 while unsettled:
                     members = [member for member in self.brokers.values() if member.serves]
                     urls = {member.process.url for member in members}
-                    views = (_unsettled(client, member, topics, urls) for member in members)
+                    views = (_unsettled(client, member, topics, urls, resting=resting) for member in members)
                     unsettled = [problem for view in await asyncio.gather(*views) for problem in view]
                     if unsettled:
                         await asyncio.sleep(POLL_SECONDS)
@@ -356,25 +363,27 @@ class Cluster:
 
 
 async def _unsettled(
-    client: httpx.AsyncClient, member: ClusterBroker, topics: Sequence[str], urls: set[str]
+    client: httpx.AsyncClient, member: ClusterBroker, topics: Sequence[str], urls: set[str], *, resting: bool
 ) -> list[str]:
     try:
         cluster = await _get(client, member.process.url, "/v1/cluster")
         states = [await _get(client, member.process.url, f"/v1/topics/{topic}") for topic in topics]
     except httpx.HTTPError as error:
         return [f"{member.name} does not answer: {error!r}"]
-    return [f"{member.name}: {problem}" for problem in unsettled_view(cluster, states, urls)]
+    return [f"{member.name}: {problem}" for problem in unsettled_view(cluster, states, urls, resting=resting)]
 
 
-def unsettled_view(cluster: dict[str, Any], topics: Sequence[dict[str, Any]], urls: set[str]) -> list[str]:
-    """What one broker sees that is not at rest, where those at `urls` are all that run."""
+def unsettled_view(
+    cluster: dict[str, Any], topics: Sequence[dict[str, Any]], urls: set[str], *, resting: bool = True
+) -> list[str]:
+    """What one broker sees that is not as it should be, or not at `resting`, where those at `urls` are all that run."""
     seen = {broker["broker"]: broker["url"] for broker in cluster["brokers"]}
     problems = []
     if set(seen.values()) != urls:
         problems.append(f"it sees {sorted(seen)}")
     if cluster["leader"] not in seen:
         problems.append(f"its leader is {cluster['leader']}")
-    if cluster["transitions"]:
+    if resting and cluster["transitions"]:
         problems.append(f"under way: {cluster['transitions']}")
     for topic in topics:
         for segment in topic["segments"]:

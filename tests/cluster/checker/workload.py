@@ -29,6 +29,7 @@ import httpx
 
 from tests.cluster.checker.consumers import Consumer, Follower, found_in, read_pages
 from tests.cluster.checker.history import REACHED, Attempt, Fault, History, Reader, Request, Visit
+from tests.cluster.checker.killed_consumers import KilledConsumer, ProcessConsumer
 from tests.cluster.checker.producers import Producer, publish
 
 PAUSE_SECONDS = 0.02
@@ -54,7 +55,8 @@ class NotReadable(AssertionError):
 class Workload:
     """Producers and consumers side by side, each at the broker that served it last.
 
-    `urls` may be changed by whoever gave them. A history holds `capacity` messages at most: with it full, producers
+    `urls` may be changed by whoever gave them. Of the consumers those that are `processes` may be killed at any time,
+    as `consumer_processes`. A history holds `capacity` messages at most: with it full, producers
     stop. `finish_seconds` is the time that producers have for a last request of unknown outcome, and consumers for
     reading to the end.
     """
@@ -65,6 +67,7 @@ class Workload:
         *,
         producers: Iterable[Producer] = (),
         consumers: Iterable[Consumer] = (),
+        processes: Iterable[ProcessConsumer] = (),
         seed: int = 0,
         timeout_seconds: float = TIMEOUT_SECONDS,
         finish_seconds: float = FINISH_SECONDS,
@@ -76,7 +79,11 @@ class Workload:
         self._producers, self._origin = list(producers), time.monotonic()
         self._timeout_seconds, self._finish_seconds, self._capacity = timeout_seconds, finish_seconds, capacity
         self._transport, self._chance = transport, random.Random(seed)
-        self._followers = [Follower(c, self.now, seed, silence_seconds=timeout_seconds) for c in consumers]
+        self.consumer_processes = [KilledConsumer(each, self.now) for each in processes]
+        self._followers = [
+            *(Follower(each, self.now, seed, silence_seconds=timeout_seconds) for each in consumers),
+            *self.consumer_processes,
+        ]
         self.history.readers.extend(follower.record for follower in self._followers)
         self._stop = asyncio.Event()
         self._publishing: list[asyncio.Task[None]] = []

@@ -1,0 +1,105 @@
+"""Consumers that are processes: started, killed whenever a test says so, and started again where they were."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+
+from tests.cluster.checker.consumer_log import Began, ConsumerLog
+from tests.cluster.checker.history import Found, Reader, Visit
+from tests.support.processes import child_environment, end_with_us
+
+LOOK_SECONDS = 0.05
+SIGKILLED = -9
+
+
+@dataclass(frozen=True)
+class ProcessConsumer:
+    """One that reads a topic from its oldest message on, and keeps what it was given in a file in `folder`."""
+
+    name: str
+    topic: str
+    folder: Path
+
+
+class KilledConsumer:
+    """Keeps a consumer process running, and writes down what it writes down: each of its lives is a visit.
+
+    `kill` ends a life; the next one begins at the brokers that run by then.
+    """
+
+    def __init__(self, consumer: ProcessConsumer, now: Callable[[], float]) -> None:
+        self._consumer, self._now = consumer, now
+        self._log = ConsumerLog(consumer.folder / f"{consumer.name}.jsonl")
+        self._errors = consumer.folder / f"{consumer.name}.err"
+        self._process: subprocess.Popen[str] | None = None
+        self._reached: dict[int, int] = {}
+        self.record = Reader(consumer.name, consumer.topic, "stream")
+
+    @property
+    def reads(self) -> bool:
+        """Whether it has been given anything in this life."""
+        return bool(self.record.visits and self.record.visits[-1].found)
+
+    def kill(self) -> bool:
+        """SIGKILL, at whatever line it is; whether it ran."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        self._process.kill()
+        return True
+
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        """Whether it was given everything before these end offsets."""
+        return all(self._reached.get(segment, 0) >= end for segment, end in ends.items())
+
+    async def follow(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
+        """Start it again and again until cancelled; raises `AssertionError` where it ends by itself."""
+        try:
+            while True:
+                self._process = self._start(urls)
+                while (code := self._process.poll()) is None:
+                    self._catch_up()
+                    await asyncio.sleep(LOOK_SECONDS)
+                assert code == SIGKILLED, f"{self._consumer.name} ended with {code}: {self._errors.read_text()}"
+        finally:
+            if self.kill() and self._process is not None:
+                self._process.wait()
+            self._catch_up()
+
+    def _start(self, urls: Sequence[str]) -> "subprocess.Popen[str]":
+        self._consumer.folder.mkdir(parents=True, exist_ok=True)
+        module = "tests.cluster.checker.consumer_process"
+        with self._errors.open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, self._consumer.topic, str(self._log.path), *urls],
+                env=child_environment(),
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                text=True,
+            )
+        end_with_us(process)
+        return process
+
+    def _catch_up(self) -> None:
+        """Take over what it has written since the last look."""
+        ahead_seconds = time.monotonic() - self._now()
+        for line in self._log.read_on():
+            if isinstance(line, Began):
+                self._begin(line.behind, line.at_seconds - ahead_seconds)
+            elif isinstance(line, Found):
+                self._find(replace(line, at_seconds=line.at_seconds - ahead_seconds))
+
+    def _begin(self, behind: int, at_seconds: float) -> None:
+        self.record.joined_seconds = self.record.joined_seconds or at_seconds
+        self.record.visits.append(Visit(self._consumer.name, behind, at_seconds, end="still reading"))
+
+    def _find(self, message: Found) -> None:
+        visit = self.record.visits[-1]
+        visit.found.append(message)
+        visit.ended_seconds = message.at_seconds
+        self._reached[message.segment] = max(message.offset + 1, self._reached.get(message.segment, 0))
