@@ -1,7 +1,6 @@
 """One topic as a broker runs it: writers for the segments it owns, indexes and tails to read from, waiters."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from filer.errors import BraidError, SegmentMoved, SequenceExpired
+from filer.errors import SegmentMoved, SequenceExpired
 from filer.inheritance import handed_over, read_inherited
 from filer.next_file import Accepted, Single, join
 from filer.producer_windows import ProducerWindows
@@ -27,11 +26,12 @@ from mq.parts import Parts
 from mq.peers import TailPage
 from mq.routing import Appender, Route
 from mq.segment_indexes import SegmentIndexes
+from mq.shape_news import ShapeNews
 from mq.standing import Standing
 from mq.topic_loads import TopicLoads
 
 RESENDS = 10
-# Between two looks for an owner; together some five seconds.
+# How long news of an owner are waited for before a look for them; together some five seconds.
 LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 2.0
 _NEWEST = 2**62
@@ -55,7 +55,7 @@ class TopicRuntime:
         self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
-        self._state_news: asyncio.Future[None] | None = None
+        self._shape_news = ShapeNews(parts.clock, self.refresh)
         self._turn = 0
         self._counted = parts.metrics.messages.labels(state.topic)
         self._files = parts.metrics.files.labels(state.topic)
@@ -86,7 +86,7 @@ class TopicRuntime:
                 self._sealed(segment)
         self._parts.copies.keep_only(self.topic, {segment.id for segment in state.open_segments})
         self._open_writers()
-        _wake(self._state_news)
+        self._shape_news.tell()
         _wake(self._news)
 
     async def refresh(self) -> None:
@@ -227,12 +227,12 @@ class TopicRuntime:
         """Stop all writers; what they had not stored fails."""
         await asyncio.gather(
             self._standing.close(),
+            self._shape_news.close(),
             self._foreign.close(),
             self._indexes.close(),
             *(writer.close() for writer in self.writers.values()),
         )
         _wake(self._news)
-        _wake(self._state_news)
 
     # -- publishing ----------------------------------------------------------------------------------------
     # Callers reserve room in the front store before they read a body, and give it back when they have an answer.
@@ -246,11 +246,11 @@ class TopicRuntime:
         """
         slot = self._null_slot(request) if single.key is None else slot_of(single.key)
         for attempt in range(RESENDS):
-            route = self._route
+            route, version = self._route, self.state.version
             place = route.place_of_slot(slot)
             writer = route.writers[place] if place >= 0 else None
             if writer is None or writer.state is not WriterState.OPEN:
-                await self._await_owner([writer], attempt)
+                await self._await_owner([writer], attempt, version)
                 continue
             if request is not None and not writer.inheritance.complete:
                 await writer.inheritance.wait()
@@ -258,7 +258,7 @@ class TopicRuntime:
             try:
                 return (await writer.append(single, size_bytes, request, replicated=replicated))[0]
             except SegmentMoved:
-                await self._after_move(attempt)
+                await self._after_move(attempt, version)
         raise SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again")
 
     async def publish_rows(
@@ -275,10 +275,11 @@ class TopicRuntime:
         whole_request = [_Share(-1, None, rows, size_bytes)]
         waiting = whole_request
         for attempt in range(RESENDS):
+            version = self.state.version
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
             if len(open_writers) < len(shares):
-                await self._await_owner([share.writer for share in shares], attempt, done)
+                await self._await_owner([share.writer for share in shares], attempt, version, done)
                 continue
             if request is not None and await self._must_look_again(open_writers, shares, request, done):
                 continue
@@ -296,7 +297,7 @@ class TopicRuntime:
                 # A segment takes all that a request with an id has for it at once: where a merge brings two shares
                 # together they must come as one. What is stored already is found so.
                 waiting = whole_request
-            await self._after_move(attempt)
+            await self._after_move(attempt, version)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
     async def _must_look_again(
@@ -333,33 +334,35 @@ class TopicRuntime:
         ]
 
     async def _await_owner(
-        self, writers: Sequence[Appender | None], attempt: int, done: Sequence[Position] = ()
+        self, writers: Sequence[Appender | None], attempt: int, version: int, done: Sequence[Position] = ()
     ) -> None:
-        """Wait a while for a transition that is under way, or in a cluster for an owner; raises where none can help."""
+        """Wait a while for a transition that is under way, or in a cluster for an owner; raises where none can help.
+
+        `version` is that of the state by which these were chosen.
+        """
         sealing = any(w is not None and w.state in (WriterState.SEALING, WriterState.SEALED) for w in writers)
         moving = sealing or self.state.transition is not None or self._parts.clustered
         if not self.state.deleted and moving:
-            await self._look_for_owner(attempt)
+            await self._look_for_owner(attempt, version)
             return
         owners = {s.owner for s in self.state.open_segments if s.owner != self._parts.broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: the segment for these messages is {taken}"))
 
-    async def _after_move(self, attempt: int) -> None:
+    async def _after_move(self, attempt: int, version: int) -> None:
         """A segment of ours has successors here in a moment; another broker's owner may be gone for a while."""
         if self._parts.clustered:
-            await self._look_for_owner(attempt)
+            await self._look_for_owner(attempt, version)
 
-    async def _look_for_owner(self, attempt: int) -> None:
-        """Give the leader, or a new owner, the time; news of the topic may be on their way or lost."""
-        version = self.state.version
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS)):
-                await self.changed_shape()
+    async def _look_for_owner(self, attempt: int, version: int) -> None:
+        """Give the leader, or a new owner, the time; news of the topic may be on their way or lost.
+
+        What has come since `version` is to be tried first: a segment's end is heard of before its last messages are.
+        """
         if self.state.version == version:
-            with contextlib.suppress(BraidError):
-                await self.refresh()
-        self._reroute()
+            await self._shape_news.wait(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS))
+        if self.state.version == version:
+            self._reroute()
 
     def _null_slot(self, request: RequestId | None) -> int:
         """The slot of a request's messages without a key; a repetition must find the segment that has them."""
@@ -481,12 +484,6 @@ class TopicRuntime:
         if self._news is None or self._news.done():
             self._news = asyncio.get_running_loop().create_future()
         return self._news
-
-    async def changed_shape(self) -> None:
-        """Wait until a newer state is applied."""
-        if self._state_news is None or self._state_news.done():
-            self._state_news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._state_news)
 
 
 @dataclass(frozen=True, slots=True)
