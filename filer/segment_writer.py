@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from filer.clock import Clock
+from filer.clock import Clock, comes_within
 from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.inheritance import Inheritance
 from filer.keys import FileName
@@ -37,6 +37,7 @@ from filer.turns import Turns
 
 TRICKLE_BYTES = 64 * 1024
 TRICKLE_FACTOR = 2.5
+LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,8 @@ class SegmentWriter:
     fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
     once when another writer took over. `inherit` reads the producer windows that the predecessors left, unless the
     index has them. With `replication` all that is accepted goes to the followers too; what only they hold when the
-    writer stops is in `unflushed`.
+    writer stops is in `unflushed`. An `awaited` segment is one that publishers were held back for: they all come within
+    a moment, and its second file follows the first, which has only those who came first, without a space.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class SegmentWriter:
         on_stopped: Callable[[int], None],
         inherit: Inherit = nothing_inherited,
         replication: Replication | None = None,
+        awaited: bool = False,
     ) -> None:
         self.ref = ref
         self.index = index
@@ -171,6 +174,7 @@ class SegmentWriter:
         self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
         self._look, self._turns = look, turns
         self._on_stored, self._on_stopped = on_stored, on_stopped
+        self._awaited = awaited
         self._replication = replication
         if replication is not None:
             replication.replicas.attach(self._held, self._refused)
@@ -180,6 +184,8 @@ class SegmentWriter:
         self._unheld: deque[_Pending] = deque()
         self._held_end = 0
         self._hurried = False
+        # Set once the next file is not to wait any longer to share messages.
+        self._due = asyncio.Event()
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
         self._unanswered: dict[RequestId, _Pending] = {}
         self._next_offset = index.end
@@ -234,6 +240,8 @@ class SegmentWriter:
             self._replication.replicas.send(pending)
         self._idle.clear()
         self._wake.set()
+        if self.pending_bytes >= self._settings.flush_bytes:
+            self._due.set()
         return stored
 
     def _append_once(
@@ -273,6 +281,7 @@ class SegmentWriter:
         if self.state is WriterState.OPEN:
             self.state = WriterState.SEALING
             self._wake.set()
+            self._due.set()
         return await asyncio.shield(self._finished)
 
     @property
@@ -288,6 +297,7 @@ class SegmentWriter:
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files."""
         self._hurried = True
+        self._due.set()
         await self._idle.wait()
 
     async def close(self) -> None:
@@ -322,7 +332,9 @@ class SegmentWriter:
             and self.pending_bytes < self._settings.flush_bytes
             and (left := self._last_put_seconds + self._interval_seconds() - self._clock.monotonic_seconds()) > 0
         ):
-            await self._clock.sleep(min(left, 0.02))
+            self._due.clear()
+            # How its followers do may shorten the interval at any time.
+            await comes_within(self._clock, self._due, left if self._replication is None else min(left, LOOK_SECONDS))
 
     def _interval_seconds(self) -> float:
         """How old the last put is to be: followers make it safe to wait, while the others count us as alive."""
@@ -420,7 +432,9 @@ class SegmentWriter:
             return
         if self._has_stopped():
             return
-        self._proof_seconds = self._last_put_seconds = sent_seconds
+        self._proof_seconds = sent_seconds
+        if base > 0 or not self._awaited:
+            self._last_put_seconds = sent_seconds
         self._last_file_bytes = file.size_bytes
         self._acknowledge(batch, file)
         if last:
@@ -511,6 +525,7 @@ class SegmentWriter:
         self.inheritance.stop()
         self._idle.set()
         self._wake.set()
+        self._due.set()
         self._finished.set_exception(error)
         self._finished.exception()
         self._on_stopped(self.ref.segment)

@@ -32,6 +32,8 @@ PREFIX = "/internal/v1"
 SECRET_HEADER = "Braid-Cluster-Secret"
 ARROW = "application/vnd.apache.arrow.stream"
 SHORT_SECONDS = 5.0
+# A record of more than that, some thousands of segments, is read from the store by whoever hears of it.
+MOST_RECORD_BYTES = 1024 * 1024
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
 # What a peer says of a part that it certainly has not stored; but for the last, where that is not known.
@@ -176,9 +178,13 @@ class Peers:
             table = reader.read_all()
         return TailPage(table, int(answer.headers["braid-end-offset"]), answer.headers["braid-sealed"] == "true")
 
-    async def refresh(self, url: str, topic: str, version: int) -> None:
-        """Tell a broker that the topic's record has changed. Raises as `append`."""
-        await self._call("POST", url, f"/topics/{topic}/refresh?version={version}", timeout_seconds=SHORT_SECONDS)
+    async def refresh(self, url: str, topic: str, version: int, record: bytes = b"") -> None:
+        """Tell a broker that the topic's record has changed; with the `record` it need not read it. Raises as `append`.
+
+        Only a record that stands on the store, or stood there, may be told.
+        """
+        path = f"/topics/{topic}/refresh?version={version}"
+        await self._call("POST", url, path, record, timeout_seconds=SHORT_SECONDS)
 
     async def report_load(self, url: str | None, report: LoadReport) -> bool:
         """Tell the leader how busy our segments are; False where that broker does not lead. Raises as `append`."""

@@ -144,6 +144,7 @@ class TopicRuntime:
             on_stopped=self._lost,
             inherit=partial(self.inherited, segment),
             replication=self._replication(segment),
+            awaited=bool(segment.predecessors),
         )
 
     def _replication(self, segment: Segment) -> Replication | None:
@@ -182,7 +183,7 @@ class TopicRuntime:
         windows = handed_over(self.state, segment, self._indexes.known)
         if windows is not None:
             return windows
-        return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment)
+        return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment, self.state)
 
     def _sealed(self, segment: Segment) -> None:
         """All of it is on the store: nothing that we held of it is needed, nor may any more than that be read."""
