@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from filer.clock import Clock, comes_within
-from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.inheritance import Inheritance
 from filer.keys import FileName
 from filer.live_files import FileFacts
@@ -130,6 +130,11 @@ class Replication:
     on_unstored: Callable[[int], None]
 
 
+async def unknown() -> bool:
+    """For an owner that cannot tell whether topic.json names its segment as open."""
+    return False
+
+
 class WriterState(Enum):
     """Where an owner's segment stands."""
 
@@ -142,12 +147,13 @@ class WriterState(Enum):
 class SegmentWriter:
     """Owner of one open segment. All methods belong to the event loop's thread.
 
-    `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there (a
-    fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
-    once when another writer took over. `inherit` reads the producer windows that the predecessors left, unless the
-    index has them. With `replication` all that is accepted goes to the followers too; what only they hold when the
-    writer stops is in `unflushed`. An `awaited` segment is one that publishers were held back for: they all come within
-    a moment, and its second file follows the first, which has only those who came first, without a space.
+    `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there,
+    `is_open` whether the segment is open and this broker's (fresh reads of topic.json). `on_stored` is called for each
+    file before its messages are acknowledged; `on_stopped` once when another writer took over. `inherit` reads the
+    producer windows that the predecessors left, unless the index has them. With `replication` all that is accepted goes
+    to the followers too; what only they hold when the writer stops is in `unflushed`. `awaited`: publishers were held
+    back until the segment was opened. They all come within a moment, and the first file has only those who were first,
+    so the second one follows it without a space.
     """
 
     def __init__(
@@ -161,6 +167,7 @@ class SegmentWriter:
         settings: WriterSettings,
         turns: Turns,
         look: Callable[[], Awaitable[bool]],
+        is_open: Callable[[], Awaitable[bool]] = unknown,
         on_stored: Callable[[StoredFile], None],
         on_stopped: Callable[[int], None],
         inherit: Inherit = nothing_inherited,
@@ -172,7 +179,7 @@ class SegmentWriter:
         self.state = WriterState.OPEN
         self.pending_bytes = 0
         self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
-        self._look, self._turns = look, turns
+        self._look, self._is_open, self._turns = look, is_open, turns
         self._on_stored, self._on_stopped = on_stored, on_stopped
         self._awaited = awaited
         self._replication = replication
@@ -415,7 +422,7 @@ class SegmentWriter:
                 if self._has_stopped():
                     return  # and so is the inheritance: a seal without it would forget what predecessors knew
                 file.seal_with(self.index.windows, self._last_timestamp_us)
-            ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
+            ours = await self._put(file, base)
             if self._has_stopped():
                 return  # refused by a follower meanwhile: everybody has been told
             if not ours:
@@ -439,6 +446,29 @@ class SegmentWriter:
         self._acknowledge(batch, file)
         if last:
             self._stop(SegmentMoved())
+
+    async def _put(self, file: NextFile, base: int) -> bool:
+        """Whether the file is ours. While a segment's first is put topic.json is read, to have a proof of ownership.
+
+        Publishers of a split wait for that file, and a look at all there is would come after it. The record is enough:
+        only what is sealed there is rolled up by others, so while it names the segment as open and ours nothing of it
+        was superseded, and the first name cannot have come back before that read was `grace` ago.
+        """
+        put = put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
+        if base > 0:
+            return await put
+        looked_seconds = self._clock.monotonic_seconds()
+        ours, is_open = await asyncio.gather(put, self._is_open_still())
+        if is_open:
+            self._proof_seconds = looked_seconds
+        return ours
+
+    async def _is_open_still(self) -> bool:
+        # Where that cannot be told all there is of the segment is looked at, and says what is in the way.
+        try:
+            return await self._is_open()
+        except BraidError:
+            return False
 
     def _has_stopped(self) -> bool:
         """Whether a follower has refused us, which it may while anything is awaited."""

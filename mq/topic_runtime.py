@@ -127,9 +127,16 @@ class TopicRuntime:
         self._indexes.put(segment.id, index)
         self._tails[segment.id] = Tail(0)
 
-        async def still_there() -> bool:
+        async def found() -> Segment | None:
             record = await parts.catalogue.read(self.topic)
-            return record is not None and record.state.segment(segment.id) is not None
+            return None if record is None else record.state.segment(segment.id)
+
+        async def still_there() -> bool:
+            return await found() is not None
+
+        async def is_open() -> bool:
+            newest = await found()
+            return newest is not None and newest.state == "open" and newest.owner == parts.broker
 
         self.writers[segment.id] = SegmentWriter(
             parts.store,
@@ -140,6 +147,7 @@ class TopicRuntime:
             settings=parts.writing,
             turns=parts.turns,
             look=still_there,
+            is_open=is_open,
             on_stored=self._stored,
             on_stopped=self._lost,
             inherit=partial(self.inherited, segment),
