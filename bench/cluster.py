@@ -1,12 +1,13 @@
-"""What a cluster does: acknowledgement, throughput, forwarding, subscribers elsewhere and failover, in one table.
+"""What a cluster does: acknowledging, carrying, forwarding, subscribers elsewhere, failover and splits, in one table.
 
     python bench/cluster.py [--rounds 3] [--seconds 4] [--only CASE ...]
 
 Real processes throughout: ZooKeeper, a store, brokers. See bench/README.md.
 """
 
+import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
@@ -19,10 +20,11 @@ from bench.local_cluster import forget_settings
 from bench.remote_tail import measure_remote_tail
 from bench.running import about, console, run_options, tell
 from bench.server_process import BenchFailed
+from bench.splitting import PUTS_OF_A_PAUSE, Measured, Reshaped, measure_splits
 from bench.spreading import measure_brokers
 from filer.errors import BraidError
 
-NAMES = ["acks", "brokers", "forwarding", "subscriber", "failover"]
+NAMES = ["acks", "brokers", "forwarding", "subscriber", "failover", "split"]
 Row = tuple[str, str, str, str]
 
 
@@ -57,6 +59,8 @@ def _rows(name: str, rounds: int, seconds: float) -> Iterator[Row]:
             yield _subscriber_row(seconds)
         case "failover":
             yield from _failover_rows(rounds)
+        case "split":
+            yield from _split_rows(measure_splits(rounds=rounds, tell=tell))
 
 
 def _ack_rows(rounds: int, seconds: float) -> Iterator[Row]:
@@ -80,6 +84,34 @@ def _failover_rows(rounds: int) -> Iterator[Row]:
         shown = f"{wait.median_seconds:.2f} s, worst {worst:.2f} s"
         yield what, shown, f"{wait.target_seconds:g} s", _met(worst, wait.target_seconds)
         yield f"{wait.what}: segments of the others", f"worst {max(wait.others):.2f} s", "", ""
+
+
+def _split_rows(measured: Measured) -> Iterator[Row]:
+    yield "a put by itself meanwhile", _spread(measured.puts), "", ""
+    for change in measured.changes:
+        times, target_seconds = len(change.pauses), measured.target_seconds
+        target = f"{PUTS_OF_A_PAUSE} puts and 100 ms: {1000 * target_seconds:.0f} ms"
+        yield (
+            f"{change.what}, {times} times: pause",
+            _spread(change.pauses),
+            target,
+            _met(max(change.pauses), target_seconds),
+        )
+        yield from _wait_rows(change)
+    yield "publishes refused and sent again", f"{measured.refused}", "", ""
+
+
+def _wait_rows(change: Reshaped) -> Iterator[Row]:
+    yield f"{change.what}: longest publish, its range", _beside(change.waits, change.waits_before), "", ""
+    yield f"{change.what}: longest publish, others", _beside(change.others, change.others_before), "", ""
+
+
+def _beside(seconds: Sequence[float], before: Sequence[float]) -> str:
+    return f"{_spread(seconds)}; before: {_spread(before)}"
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"p50 {1000 * statistics.median(seconds):.0f} ms, worst {1000 * max(seconds):.0f} ms"
 
 
 def _shown(side: Side) -> str:

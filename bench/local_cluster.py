@@ -12,9 +12,11 @@ import httpx
 
 from bench.server_process import BenchFailed, scratch_folder
 from filer.clock import SystemClock
+from filer.open_store import open_store
 from filer.slots import slot_of
+from filer.store import Store
 from mq.local.child import ChildProcess
-from mq.local.cluster import LocalBroker, LocalCluster, LocalSettings
+from mq.local.cluster import S3_ENVIRONMENT, LocalBroker, LocalCluster, LocalSettings
 
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
@@ -37,6 +39,18 @@ class BenchCluster:
     def __init__(self, cluster: LocalCluster) -> None:
         self.brokers: dict[str, LocalBroker] = {broker.name: broker for broker in cluster.brokers}
         self._runs_at = next(iter(self.brokers.values()))
+        self._cluster = cluster
+
+    def open_store(self) -> Store:
+        """The brokers' store, for the bench itself; whoever opens it closes it."""
+        os.environ.update(S3_ENVIRONMENT)
+        return open_store(
+            self._cluster.store,
+            clock=SystemClock(),
+            endpoint_url=self._cluster.s3_endpoint or None,
+            region="us-east-1",
+            addressing_style="path",
+        )
 
     def create_topic(self, topic: str, **config: object) -> None:
         """Create it, and wait until every broker knows it."""

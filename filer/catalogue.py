@@ -67,25 +67,34 @@ class Catalogue:
             return False
 
     async def change(self, topic: str, decide: Callable[[TopicState], TopicState | None]) -> TopicState | None:
-        """Apply `decide` to the newest state until a compare-and-swap holds; the state that stands then.
+        """As `change_record`, for the state alone."""
+        record = await self.change_record(topic, decide)
+        return None if record is None else record.state
+
+    async def change_record(
+        self, topic: str, decide: Callable[[TopicState], TopicState | None], *, known: TopicRecord | None = None
+    ) -> TopicRecord | None:
+        """Apply `decide` to the newest state until a compare-and-swap holds; the record that stands then.
 
         `decide` is pure and may run several times; None from it means nothing is to be changed (any more), and the
-        state read is returned. None is returned where there is no such topic. Safe to stop anywhere: the record
-        changes in one step or not at all. Raises `OutcomeUnknown` when the store does not answer for long.
+        record read is returned. None is returned where there is no such topic. What is `known` is taken for the newest
+        until the store says otherwise. Safe to stop anywhere: the record changes in one step or not at all, and never
+        from another state than `decide` has seen. Raises `OutcomeUnknown` when the store does not answer for long.
         """
         pause = RETRY_FIRST_SECONDS
         for attempt in range(TRIES):
             try:
-                record = await self.read(topic)
+                record = known if known is not None else await self.read(topic)
+                known = None
                 if record is None:
                     return None
                 wanted = decide(record.state)
                 if wanted is None:
-                    return record.state
+                    return record
                 wanted = wanted.model_copy(update={"version": record.state.version + 1})
                 _check(wanted)
-                await self._store.replace(keys.topic(topic), wanted.to_json(), etag=record.etag)
-                return wanted
+                etag = await self._store.replace(keys.topic(topic), wanted.to_json(), etag=record.etag)
+                return TopicRecord(wanted, etag)
             except EtagMismatch:
                 pass
             except OutcomeUnknown:

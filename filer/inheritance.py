@@ -20,10 +20,15 @@ from filer.segment_log import (
     Inherit,
     SegmentRef,
     fetch_footer,
+    list_names,
     recover_index,
 )
 from filer.store import Store
 from filer.topic_state import Segment, TopicState
+
+# How far before a segment's end its last file is looked for. At first that is a page of names, however small files are;
+# where the last one has more messages the others are large as a rule.
+SEAL_ROWS_AT_FIRST, SEAL_ROWS_AT_MOST = 1_000, 32_000
 
 
 def handed_over(state: TopicState, segment: Segment, indexes: Mapping[int, SegmentIndex]) -> ProducerWindows | None:
@@ -35,18 +40,29 @@ def handed_over(state: TopicState, segment: Segment, indexes: Mapping[int, Segme
     return _for_heir(segment, parents, [index.windows for index in at_hand])
 
 
-async def read_inherited(store: Store, catalogue: Catalogue, topic: str, segment: Segment) -> ProducerWindows:
+async def read_inherited(
+    store: Store, catalogue: Catalogue, topic: str, segment: Segment, known: TopicState | None = None
+) -> ProducerWindows:
     """The windows for a segment from the seals of its predecessors, as far as topic.json still names them.
 
-    Raises `OutcomeUnknown` where that cannot be told now, `CorruptFile`.
+    Those that the state `known` names are looked for first: a seal never changes, so one that is found is right however
+    old that state is. Raises `OutcomeUnknown` where that cannot be told now, `CorruptFile`.
     """
+    if known is not None:
+        parents = _parents(known, segment)
+        seals = await asyncio.gather(*(_find_seal(store, topic, parent) for parent in parents))
+        if all(seals):
+            return _of_seals(segment, parents, [seal for seal in seals if seal is not None])
     # Read afresh: the files of a segment stay for a grace period after topic.json has let it go, so those of one
     # that is named now are there. What has left it was emptied by retention, and nobody repeats a request so old.
     record = await catalogue.read(topic)
     if record is None:
         return ProducerWindows(*segment.range)
     parents = _parents(record.state, segment)
-    seals = await asyncio.gather(*(_read_seal(store, topic, parent) for parent in parents))
+    return _of_seals(segment, parents, await asyncio.gather(*(_read_seal(store, topic, each) for each in parents)))
+
+
+def _of_seals(segment: Segment, parents: Sequence[Segment], seals: Sequence[Footer]) -> ProducerWindows:
     windows = [ProducerWindows.from_bytes(seal.windows) if seal.windows else ProducerWindows() for seal in seals]
     return _for_heir(segment, parents, windows)
 
@@ -61,15 +77,42 @@ def _for_heir(segment: Segment, parents: Sequence[Segment], windows: Sequence[Pr
     return ProducerWindows.combined(known, *segment.range)
 
 
-async def _read_seal(store: Store, topic: str, segment: Segment) -> Footer:
-    """The footer of a sealed segment's seal: named by the segment's end, or, where messages are in it, by its index."""
-    ref, end_offset = SegmentRef(topic, segment.id), segment.end_offset or 0
+async def _find_seal(store: Store, topic: str, segment: Segment) -> Footer | None:
+    """The footer of a sealed segment's seal where that is found by few names; None where it takes a look at them all.
+
+    An empty seal is named by the segment's end. One with messages in it, which only the owner puts, is the last of its
+    files. Both are looked for at once: a successor takes no request with an id before it knows its predecessors'.
+    """
+    if segment.end_offset is None:
+        return None
+    ref, end_offset = SegmentRef(topic, segment.id), segment.end_offset
+    at_end, last = await asyncio.gather(
+        _seal_at(store, ref, FileName(end_offset), end_offset), _last_name(store, ref, end_offset)
+    )
+    return at_end or (None if last is None else await _seal_at(store, ref, last, end_offset))
+
+
+async def _last_name(store: Store, ref: SegmentRef, end_offset: int) -> FileName | None:
+    """The last of the owner's files that is listed shortly before the segment's end."""
+    names = await list_names(store, ref, from_offset=max(end_offset - SEAL_ROWS_AT_FIRST, 0))
+    if not names:
+        names = await list_names(store, ref, from_offset=max(end_offset - SEAL_ROWS_AT_MOST, 0))
+    return max((name for name in names if not name.rolled and name.base < end_offset), default=None)
+
+
+async def _seal_at(store: Store, ref: SegmentRef, name: FileName, end_offset: int) -> Footer | None:
     try:
-        footer, _ = await fetch_footer(store, ref.key(FileName(end_offset)))
-        if footer.sealed:
-            return footer
+        footer, _ = await fetch_footer(store, ref.key(name))
     except ObjectNotFound:
-        pass
+        return None
+    return footer if footer.sealed and footer.end == end_offset else None
+
+
+async def _read_seal(store: Store, topic: str, segment: Segment) -> Footer:
+    """As `_find_seal`, and where that does not find it by the segment's index."""
+    if (footer := await _find_seal(store, topic, segment)) is not None:
+        return footer
+    ref = SegmentRef(topic, segment.id)
     index = await recover_index(store, ref, start_offset=segment.start_offset)
     if not index.sealed:
         raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r} is sealed, and its seal was not found")

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from filer.clock import Clock
-from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
+from filer.clock import Clock, comes_within
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.inheritance import Inheritance
 from filer.keys import FileName
 from filer.live_files import FileFacts
@@ -37,6 +37,7 @@ from filer.turns import Turns
 
 TRICKLE_BYTES = 64 * 1024
 TRICKLE_FACTOR = 2.5
+LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,11 @@ class Replication:
     on_unstored: Callable[[int], None]
 
 
+async def unknown() -> bool:
+    """For an owner that cannot tell whether topic.json names its segment as open."""
+    return False
+
+
 class WriterState(Enum):
     """Where an owner's segment stands."""
 
@@ -141,11 +147,13 @@ class WriterState(Enum):
 class SegmentWriter:
     """Owner of one open segment. All methods belong to the event loop's thread.
 
-    `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there (a
-    fresh read of topic.json). `on_stored` is called for each file before its messages are acknowledged; `on_stopped`
-    once, with the reason, where it ends without a seal: most often another writer took over. `inherit` reads the
-    producer windows that the predecessors left, unless the index has them. With `replication` all that is accepted goes
-    to the followers too; what only they hold when the writer stops is in `unflushed`.
+    `turns` are shared by all writers of a broker. `look` tells whether the topic and the segment are still there,
+    `is_open` whether the segment is open and this broker's (fresh reads of topic.json). `on_stored` is called for each
+    file before its messages are acknowledged; `on_stopped` once, with the reason, where it ends without a seal: most
+    often another writer took over. `inherit` reads the producer windows that the predecessors left, unless the index
+    has them. With `replication` all that is accepted goes to the followers too; what only they hold when the writer
+    stops is in `unflushed`. `awaited`: publishers were held back until the segment was opened. They all come within a
+    moment, and the first file has only those who were first, so the second one follows it without a space.
     """
 
     def __init__(
@@ -159,18 +167,21 @@ class SegmentWriter:
         settings: WriterSettings,
         turns: Turns,
         look: Callable[[], Awaitable[bool]],
+        is_open: Callable[[], Awaitable[bool]] = unknown,
         on_stored: Callable[[StoredFile], None],
         on_stopped: Callable[[int, Exception], None],
         inherit: Inherit = nothing_inherited,
         replication: Replication | None = None,
+        awaited: bool = False,
     ) -> None:
         self.ref = ref
         self.index = index
         self.state = WriterState.OPEN
         self.pending_bytes = 0
         self._store, self._clock, self._broker, self._settings = store, clock, broker, settings
-        self._look, self._turns = look, turns
+        self._look, self._is_open, self._turns = look, is_open, turns
         self._on_stored, self._on_stopped = on_stored, on_stopped
+        self._awaited = awaited
         self._replication = replication
         if replication is not None:
             replication.replicas.attach(self._held, self._refused)
@@ -180,6 +191,8 @@ class SegmentWriter:
         self._unheld: deque[_Pending] = deque()
         self._held_end = 0
         self._hurried = False
+        # Set once the next file is not to wait any longer to share messages.
+        self._due = asyncio.Event()
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
         self._unanswered: dict[RequestId, _Pending] = {}
         self._next_offset = index.end
@@ -234,6 +247,8 @@ class SegmentWriter:
             self._replication.replicas.send(pending)
         self._idle.clear()
         self._wake.set()
+        if self.pending_bytes >= self._settings.flush_bytes:
+            self._due.set()
         return stored
 
     def _append_once(
@@ -273,6 +288,7 @@ class SegmentWriter:
         if self.state is WriterState.OPEN:
             self.state = WriterState.SEALING
             self._wake.set()
+            self._due.set()
         return await asyncio.shield(self._finished)
 
     @property
@@ -288,6 +304,7 @@ class SegmentWriter:
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files."""
         self._hurried = True
+        self._due.set()
         await self._idle.wait()
 
     async def close(self) -> None:
@@ -322,7 +339,9 @@ class SegmentWriter:
             and self.pending_bytes < self._settings.flush_bytes
             and (left := self._last_put_seconds + self._interval_seconds() - self._clock.monotonic_seconds()) > 0
         ):
-            await self._clock.sleep(min(left, 0.02))
+            self._due.clear()
+            # How its followers do may shorten the interval at any time.
+            await comes_within(self._clock, self._due, left if self._replication is None else min(left, LOOK_SECONDS))
 
     def _interval_seconds(self) -> float:
         """How old the last put is to be: followers make it safe to wait, while the others count us as alive."""
@@ -403,7 +422,7 @@ class SegmentWriter:
                 if self._has_stopped():
                     return  # and so is the inheritance: a seal without it would forget what predecessors knew
                 file.seal_with(self.index.windows, self._last_timestamp_us)
-            ours = await put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
+            ours = await self._put(file, base)
             if self._has_stopped():
                 return  # refused by a follower meanwhile: everybody has been told
             if not ours:
@@ -420,11 +439,36 @@ class SegmentWriter:
             return
         if self._has_stopped():
             return
-        self._proof_seconds = self._last_put_seconds = sent_seconds
+        self._proof_seconds = sent_seconds
+        if base > 0 or not self._awaited:
+            self._last_put_seconds = sent_seconds
         self._last_file_bytes = file.size_bytes
         self._acknowledge(batch, file)
         if last:
             self._stop(SegmentMoved())
+
+    async def _put(self, file: NextFile, base: int) -> bool:
+        """Whether the file is ours. While a segment's first is put topic.json is read, to have a proof of ownership.
+
+        Publishers of a split wait for that file, and a look at all there is would come after it. The record is enough:
+        only what is sealed there is rolled up by others, so while it names the segment as open and ours nothing of it
+        was superseded, and the first name cannot have come back before that read was `grace` ago.
+        """
+        put = put_until_known(self._store, self._clock, self.ref.key(FileName(base)), file, file.writer)
+        if base > 0:
+            return await put
+        looked_seconds = self._clock.monotonic_seconds()
+        ours, is_open = await asyncio.gather(put, self._is_open_still())
+        if is_open:
+            self._proof_seconds = looked_seconds
+        return ours
+
+    async def _is_open_still(self) -> bool:
+        # Where that cannot be told all there is of the segment is looked at, and says what is in the way.
+        try:
+            return await self._is_open()
+        except BraidError:
+            return False
 
     def _has_stopped(self) -> bool:
         """Whether a follower has refused us, which it may while anything is awaited."""
@@ -512,6 +556,7 @@ class SegmentWriter:
         self.inheritance.stop()
         self._idle.set()
         self._wake.set()
+        self._due.set()
         self._finished.set_exception(error)
         self._finished.exception()
         self._on_stopped(self.ref.segment, error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from filer.catalogue import Catalogue
+from filer.catalogue import Catalogue, TopicRecord
 from filer.clock import Clock
 from filer.errors import InvalidInput
 from filer.slots import equal_ranges
@@ -200,16 +200,23 @@ class TransitionRunner:
         None where there is no such topic. Safe to stop at any line: the record in topic.json says what is to be
         done, and whoever takes it up next repeats it from the start without harm.
         """
-        state = await self._catalogue.change(topic, begin)
-        return state if state is None else await self.resume(state)
+        found = await self._catalogue.change_record(topic, begin)
+        return None if found is None else await self.resume(found)
 
-    async def resume(self, state: TopicState) -> TopicState | None:
-        """Finish the transition that the state records, if any; the state after it."""
-        record = state.transition
+    async def resume(self, found: TopicRecord) -> TopicState | None:
+        """Finish the transition that the record tells of, if any; the state after it.
+
+        While segments are sealed publishers wait, so the record is not read again before it is changed: where others
+        have changed it meanwhile the store takes nothing, and then it is.
+        """
+        state, record = found.state, found.state.transition
         if record is None:
             return state
         sealing = [s for s in state.segments if s.id in record.seal]
         sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
         ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
         now_us = self._clock.now_us()
-        return await self._catalogue.change(state.topic, lambda newest: finished(newest, record, ends, now_us=now_us))
+        after = await self._catalogue.change_record(
+            state.topic, lambda newest: finished(newest, record, ends, now_us=now_us), known=found
+        )
+        return None if after is None else after.state

@@ -34,6 +34,8 @@ PREFIX = "/internal/v1"
 SECRET_HEADER = "Braid-Cluster-Secret"
 ARROW = "application/vnd.apache.arrow.stream"
 SHORT_SECONDS = 5.0
+# A record of more than that, some thousands of segments, is read from the store by whoever hears of it.
+MOST_RECORD_BYTES = 1024 * 1024
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
 _NO_BROKERS_ANSWER = "that is not how a broker answers"
@@ -183,10 +185,13 @@ class Peers:
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise PeerSilent(f"{_NO_BROKERS_ANSWER}: {type(error).__name__}: {error}") from error
 
-    async def refresh(self, url: str, topic: str, version: int) -> None:
-        """Tell a broker that the topic's record has changed. Raises as `append`."""
+    async def refresh(self, url: str, topic: str, version: int, record: bytes = b"") -> None:
+        """Tell a broker that the topic's record has changed; with the `record` it need not read it. Raises as `append`.
+
+        Only a record that stands on the store, or stood there, may be told.
+        """
         path = f"/topics/{topic}/refresh?version={version}"
-        _checked(await self._call("POST", url, path, timeout_seconds=SHORT_SECONDS))
+        _checked(await self._call("POST", url, path, record, timeout_seconds=SHORT_SECONDS))
 
     async def report_load(self, url: str | None, report: LoadReport) -> bool:
         """Tell the leader how busy our segments are; False where that broker does not lead. Raises as `append`."""

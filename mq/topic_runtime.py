@@ -1,7 +1,6 @@
 """One topic as a broker runs it: writers for the segments it owns, indexes and tails to read from, waiters."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from filer.errors import BraidError, SegmentMoved, SequenceExpired
+from filer.errors import SegmentMoved, SequenceExpired
 from filer.inheritance import handed_over, read_inherited
 from filer.next_file import Accepted, Single, join
 from filer.producer_windows import ProducerWindows
@@ -29,11 +28,12 @@ from mq.parts import Parts
 from mq.peers import TailPage
 from mq.routing import Appender, Route
 from mq.segment_indexes import SegmentIndexes
+from mq.shape_news import ShapeNews
 from mq.standing import Standing
 from mq.topic_loads import TopicLoads
 
 RESENDS = 10
-# Between two looks for an owner; together some five seconds.
+# How long news of an owner are waited for before a look for them; together some five seconds.
 LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 2.0
 _NEWEST = 2**62
@@ -60,7 +60,7 @@ class TopicRuntime:
         self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None
-        self._state_news: asyncio.Future[None] | None = None
+        self._shape_news = ShapeNews(parts.clock, self.refresh)
         self._turn = 0
         self._closing = False
         self._counted = parts.metrics.messages.labels(state.topic)
@@ -94,7 +94,7 @@ class TopicRuntime:
                 self._sealed(segment)
         self._parts.copies.keep_only(self.topic, {segment.id for segment in state.open_segments})
         self._open_writers()
-        _wake(self._state_news)
+        self._shape_news.tell()
         _wake(self._news)
 
     async def refresh(self) -> None:
@@ -138,9 +138,16 @@ class TopicRuntime:
         self._indexes.put(segment.id, index)
         self._tails[segment.id] = Tail(0)
 
-        async def still_there() -> bool:
+        async def found() -> Segment | None:
             record = await parts.catalogue.read(self.topic)
-            return record is not None and record.state.segment(segment.id) is not None
+            return None if record is None else record.state.segment(segment.id)
+
+        async def still_there() -> bool:
+            return await found() is not None
+
+        async def is_open() -> bool:
+            newest = await found()
+            return newest is not None and newest.state == "open" and newest.owner == parts.broker
 
         self.writers[segment.id] = SegmentWriter(
             parts.store,
@@ -151,10 +158,12 @@ class TopicRuntime:
             settings=parts.writing,
             turns=parts.turns,
             look=still_there,
+            is_open=is_open,
             on_stored=self._stored,
             on_stopped=self._lost,
             inherit=partial(self.inherited, segment),
             replication=self._replication(segment),
+            awaited=bool(segment.predecessors),
         )
 
     def _replication(self, segment: Segment) -> Replication | None:
@@ -193,7 +202,7 @@ class TopicRuntime:
         windows = handed_over(self.state, segment, self._indexes.known)
         if windows is not None:
             return windows
-        return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment)
+        return await read_inherited(self._parts.store, self._parts.catalogue, self.topic, segment, self.state)
 
     def _sealed(self, segment: Segment) -> None:
         """All of it is on the store: nothing that we held of it is needed, nor may any more than that be read."""
@@ -247,13 +256,13 @@ class TopicRuntime:
         self._closing = True
         await asyncio.gather(
             self._standing.close(),
+            self._shape_news.close(),
             self._foreign.close(),
             self._indexes.close(),
             self._refresh.close(),
             *(writer.close() for writer in self.writers.values()),
         )
         _wake(self._news)
-        _wake(self._state_news)
 
     # -- publishing ----------------------------------------------------------------------------------------
     # Callers reserve room in the front store before they read a body, and give it back when they have an answer.
@@ -267,11 +276,11 @@ class TopicRuntime:
         """
         slot = self._null_slot(request) if single.key is None else slot_of(single.key)
         for attempt in range(RESENDS):
-            route = self._route
+            route, version = self._route, self.state.version
             place = route.place_of_slot(slot)
             writer = route.writers[place] if place >= 0 else None
             if writer is None or writer.state is not WriterState.OPEN:
-                await self._await_owner([writer], attempt)
+                await self._await_owner([writer], attempt, version)
                 continue
             if request is not None and not writer.inheritance.complete:
                 await writer.inheritance.wait()
@@ -279,7 +288,7 @@ class TopicRuntime:
             try:
                 return (await writer.append(single, size_bytes, request, replicated=replicated))[0]
             except SegmentMoved:
-                await self._after_move(attempt)
+                await self._after_move(attempt, version)
         raise SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again")
 
     async def publish_rows(
@@ -296,10 +305,11 @@ class TopicRuntime:
         whole_request = [_Share(-1, None, rows, size_bytes)]
         waiting = whole_request
         for attempt in range(RESENDS):
+            version = self.state.version
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
             if len(open_writers) < len(shares):
-                await self._await_owner([share.writer for share in shares], attempt, done)
+                await self._await_owner([share.writer for share in shares], attempt, version, done)
                 continue
             if request is not None and await self._must_look_again(open_writers, shares, request, done):
                 continue
@@ -317,7 +327,7 @@ class TopicRuntime:
                 # A segment takes all that a request with an id has for it at once: where a merge brings two shares
                 # together they must come as one. What is stored already is found so.
                 waiting = whole_request
-            await self._after_move(attempt)
+            await self._after_move(attempt, version)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
     async def _must_look_again(
@@ -354,33 +364,35 @@ class TopicRuntime:
         ]
 
     async def _await_owner(
-        self, writers: Sequence[Appender | None], attempt: int, done: Sequence[Position] = ()
+        self, writers: Sequence[Appender | None], attempt: int, version: int, done: Sequence[Position] = ()
     ) -> None:
-        """Wait a while for a transition that is under way, or in a cluster for an owner; raises where none can help."""
+        """Wait a while for a transition that is under way, or in a cluster for an owner; raises where none can help.
+
+        `version` is that of the state by which these were chosen.
+        """
         sealing = any(w is not None and w.state in (WriterState.SEALING, WriterState.SEALED) for w in writers)
         moving = sealing or self.state.transition is not None or self._parts.clustered
         if not self.state.deleted and moving:
-            await self._look_for_owner(attempt)
+            await self._look_for_owner(attempt, version)
             return
         owners = {s.owner for s in self.state.open_segments if s.owner != self._parts.broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: the segment for these messages is {taken}"))
 
-    async def _after_move(self, attempt: int) -> None:
+    async def _after_move(self, attempt: int, version: int) -> None:
         """A segment of ours has successors here in a moment; another broker's owner may be gone for a while."""
         if self._parts.clustered:
-            await self._look_for_owner(attempt)
+            await self._look_for_owner(attempt, version)
 
-    async def _look_for_owner(self, attempt: int) -> None:
-        """Give the leader, or a new owner, the time; news of the topic may be on their way or lost."""
-        version = self.state.version
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS)):
-                await self.changed_shape()
+    async def _look_for_owner(self, attempt: int, version: int) -> None:
+        """Give the leader, or a new owner, the time; news of the topic may be on their way or lost.
+
+        What has come since `version` is to be tried first: a segment's end is heard of before its last messages are.
+        """
         if self.state.version == version:
-            with contextlib.suppress(BraidError):
-                await self.refresh()
-        self._reroute()
+            await self._shape_news.wait(min(LOOK_FIRST_SECONDS * 2**attempt, LOOK_LONGEST_SECONDS))
+        if self.state.version == version:
+            self._reroute()
 
     def _null_slot(self, request: RequestId | None) -> int:
         """The slot of a request's messages without a key; a repetition must find the segment that has them."""
@@ -508,12 +520,6 @@ class TopicRuntime:
         if self._news is None or self._news.done():
             self._news = asyncio.get_running_loop().create_future()
         return self._news
-
-    async def changed_shape(self) -> None:
-        """Wait until a newer state is applied."""
-        if self._state_news is None or self._state_news.done():
-            self._state_news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._state_news)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from leader.transitions import Place, TransitionRunner, deleting, merging, repla
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.first_answer import first_answer
 from mq.parts import Parts
+from mq.peers import MOST_RECORD_BYTES
 from mq.topic_runtime import TopicRuntime
 
 # An owner that does not answer may be paused: the store, or a follower, decides against it.
@@ -26,6 +27,8 @@ OWNER_SEAL_SHARE = 0.5
 TAKE_OVER_SECONDS = 30.0
 # A follower that has not sealed for so long may be paused: the next is asked as well.
 NEXT_FOLLOWER_SECONDS = 1.0
+# A record goes out with the news of it until that adds up to as much, first to those for whom it opens segments.
+TOLD_BYTES = 8 * 1024 * 1024
 
 
 class Topics(Protocol):
@@ -177,19 +180,28 @@ class TransitionArm:
     # -- the others ----------------------------------------------------------------------------------------
 
     def tell(self, state: TopicState) -> None:
-        """Let the other brokers know of a newer record: those that own something new can begin at once."""
-        if self._parts.clustered:
-            self._parts.coordinator.announce(state.topic)
-            for broker in self._parts.coordinator.brokers():
-                if broker.id != self._parts.broker:
-                    task = asyncio.create_task(self._tell_one(broker.url, state))
-                    self._telling.add(task)
-                    task.add_done_callback(self._telling.discard)
+        """Let the other brokers know of a newer record: those that own something new can begin at once.
 
-    async def _tell_one(self, url: str, state: TopicState) -> None:
+        They get it with the news, as far as it is not too much to send: publishers wait for them to have it.
+        """
+        if not self._parts.clustered:
+            return
+        self._parts.coordinator.announce(state.topic)
+        record = state.to_json()
+        newest = max((segment.opened_us for segment in state.open_segments), default=0)
+        owners = {segment.owner for segment in state.open_segments if segment.opened_us == newest}
+        others = [each for each in self._parts.coordinator.brokers() if each.id != self._parts.broker]
+        room_bytes = TOLD_BYTES if len(record) <= MOST_RECORD_BYTES else 0
+        for broker in sorted(others, key=lambda each: each.id not in owners):
+            room_bytes -= len(record)
+            task = asyncio.create_task(self._tell_one(broker.url, state, record if room_bytes >= 0 else b""))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell_one(self, url: str, state: TopicState, record: bytes) -> None:
         # A hint: whoever does not get it reads the record when it is asked for the segment.
         with contextlib.suppress(BraidError):
-            await self._parts.peers.refresh(url, state.topic, state.version)
+            await self._parts.peers.refresh(url, state.topic, state.version, record)
 
     # -- sealing -------------------------------------------------------------------------------------------
 

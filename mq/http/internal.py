@@ -9,11 +9,12 @@ from urllib.parse import parse_qsl
 import orjson
 import pyarrow as pa
 
-from filer.errors import InvalidInput, SegmentMoved, SegmentSealed
+from filer.errors import CorruptFile, InvalidInput, SegmentMoved, SegmentSealed
 from filer.next_file import Accepted
 from filer.requests import Position
 from filer.schema import rows_schema
 from filer.segment_writer import SegmentWriter, WriterState
+from filer.topic_state import TopicState
 from mq.bodies.intake import ClientGone, Intake, Receive
 from mq.broker import Broker
 from mq.errors import CopyRefused, Forbidden, NotFound, OutOfTouch
@@ -22,13 +23,14 @@ from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
 from mq.load_report import MOST_REPORT_BYTES, pack_shown, pack_slots, unpack_report
 from mq.part_batch import Part, unpack_parts
-from mq.peers import ARROW, PREFIX, SECRET_HEADER
+from mq.peers import ARROW, MOST_RECORD_BYTES, PREFIX, SECRET_HEADER
 from mq.topic_runtime import TopicRuntime
 
 _PLACE = re.compile(rf"{PREFIX}/topics/([^/]+)/(?:segments/([0-9]{{1,18}})/)?([a-z]+)\Z")
 _SECRET = SECRET_HEADER.lower().encode()
 _LONGEST_WAIT_SECONDS = 60.0
 REPORTS_AT_ONCE = 4
+RECORDS_AT_ONCE = 4
 _JSON = b"application/json"
 _log = logging.getLogger(__name__)
 Headers = list[tuple[bytes, bytes]]
@@ -49,6 +51,7 @@ class Internal:
         self._broker = broker
         # Room of their own: a leader whose front store is full is to hear of the flood all the same.
         self._reports = FrontStore(REPORTS_AT_ONCE * MOST_REPORT_BYTES)
+        self._records = FrontStore(RECORDS_AT_ONCE * MOST_RECORD_BYTES)
         self._calls: dict[tuple[str, str], Callable[[Receive, str, int, Numbers], Awaitable[Answer]]] = {
             ("POST", "append"): self._append,
             ("POST", "seal"): self._seal,
@@ -214,9 +217,27 @@ class Internal:
         return pack_shown(self._broker.shown_loads.heard(runtime)), [(b"content-type", _JSON)]
 
     async def _refresh(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
-        """The topic's record has changed."""
+        """The topic's record has changed: it comes along, or is read.
+
+        Safe however late it comes: it is a record that stood on the store, and one as old as what is known changes
+        nothing. Whoever opens a segment by an old record finds at its first put that others have been there.
+        """
+        with Intake(self._records, MOST_RECORD_BYTES, "", wait=True) as intake:
+            body = await intake.read(receive, None)
+            if body and topic in self._broker.topics:
+                self._broker.see(_record_of(topic, body))
         runtime = await self._runtime(topic, int(query["version"]))
         return _json({"version": runtime.state.version})
+
+
+def _record_of(topic: str, body: bytes) -> TopicState:
+    try:
+        state = TopicState.from_json(body)
+    except CorruptFile as error:
+        raise InvalidInput(f"that is no topic's record: {error}") from error
+    if state.topic != topic:
+        raise InvalidInput(f"the record is that of topic {state.topic!r}, not of {topic!r}")
+    return state
 
 
 def _our_writer(runtime: TopicRuntime, segment: int) -> SegmentWriter:

@@ -238,5 +238,5 @@ async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next
         (0, 0, (2,)),
         (1, 10, (3,)),
     ]
-    assert await second.resume(record.state) == done
+    assert await second.resume(record) == done
     assert await second.run("nothing", lambda state: None) is None

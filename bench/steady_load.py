@@ -1,0 +1,118 @@
+"""Publishers that go on steadily, whatever becomes of the segments: straight to the owners, and through others."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import aiohttp
+
+from bench.server_process import BenchFailed
+from braidmq import AsyncClient, AsyncProducer
+from filer.slots import slot_of
+
+Way = Literal["direct", "forwarded"]
+PAUSE_SECONDS = 0.01
+FORWARDED_EVERY_SECONDS = 0.08
+ANSWER_SECONDS = 60.0
+_MOST_UNANSWERED = 2_000
+_VALUE = b"steady"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One acknowledged message: when it was sent (first, where it was refused) and acknowledged, by which segment."""
+
+    way: Way
+    slot: int
+    sent: float
+    acknowledged: float
+    segment: int
+
+    @property
+    def seconds(self) -> float:
+        """How long its publisher waited."""
+        return self.acknowledged - self.sent
+
+
+class SteadyLoad:
+    """Each key has a publisher of either way, `async with` for as long as they go on.
+
+    *Direct*: a producer of the Python client, one message after the other. *Forwarded*: plain HTTP to the broker that
+    `entries` names for the key, at fixed times, however long the answers take: so there is always one that was sent
+    just before or after something happened.
+    """
+
+    def __init__(self, topic: str, keys: Sequence[str], urls: Sequence[str]) -> None:
+        self.published: list[Published] = []
+        self.refused = 0
+        self.entries: Mapping[str, str] = dict.fromkeys(keys, urls[0])
+        self._topic, self._keys, self._urls = topic, keys, list(urls)
+        self._unanswered: set[asyncio.Task[None]] = set()
+        self._publishers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "SteadyLoad":
+        self._client = AsyncClient(self._urls)
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+        for number, key in enumerate(self._keys):
+            apart_seconds = FORWARDED_EVERY_SECONDS * number / len(self._keys)
+            self._publishers.append(asyncio.create_task(self._publish_direct(key)))
+            self._publishers.append(asyncio.create_task(self._publish_forwarded(key, apart_seconds)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in (*self._publishers, *self._unanswered):
+            task.cancel()
+        await asyncio.gather(*self._publishers, *self._unanswered, return_exceptions=True)
+        await self._http.close()
+        await self._client.aclose()
+
+    async def answered(self) -> None:
+        """Wait until all that was sent by now has been acknowledged; raises what a publisher has failed with."""
+        await asyncio.gather(*list(self._unanswered))
+        for publisher in self._publishers:
+            if publisher.done():
+                publisher.result()
+
+    async def _publish_direct(self, key: str) -> None:
+        async with self._client.producer(self._topic) as producer:
+            while True:
+                await self._begin(key, "direct", lambda: _produced(producer, key))
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _publish_forwarded(self, key: str, apart_seconds: float) -> None:
+        due = time.perf_counter() + apart_seconds
+        while True:
+            await asyncio.sleep(max(due - time.perf_counter(), 0))
+            due += FORWARDED_EVERY_SECONDS
+            if len(self._unanswered) > _MOST_UNANSWERED:
+                raise BenchFailed(f"{_MOST_UNANSWERED} publishes have no answer: the machine cannot carry this load")
+            self._begin(key, "forwarded", lambda: self._post(key))
+
+    def _begin(self, key: str, way: Way, send: Callable[[], Awaitable[int | None]]) -> asyncio.Task[None]:
+        once = asyncio.create_task(self._publish(key, way, send))
+        self._unanswered.add(once)
+        once.add_done_callback(self._unanswered.discard)
+        return once
+
+    async def _publish(self, key: str, way: Way, send: Callable[[], Awaitable[int | None]]) -> None:
+        sent = time.perf_counter()
+        while (segment := await send()) is None:
+            self.refused += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+        self.published.append(Published(way, slot_of(key.encode()), sent, time.perf_counter(), segment))
+
+    async def _post(self, key: str) -> int | None:
+        """The segment that took a message; None where it was refused."""
+        url = f"{self.entries[key]}/v1/topics/{self._topic}/messages"
+        async with self._http.post(url, params={"key": key}, data=_VALUE) as answer:
+            document = await answer.json(content_type=None)
+            return int(document["positions"][0]["segment"]) if answer.status == 200 else None
+
+
+async def _produced(producer: AsyncProducer, key: str) -> int:
+    """The segment that took a message."""
+    acknowledgement = await (await producer.send(_VALUE, key=key))
+    return acknowledgement.positions[0].segment
