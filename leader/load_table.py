@@ -33,8 +33,8 @@ SEGMENT_COLUMNS = np.dtype(
 """`topic` is its row in the other table, -1 where the segment is open no more; `heard_seconds` -inf before a report.
 
 `owner` is a number that `LoadTable.owners` names; `leaving` that a transition is about to seal it. `work` is what it
-costs its owner just now (`work_of`), `lasting` the part of it that has been there for as long as the merge rule looks
-back. Both are guessed from its predecessors' until it has been reported for a while, NaN where nothing is known.
+costs its owner just now (`work_of`), `lasting` a moving average of that over `LASTING_SECONDS`. Both are guessed from
+its predecessors' until it has been reported for a while, NaN where nothing is known.
 """
 TOPIC_COLUMNS = np.dtype(
     [
@@ -46,6 +46,8 @@ TOPIC_COLUMNS = np.dtype(
 """`busy`: a transition is under way, or there is no such topic any more."""
 YOUNG_SECONDS = 10.0
 """A segment's first reports tell of the pause in which it began: so long its predecessors' work says more."""
+LASTING_SECONDS = 600.0
+"""The window of `lasting`."""
 _LEAST_ROWS = 1024
 _ONE = Target()
 
@@ -184,19 +186,24 @@ class LoadTable:
                      load.age_seconds, load.messages_per_second, load.bytes_per_second)
                 )  # fmt: skip
         if rows:
+            before_seconds = self._segments["heard_seconds"][rows]
             for name, column in zip(_HEARD, np.array(heard).T, strict=True):
                 self._segments[name][rows] = column
-            self._note_work(np.array(rows))
+            self._note_work(np.array(rows), now_seconds - before_seconds)
 
-    def _note_work(self, rows: npt.NDArray[np.intp]) -> None:
+    def _note_work(self, rows: npt.NDArray[np.intp], passed_seconds: npt.NDArray[np.float64]) -> None:
         heard = self._segments[rows]
-        rows = rows[np.isnan(heard["work"]) | (heard["age_seconds"] >= YOUNG_SECONDS)]
-        heard = self._segments[rows]
+        said = np.isnan(heard["work"]) | (heard["age_seconds"] >= YOUNG_SECONDS)
+        rows, heard, passed_seconds = rows[said], heard[said], passed_seconds[said]
         work = work_of(heard["messages_per_second"], heard["bytes_per_second"])
-        recent = heard["recent"]
         self._segments["work"][rows] = work
-        self._segments["lasting"][rows] = work * np.minimum(
-            1, np.divide(heard["merge_average"], recent, out=np.ones_like(recent), where=recent > 0)
+        lasting = heard["lasting"]
+        # What comes first is taken for no more than the owner's long average: it may be a moment's.
+        recent = heard["recent"]
+        share = np.divide(heard["merge_average"], recent, out=np.ones_like(recent), where=recent > 0)
+        kept = np.exp(-np.where(np.isinf(passed_seconds), 0, passed_seconds) / LASTING_SECONDS)
+        self._segments["lasting"][rows] = np.where(
+            np.isnan(lasting), work * np.minimum(share, 1), kept * lasting + (1 - kept) * work
         )
 
     def knows(self, topic: str, segment: int) -> bool:

@@ -2,15 +2,17 @@
 
 A move costs its segment a pause, so only two things call for one, and neither is noise:
 
-- **Number**: a broker owns two segments more than another, and carries clearly more as well. So a broker that has just
-  joined gets its share at once, and segments of which nothing is known, or to which nothing comes, are spread by number
-  exactly. Where the one with fewer segments has as much to do, it is left with fewer.
-- **Load**: a broker carries clearly more than the average, by load that has lasted for as long as the merge rule looks
-  back. What is about to split is left to the split, whose parts are placed anyhow; so is what has been opened lately.
+- **Number**: a broker owns two segments more than another, which carries less than `IDLE_SHARE` of the average load. So
+  a broker that has just joined gets its share at once, and segments of which nothing is known, or to which nothing
+  comes, are spread by number exactly. Who has fewer segments and enough to do is left with fewer.
+- **Load**: a broker carries clearly more than the average (`CLEAR_SHARE` of it more), on average for minutes, and at
+  this moment too. What is about to split is left to the split, whose parts are placed anyhow; so is what has been
+  opened lately.
 
-"Clearly" is `CLEAR_SHARE` of the average load. A move takes what evens out best, and whoever gets it carries less
-afterwards than whoever gave it did before, by `HELP_SHARE` where the load called for it. So the squares' sum of what
-brokers carry falls with every move: under a load that stays as it is moves come to an end, and none is ever undone.
+A move takes what evens out best, and whoever gets it carries less afterwards than whoever gave it did before, by
+`HELP_SHARE` where the load called for it. So the squares' sum of what brokers carry falls with every move: under a load
+that stays as it is moves come to an end, and none is ever undone. Once there is a reason, they go on until the broker
+is within `CALM_SHARE` of the average: being just past a limit moves nothing back and forth.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,9 +29,9 @@ MOST_MOVES = 64
 MOST_LOAD_MOVES = 8
 """By load, at once."""
 CLEAR_SHARE = 0.2
+IDLE_SHARE = 0.5
 CALM_SHARE = 0.1
-"""A broker above `CLEAR_SHARE` gives until it is down to this."""
-HELP_SHARE = 0.05
+HELP_SHARE = 0.1
 LEAST_EXCESS = 0.1
 """In loads of one default target: below it no broker is relieved by a move."""
 _MOST_TRIES = 4 * MOST_MOVES
@@ -76,13 +78,19 @@ class _Spread:
         self._carried = np.zeros(len(fit))
         self._carried[places[is_fit]] = carried_by_number(table, self._weights, lasting=True)[is_fit]
         self._mean = float(self._carried.mean())
+        now = np.zeros(len(fit))
+        now[places[is_fit]] = carried_by_number(table, weights(table))[is_fit]
+        self._is_busy_now = now > now.mean()
         # What has nothing to do is no load: where that is all there is, the number alone counts.
         self._mean_load = max(self._mean - SEGMENT_WEIGHT * float(self._count.mean()), 0.0)
         self.moved: dict[int, int] = {}
 
     def by_number(self) -> None:
         """From whoever has most segments to whoever has fewest, as far as the load permits."""
-        giving, taking = np.ones(len(self._count), np.bool_), np.ones(len(self._count), np.bool_)
+        giving = np.ones(len(self._count), np.bool_)
+        # Where there is no load to speak of, all may take.
+        taking = self._carried <= self._mean - (1 - IDLE_SHARE) * self._mean_load + _ROUNDING
+        enough = self._mean - CALM_SHARE * self._mean_load + _ROUNDING
         for _ in range(_MOST_TRIES):
             most = _first(np.where(giving, self._count, -1), self._carried)
             least = _first(np.where(taking, -self._count, -np.inf), -self._carried)
@@ -90,18 +98,17 @@ class _Spread:
             if len(self.moved) >= MOST_MOVES or not giving[most] or not taking[least] or more < 2:
                 return
             heavier = float(self._carried[most] - self._carried[least])
-            clear = heavier >= CLEAR_SHARE * self._mean_load
-            row = self._best(most, heavier / more, heavier / 2) if clear else None
+            row = self._best(most, heavier / more, heavier / 2) if self._carried[least] <= enough else None
             if row is not None:
                 self._move(row, most, least)
-            elif self._carried[least] < self._mean - _ROUNDING:
+            elif self._carried[least] < enough:
                 giving[most] = False
             else:
                 taking[least] = False
 
     def by_load(self) -> None:
         """From whoever carries most to whoever carries least, where it is clearly more than the average."""
-        settled, giving = _settled(self._table), np.ones(len(self._count), np.bool_)
+        settled, giving = _settled(self._table), self._is_busy_now.copy()
         share, left = CLEAR_SHARE, MOST_LOAD_MOVES
         while left:
             busiest, idlest = int(np.argmax(np.where(giving, self._carried, -1))), int(np.argmin(self._carried))

@@ -133,7 +133,7 @@ def test_room_for_two_parts_is_enough_only_for_a_hot_slot_at_the_edge() -> None:
     assert cut_hot(load, 0, 1001, 2, observations=MANY).points == (1,)
     load[[0, 500]] = load[[500, 0]]
     assert cut_hot(load, 0, 1001, 2, observations=MANY) == Cut((), 500)
-    assert cut_hot(load, 0, 1001, 2, most_parts=3, observations=MANY) == Cut((500, 501))
+    assert cut_hot(load, 0, 1001, 2, most_parts=3, observations=MANY).points == (500, 501)
 
 
 @given(loads(), st.integers(2, 8), st.integers(0, 1), st.floats(0.5, 50))
