@@ -158,7 +158,7 @@ def _simulated(case: Case) -> tuple[str, ...]:
     near = "never" if near_seconds is None else f"{near_seconds:.0f} s"
     return (
         first, near if case.settles else "", str(braid.groups("split")),
-        str(braid.groups("merge")), str(most), f"{statistics.median(busiest):.2f} x least", f"{braid.puts:,}",
+        str(braid.groups("merge")), str(sum(c.sealed for c in braid.changes if c.reason == "move")), str(most), f"{statistics.median(busiest):.2f} x least", f"{braid.puts:,}",
     )  # fmt: skip
 
 

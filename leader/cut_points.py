@@ -34,10 +34,14 @@ class SlotLoads:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a hot segment is to be cut; nowhere, where one slot carries too much for any cut to help: `hot_slot`."""
+    """Where a hot segment is to be cut; nowhere, where one slot carries too much for any cut to help: `hot_slot`.
+
+    `shares` of the load that the parts will have.
+    """
 
     points: tuple[int, ...]
     hot_slot: int | None = None
+    shares: tuple[float, ...] = ()
 
 
 def pressing(messages: npt.NDArray[Any], size_bytes: npt.NDArray[Any], target: Target) -> npt.NDArray[Any]:
@@ -96,8 +100,9 @@ def cut_hot(
         if wanted > stop - start:
             break
         bounds = _even(sums, wanted)
-        if np.diff(sums[bounds]).max() <= LARGEST_SHARE * sums[-1]:
-            return Cut(tuple(int(start + point) for point in bounds[1:-1]))
+        shares = np.diff(sums[bounds]) / sums[-1]
+        if shares.max() <= LARGEST_SHARE:
+            return Cut(tuple(int(start + point) for point in bounds[1:-1]), shares=tuple(shares.tolist()))
     return Cut((), hottest)
 
 

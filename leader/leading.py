@@ -13,8 +13,11 @@ from filer.catalogue import Catalogue
 from filer.clock import Clock, comes_within
 from filer.errors import BraidError
 from filer.topic_state import TopicState
+from leader.broker_names import BrokerNames
 from leader.coordinator import BrokerInfo, Coordinator
-from leader.placement import moves, orphans, thin
+from leader.load_table import LoadTable
+from leader.placement import orphans, thin
+from leader.spreading import moves
 
 # All topics are looked at when brokers come and go, and as often as this in case that news was lost.
 SWEEP_SECONDS = 30.0
@@ -56,15 +59,18 @@ class Leading:
         catalogue: Catalogue,
         clock: Clock,
         arm: Arm,
+        table: LoadTable,
         *,
         on_settled: Callable[[str], None],
     ) -> None:
         self._coordinator, self._catalogue, self._clock, self._arm = coordinator, catalogue, clock, arm
-        self._on_settled = on_settled
+        self._table, self._on_settled = table, on_settled
         self._states: dict[str, TopicState] = {}
+        self._names = BrokerNames()
         self._unsettled: set[str] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
         self._missed_seconds: dict[str, float] = {}
+        self._handing_over: set[str] = set()
         self._members: tuple[BrokerInfo, ...] = ()
         self._changed_seconds = self._swept_seconds = -1e9
         self._wake = asyncio.Event()
@@ -85,7 +91,7 @@ class Leading:
         state = self._states.get(topic)
         if state is None or topic in self._working or topic in self._unsettled:
             return False
-        return not any(broker in self._missed_seconds for s in state.open_segments for broker in s.brokers)
+        return self._missed_seconds.keys().isdisjoint(self._names.brokers(topic))
 
     async def run(self) -> None:
         """Do rounds until cancelled."""
@@ -117,7 +123,9 @@ class Leading:
         for task in self._working.values():
             task.cancel()
         self._states.clear()
+        self._names = BrokerNames()
         self._unsettled.clear()
+        self._handing_over.clear()
         self._missed_seconds.clear()
         self._members = ()
         self._swept_seconds = -1e9
@@ -139,11 +147,9 @@ class Leading:
             self._swept_seconds = now_seconds
         else:
             await self._read(self._unsettled)
-        gone = self._gone(now_seconds)
-        for topic, state in self._states.items():
-            self._settle(topic, state, gone)
-        # Whoever is missed may be back in a moment, or is failed over first.
-        quiet = not self._unsettled and not self._working and not self._missed_seconds
+        self._settle_all(self._gone(now_seconds))
+        # Whoever is missed may be back in a moment; and what changes hands has to find its place first.
+        quiet = not self._handing_over and not self._missed_seconds
         if quiet and now_seconds - self._changed_seconds >= SETTLE_SECONDS:
             self._spread()
 
@@ -161,8 +167,7 @@ class Leading:
             if record is not None:
                 self._take(record.state)
             else:
-                self._states.pop(topic, None)
-                self._unsettled.discard(topic)
+                self._forget(topic)
 
         await asyncio.gather(*(one(topic) for topic in list(topics)))
 
@@ -170,11 +175,22 @@ class Leading:
         known = self._states.get(state.topic)
         if known is None or known.version < state.version:
             self._states[state.topic] = state
+            self._table.see(state)
+            self._names.see(state)
+            if state.transition is not None:
+                self._unsettled.add(state.topic)
+
+    def _forget(self, topic: str) -> None:
+        self._states.pop(topic, None)
+        self._table.forget(topic)
+        self._names.forget(topic)
+        self._unsettled.discard(topic)
+        self._handing_over.discard(topic)
 
     def _gone(self, now_seconds: float) -> frozenset[str]:
         """Brokers that segments name, that are not announced, and have not been for the margin."""
         live = {broker.id for broker in self._members}
-        named = {b for state in self._states.values() for s in state.open_segments for b in s.brokers}
+        named = self._names.named
         for broker in [b for b in self._missed_seconds if b in live or b not in named]:
             del self._missed_seconds[broker]
         for broker in named - live:
@@ -182,14 +198,20 @@ class Leading:
         margin_seconds = self._coordinator.session_timeout_seconds * MARGIN_SHARE
         return frozenset(b for b, since in self._missed_seconds.items() if now_seconds - since >= margin_seconds)
 
-    def _settle(self, topic: str, state: TopicState, gone: frozenset[str]) -> None:
-        """Begin what the topic needs, unless that is being done already."""
-        if topic in self._working:
-            return
-        draining = {broker.id for broker in self._members if broker.draining}
-        stays = len(draining) == len(self._members)
-        lost, leaving = orphans(state, gone), [] if stays else orphans(state, draining)
+    def _settle_all(self, gone: frozenset[str]) -> None:
+        """Look at the topics that may need something: those with news, and those that name who is gone or drains."""
+        draining = frozenset(broker.id for broker in self._members if broker.draining)
+        if len(draining) == len(self._members):
+            draining = frozenset()
+        for topic in self._unsettled | self._names.topics(gone | draining):
+            if topic in self._states and topic not in self._working:
+                self._settle(topic, self._states[topic], gone, draining)
+
+    def _settle(self, topic: str, state: TopicState, gone: frozenset[str], draining: frozenset[str]) -> None:
+        """Begin what the topic needs."""
+        lost, leaving = orphans(state, gone), orphans(state, draining)
         if state.transition is None and not lost and not leaving:
+            self._handing_over.discard(topic)
             if topic in self._unsettled:
                 self._unsettled.discard(topic)
                 self._on_settled(topic)
@@ -198,15 +220,19 @@ class Leading:
         self._start(topic, lost or leaving, "failover" if lost else "drain", {})
 
     def _spread(self) -> None:
-        """Even out what brokers own, and bring segments that lack replicas to as many as they are to have."""
-        plan = moves(list(self._states.values()), self._members)
-        for topic, state in self._states.items():
+        """Even out what brokers carry, and bring segments that lack replicas to as many as they are to have."""
+        busy = self._unsettled | self._working.keys()
+        plan = moves(self._table, self._members, except_topics=busy)
+        fit = sum(not broker.draining for broker in self._members)
+        for topic in (plan.keys() | self._names.lacking(fit)) - busy:
             owners = plan.get(topic, {})
-            if segments := {*owners, *thin(state, self._members)}:
+            if segments := {*owners, *thin(self._states[topic], self._members)}:
                 self._unsettled.add(topic)
                 self._start(topic, sorted(segments), "move", owners)
 
     def _start(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
+        if segments:
+            self._handing_over.add(topic)
         task = asyncio.create_task(self._work(topic, segments, reason, owners), name=f"settle {topic}")
         self._working[topic] = task
         task.add_done_callback(lambda _: self._done(topic))

@@ -1,22 +1,25 @@
 """What a leader knows of all open segments, in columns: a decision over 100,000 of them is a few passes of numpy.
 
-A segment that nobody has reported is in it as unknown. A segment takes 100 bytes in the columns, twice that while they
+A segment that nobody has reported is in it as unknown. A segment takes 117 bytes in the columns, twice that while they
 grow, and about as much again to find its row by name.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from filer.topic_config import TopicConfig
+from filer.topic_config import Target, TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader.load_averages import RecentLoad, SegmentLoad, goes_on_for
 
 Columns = npt.NDArray[Any]
 """A structured array: one entry a row, read by column."""
+
+Rates = npt.NDArray[np.float64]
 
 _SHOWN = ["messages_per_second", "bytes_per_second", "read_messages_per_second", "read_bytes_per_second",
           "pending_bytes"]  # fmt: skip
@@ -25,12 +28,18 @@ SEGMENT_COLUMNS = np.dtype(
     [
         *(("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("hot_slot", "i4"), ("held_until_seconds", "f8")),
         *((name, "f8") for name in _HEARD),
-        # Only people see these: seven digits will do.
+        # People see these, and brokers are told apart by them: seven digits will do.
         *((name, "f4") for name in _SHOWN),
+        *(("owner", "i4"), ("leaving", "?"), ("work", "f4"), ("lasting", "f4")),
     ]
 )
 """`topic` is its row in the other table, -1 where the segment is open no more; `heard_seconds` -inf before a report.
-`hot_slot` is the one for which the segment was held until then."""
+`hot_slot` is the one for which the segment was held until then.
+
+`owner` is a number that `LoadTable.owners` names; `leaving` that a transition is about to seal it. `work` is what it
+costs its owner just now (`work_of`), `lasting` a moving average of that over `LASTING_SECONDS`. Both are guessed from
+its predecessors' until it has been reported for a while, NaN where nothing is known.
+"""
 TOPIC_COLUMNS = np.dtype(
     [
         *((name, "i8") for name in ("first_row", "open", "min_segments", "max_segments")),
@@ -39,7 +48,21 @@ TOPIC_COLUMNS = np.dtype(
     ]
 )
 """`busy`: a transition is under way, or there is no such topic any more."""
+YOUNG_SECONDS = 10.0
+"""A segment's first reports tell of the pause in which it began: so long its predecessors' work says more."""
+LASTING_SECONDS = 600.0
+"""The window of `lasting`."""
 _LEAST_ROWS = 1024
+_ONE = Target()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A segment that a transition is about to open: the number of its owner, and the work that is expected."""
+
+    owner: int
+    work: float
+    lasting: float
 
 
 @dataclass(slots=True)
@@ -62,6 +85,13 @@ class LoadTable:
         self._segments = np.zeros(_LEAST_ROWS, SEGMENT_COLUMNS)
         self._topics = np.zeros(_LEAST_ROWS, TOPIC_COLUMNS)
         self._rows = self._dead_rows = 0
+        self._owners: list[str] = []
+        self._owner_numbers: dict[str, int] = {}
+        self._opening: dict[str, list[Opening]] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        vars(self).update(vars(LoadTable()))
 
     @property
     def segments(self) -> Columns:
@@ -74,6 +104,16 @@ class LoadTable:
         return self._topics[: len(self._names)]
 
     @property
+    def owners(self) -> Sequence[str]:
+        """Brokers by their number; some of them may own nothing any more."""
+        return self._owners
+
+    @property
+    def opening(self) -> list[Opening]:
+        """What transitions under way are about to open."""
+        return [each for opened in self._opening.values() for each in opened]
+
+    @property
     def bytes_held(self) -> int:
         """Size of the columns."""
         return int(self._segments.nbytes + self._topics.nbytes)
@@ -81,6 +121,11 @@ class LoadTable:
     def topic_name(self, number: int) -> str:
         """The topic of that row."""
         return self._names[number]
+
+    def topic_number(self, topic: str) -> int | None:
+        """The row of that topic; None where it is not known."""
+        block = self._blocks.get(topic)
+        return None if block is None else block.number
 
     def see(self, state: TopicState) -> None:
         """Take a topic's state, unless a newer one has been seen.
@@ -99,16 +144,41 @@ class LoadTable:
         if list(known.places) != [s.id for s in opened]:
             self._lay_out(known, opened, {s.id: s for s in state.segments})
         known.version = state.version
+        self.release(state.topic)
+        self.expect(state)
         self._configure(known.number, state.config, len(opened), busy=state.transition is not None)
 
     def forget(self, topic: str) -> None:
         """Drop a topic."""
+        self._opening.pop(topic, None)
         block = self._blocks.pop(topic, None)
         if block is not None:
             self._bury(block)
             self._topics[block.number] = np.zeros((), TOPIC_COLUMNS)
             self._topics["busy"][block.number] = True
             self._unused_numbers.append(block.number)
+
+    def expect(self, begun: TopicState) -> None:
+        """Count what the transition in that state opens, and no more what it seals.
+
+        Until a newer state is seen, or `release` says that it came to nothing: those who place other segments
+        meanwhile are to know of it. A topic or transition that is not there changes nothing.
+        """
+        block, record = self._blocks.get(begun.topic), begun.transition
+        if block is None or record is None:
+            return
+        rows = [block.first_row + block.places[i] for i in record.seal if i in block.places]
+        self._segments["leaving"][rows] = True
+        expected = self._inherited(block, record.open)
+        self._opening[begun.topic] = [
+            Opening(self._owner_number(s.owner), *work) for s, work in zip(record.open, expected, strict=True)
+        ]
+
+    def release(self, topic: str) -> None:
+        """Expect no transition of that topic any more."""
+        block = self._blocks.get(topic)
+        if self._opening.pop(topic, None) is not None and block is not None:
+            self._segments["leaving"][block.first_row : block.first_row + len(block.places)] = False
 
     def report(self, loads: Iterable[SegmentLoad], *, now_seconds: float) -> None:
         """Take what owners say of their segments; of one that is not open here nothing is kept."""
@@ -124,8 +194,25 @@ class LoadTable:
                      load.read_bytes_per_second, load.pending_bytes)
                 )  # fmt: skip
         if rows:
+            before_seconds = self._segments["heard_seconds"][rows]
             for name, column in zip((*_HEARD, *_SHOWN), np.array(heard).T, strict=True):
                 self._segments[name][rows] = column
+            self._note_work(np.array(rows), now_seconds - before_seconds)
+
+    def _note_work(self, rows: npt.NDArray[np.intp], passed_seconds: npt.NDArray[np.float64]) -> None:
+        heard = self._segments[rows]
+        said = np.isnan(heard["work"]) | (heard["age_seconds"] >= YOUNG_SECONDS)
+        rows, heard, passed_seconds = rows[said], heard[said], passed_seconds[said]
+        work = work_of(heard["messages_per_second"], heard["bytes_per_second"])
+        self._segments["work"][rows] = work
+        lasting = heard["lasting"]
+        # What comes first is taken for no more than the owner's long average: it may be a moment's.
+        recent = heard["recent"]
+        share = np.divide(heard["merge_average"], recent, out=np.ones_like(recent), where=recent > 0)
+        kept = np.exp(-np.where(np.isinf(passed_seconds), 0, passed_seconds) / LASTING_SECONDS)
+        self._segments["lasting"][rows] = np.where(
+            np.isnan(lasting), work * np.minimum(share, 1), kept * lasting + (1 - kept) * work
+        )
 
     def knows(self, topic: str, segment: int) -> bool:
         """Whether that segment is open, as far as has been seen."""
@@ -145,6 +232,10 @@ class LoadTable:
             read_bytes_per_second=float(heard["read_bytes_per_second"]),
             pending_bytes=int(heard["pending_bytes"]),
         )
+
+    def row(self, topic: str, segment: int) -> int | None:
+        """Where in `segments` an open segment is; None where it is not known."""
+        return self._row(topic, segment)
 
     def hold(self, topic: str, segment: int, slot: int, *, until_seconds: float) -> None:
         """Propose no split of that segment before then: that slot has been found to carry it."""
@@ -190,6 +281,7 @@ class LoadTable:
         """Give a topic new rows for the segments it has now; the former ones are dead."""
         rows = np.zeros(len(opened), SEGMENT_COLUMNS)
         rows["heard_seconds"], rows["held_until_seconds"] = -np.inf, -np.inf
+        rows["work"], rows["lasting"] = np.array(self._inherited(block, opened), "f4").T
         for place, segment in enumerate(opened):
             former = _former_place(block, segment, known)
             if former is not None:
@@ -199,11 +291,34 @@ class LoadTable:
         rows["slots"] = [s.stop_slot - s.start_slot for s in opened]
         self._bury(block)
         self._make_room(len(rows))
+        rows["owner"] = [self._owner_number(s.owner) for s in opened]
         block.first_row = self._rows
         block.places = {s.id: place for place, s in enumerate(opened)}
         self._topics["first_row"][block.number] = block.first_row
         self._segments[self._rows : self._rows + len(rows)] = rows
         self._rows += len(rows)
+
+    def _inherited(self, block: _Block, opened: Sequence[Segment]) -> list[tuple[float, float]]:
+        """The work to be expected of each: an even part of what each of its predecessors has, NaN where unknown."""
+        heirs = Counter(before for s in opened for before in s.predecessors)
+        known = self._segments[["work", "lasting"]]
+
+        def of(segment: Segment) -> tuple[float, float]:
+            parts = [
+                (float(work) / heirs[before], float(lasting) / heirs[before])
+                for before in segment.predecessors
+                if (place := block.places.get(before)) is not None
+                for work, lasting in [known[block.first_row + place]]
+            ]
+            return (sum(p[0] for p in parts), sum(p[1] for p in parts)) if parts else (np.nan, np.nan)
+
+        return [of(segment) for segment in opened]
+
+    def _owner_number(self, broker: str) -> int:
+        number = self._owner_numbers.setdefault(broker, len(self._owners))
+        if number == len(self._owners):
+            self._owners.append(broker)
+        return number
 
     def _bury(self, block: _Block) -> None:
         self._segments["topic"][block.first_row : block.first_row + len(block.places)] = -1
@@ -225,6 +340,31 @@ class LoadTable:
             block.first_row = int(rows_before[block.first_row])
             self._topics["first_row"][block.number] = block.first_row
         self._rows, self._dead_rows = len(self._segments), 0
+        self._forget_former_owners()
+
+    def _forget_former_owners(self) -> None:
+        """Number those anew that own something, or are about to."""
+        opening = [each.owner for each in self.opening]
+        used, numbers = np.unique(
+            np.concatenate((self._segments["owner"], np.array(opening, "i4"))), return_inverse=True
+        )
+        self._segments["owner"] = numbers[: len(self._segments)]
+        renamed = {int(number): place for place, number in enumerate(used)}
+        self._opening = {
+            topic: [replace(each, owner=renamed[each.owner]) for each in opened]
+            for topic, opened in self._opening.items()
+        }
+        self._owners = [self._owners[number] for number in used]
+        self._owner_numbers = {broker: number for number, broker in enumerate(self._owners)}
+
+
+def work_of(messages_per_second: Rates, bytes_per_second: Rates) -> Rates:
+    """What such a rate costs a broker, in loads that reach one default target.
+
+    Not in shares of the topic's own target: that is where its owner wants it cut, whatever the reason, and a broker has
+    no less to do for a message because its topic is to split late. Messages and bytes both cost, so both count.
+    """
+    return messages_per_second / _ONE.messages + bytes_per_second / _ONE.bytes
 
 
 def _former_place(block: _Block, segment: Segment, known: Mapping[int, Segment]) -> int | None:

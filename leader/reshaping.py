@@ -6,7 +6,7 @@ none of them for hot or cold.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from filer.clock import Clock, comes_within
@@ -31,7 +31,15 @@ _log = logging.getLogger(__name__)
 class Policy(Protocol):
     """What topics need, from what is known of them: `decide`, or a part of it."""
 
-    def __call__(self, table: LoadTable, *, now_seconds: float, stale_seconds: float) -> list[Reshape]:
+    def __call__(
+        self,
+        table: LoadTable,
+        *,
+        now_seconds: float,
+        stale_seconds: float,
+        most: int | None = None,
+        is_free: Callable[[str], bool] = ...,
+    ) -> list[Reshape]:
         """As `decide`."""
         ...
 
@@ -60,9 +68,7 @@ class ReshapingArm(Protocol):
         """The load per slot as the segment's owner has seen it; None where it cannot tell, or does not answer."""
         ...
 
-    async def reshape(
-        self, topic: str, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
-    ) -> TopicState | None:
+    async def reshape(self, topic: str, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]) -> TopicState | None:
         """Split segments, each at its slots, or else merge pairs of neighbours, as far as both still can be.
 
         The topic's state then, None where there is no topic any more.
@@ -79,13 +85,14 @@ class Reshaping:
         clock: Clock,
         topics: LedTopics,
         arm: ReshapingArm,
+        table: LoadTable,
         *,
         interval_seconds: float,
         segments_per_broker: float,
     ) -> None:
         self._coordinator, self._clock, self._topics, self._arm = coordinator, clock, topics, arm
         self._interval_seconds, self._segments_per_broker = interval_seconds, segments_per_broker
-        self._table = LoadTable()
+        self._table = table
         self._seen: set[str] = set()
         self._pending_bytes: dict[str, int] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
@@ -172,11 +179,14 @@ class Reshaping:
         self._see_all()
         self._forget_the_gone()
         now_seconds = self._clock.monotonic_seconds()
-        for reshape in policy(self._table, now_seconds=now_seconds, stale_seconds=self._stale_seconds):
-            if len(self._working) >= MOST_AT_ONCE:
-                return
-            if reshape.topic not in self._working and self._topics.is_free(reshape.topic):
-                self._start(reshape)
+        for reshape in policy(
+            self._table,
+            now_seconds=now_seconds,
+            stale_seconds=self._stale_seconds,
+            most=MOST_AT_ONCE - len(self._working),
+            is_free=lambda topic: topic not in self._working and self._topics.is_free(topic),
+        ):
+            self._start(reshape)
 
     def _see_all(self) -> None:
         states = self._topics.states
@@ -199,7 +209,7 @@ class Reshaping:
         """
         for task in self._working.values():
             task.cancel()
-        self._table = LoadTable()
+        self._table.clear()
         self._seen.clear()
         self._pending_bytes.clear()
 
@@ -221,8 +231,8 @@ class Reshaping:
         state = self._topics.states.get(reshape.topic)
         if state is None:
             return
-        points = await asyncio.gather(*(self._points(state, split) for split in reshape.splits))
-        cuts = {split.segment: at for split, at in zip(reshape.splits, points, strict=True) if at}
+        found = await asyncio.gather(*(self._cut(state, split) for split in reshape.splits))
+        cuts = {split.segment: cut for split, cut in zip(reshape.splits, found, strict=True) if cut.points}
         pairs = [(merge.left, merge.right) for merge in reshape.merges]
         # A deposed leader would do no wrong, but the next one has better news.
         if (cuts or pairs) and self._coordinator.leads():
@@ -230,24 +240,24 @@ class Reshaping:
             if after is not None and self._coordinator.leads():
                 self._table.see(after)
 
-    async def _points(self, state: TopicState, split: Split) -> tuple[int, ...]:
-        """The slots at which to cut; none where the segment is gone, or no cut would help as far as can be told."""
+    async def _cut(self, state: TopicState, split: Split) -> Cut:
+        """Where to cut a segment; nowhere where it is gone, or no cut would help as far as can be told."""
         segment = state.segment(split.segment)
         if segment is None or segment.state != "open":
-            return ()
+            return Cut(())
         seen = await self._arm.slot_loads(state.topic, segment)
         if seen is not None and len(seen.messages) != segment.stop_slot - segment.start_slot:
             seen = None
         if not split.by_load:
-            return equal_parts(seen, *segment.range, split.parts, state.config.target)
+            return Cut(equal_parts(seen, *segment.range, split.parts, state.config.target))
         if seen is None:
             # A cut at equal widths may miss the load, and cost a pause for nothing: the next round asks again.
-            return ()
+            return Cut(())
         cut = _hot_cut(state, segment, split, seen)
         if cut.hot_slot is not None:
             until_seconds = self._clock.monotonic_seconds() + HOLD_SECONDS
             self._table.hold(state.topic, segment.id, cut.hot_slot, until_seconds=until_seconds)
-        return cut.points
+        return cut
 
 
 def _hot_cut(state: TopicState, segment: Segment, split: Split, seen: SlotLoads) -> Cut:

@@ -22,7 +22,7 @@ to its minimum.
 """
 
 import heapq
-from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -37,6 +37,8 @@ _ROUNDING = 1 + 1e-9
 
 _Rows = npt.NDArray[np.intp]
 _Mask = npt.NDArray[np.bool_]
+_IsWanted = Callable[[int], bool]
+_Need = Callable[["LoadTable", _Mask, float, _IsWanted], Iterator[tuple[int, "Reshape"]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +71,68 @@ class Reshape:
     merges: tuple[Merge, ...] = ()
 
 
-def decide(table: LoadTable, *, now_seconds: float, stale_seconds: float) -> list[Reshape]:
+def decide(
+    table: LoadTable,
+    *,
+    now_seconds: float,
+    stale_seconds: float,
+    most: int | None = None,
+    is_free: Callable[[str], bool] = lambda topic: True,
+) -> list[Reshape]:
     """What topics need, at most one transition each, the most urgent first; the same for the same table and time.
 
-    A report older than `stale_seconds` counts as none.
+    A report older than `stale_seconds` counts as none. At most so many topics, and only those that are free: columns
+    tell who comes first, and what takes a look at each segment is done for those alone.
     """
-    known = _known(table, now_seconds - stale_seconds)
-    decided = _to_minimum(table, known)
-    decided |= _splits(table, _hot(table, known, now_seconds), except_topics=set(decided))
-    decided |= _merges(table, _cold_pairs(table, known), except_topics=set(decided))
+    return _decided((_to_minimum, _splits, _merges), table, now_seconds, stale_seconds, most, is_free)
+
+
+def decide_minimum(
+    table: LoadTable,
+    *,
+    now_seconds: float,
+    stale_seconds: float,
+    most: int | None = None,
+    is_free: Callable[[str], bool] = lambda topic: True,
+) -> list[Reshape]:
+    """Of what `decide` finds only the splits of topics with fewer segments than they are to have."""
+    return _decided((_to_minimum,), table, now_seconds, stale_seconds, most, is_free)
+
+
+def _decided(
+    needs: Sequence[_Need],
+    table: LoadTable,
+    now_seconds: float,
+    stale_seconds: float,
+    most: int | None,
+    is_free: Callable[[str], bool],
+) -> list[Reshape]:
+    segments = table.segments
+    known = (segments["topic"] >= 0) & (segments["heard_seconds"] >= now_seconds - stale_seconds)
+    decided: dict[int, Reshape] = {}
+
+    def is_wanted(topic: int) -> bool:
+        return topic not in decided and is_free(table.topic_name(topic))
+
+    for need in needs:
+        for topic, reshape in need(table, known, now_seconds, is_wanted):
+            if most is not None and len(decided) >= most:
+                return list(decided.values())
+            decided[topic] = reshape
     return list(decided.values())
 
 
-def decide_minimum(table: LoadTable, *, now_seconds: float, stale_seconds: float) -> list[Reshape]:
-    """Of what `decide` finds only the splits of topics with fewer segments than they are to have."""
-    return list(_to_minimum(table, _known(table, now_seconds - stale_seconds)).values())
-
-
-def _known(table: LoadTable, since_seconds: float) -> _Mask:
-    segments = table.segments
-    known: _Mask = (segments["topic"] >= 0) & (segments["heard_seconds"] >= since_seconds)
-    return known
+def _by_topic(table: LoadTable, rows: _Rows, is_wanted: _IsWanted) -> Iterator[tuple[int, list[int]]]:
+    """The rows of each wanted topic, in their order; topics in the order of their first ones."""
+    topics = table.segments["topic"][rows]
+    by_topic = np.argsort(topics, kind="stable")
+    starts = np.flatnonzero(np.diff(topics[by_topic], prepend=-1))
+    stops = np.append(starts[1:], len(rows))
+    for place in np.argsort(by_topic[starts], kind="stable").tolist():
+        own = rows[by_topic[starts[place] : stops[place]]]
+        topic = int(table.segments["topic"][own[0]])
+        if is_wanted(topic):
+            yield topic, own.tolist()
 
 
 # -- splits ------------------------------------------------------------------------------------------------
@@ -105,14 +148,9 @@ def _hot(table: LoadTable, known: _Mask, now_seconds: float) -> _Rows:
     return hottest_first
 
 
-def _splits(table: LoadTable, hot: _Rows, *, except_topics: set[int]) -> dict[int, Reshape]:
-    by_topic: dict[int, list[int]] = defaultdict(list)
-    for row, topic in zip(hot.tolist(), table.segments["topic"][hot].tolist(), strict=True):
-        if topic not in except_topics and len(by_topic[topic]) < MOST_GROUPS:
-            by_topic[topic].append(row)
-    return {
-        topic: Reshape(table.topic_name(topic), splits=_sized(table, topic, rows)) for topic, rows in by_topic.items()
-    }
+def _splits(table: LoadTable, known: _Mask, now_seconds: float, is_wanted: _IsWanted) -> Iterator[tuple[int, Reshape]]:
+    for topic, rows in _by_topic(table, _hot(table, known, now_seconds), is_wanted):
+        yield topic, Reshape(table.topic_name(topic), splits=_sized(table, topic, rows[:MOST_GROUPS]))
 
 
 def _sized(table: LoadTable, topic: int, rows: list[int]) -> tuple[Split, ...]:
@@ -131,11 +169,15 @@ def _sized(table: LoadTable, topic: int, rows: list[int]) -> tuple[Split, ...]:
     return tuple(Split(segment, parts, min(parts + spare, MOST_PARTS)) for segment, parts in sized)
 
 
-def _to_minimum(table: LoadTable, known: _Mask) -> dict[int, Reshape]:
+def _to_minimum(
+    table: LoadTable, known: _Mask, now_seconds: float, is_wanted: _IsWanted
+) -> Iterator[tuple[int, Reshape]]:
     """Splits of topics with fewer segments than they are to have."""
     topics = table.topics
     short = np.flatnonzero(~topics["busy"] & (topics["open"] < topics["min_segments"]) & (topics["open"] > 0))
-    return {topic: Reshape(table.topic_name(topic), splits=_raised(table, topic, known)) for topic in short.tolist()}
+    for topic in short.tolist():
+        if is_wanted(topic):
+            yield topic, Reshape(table.topic_name(topic), splits=_raised(table, topic, known))
 
 
 def _raised(table: LoadTable, topic: int, known: _Mask) -> tuple[Split, ...]:
@@ -179,7 +221,9 @@ def _cold_pairs(table: LoadTable, known: _Mask) -> _Rows:
     left = cold[is_left[cold + 1]]
     left = left[topic[left] == topic[left + 1]]
     together = segments["merge_average"][left] + segments["merge_average"][left + 1]
-    passes = (together < topics["merge_below"][topic[left]]) & (together <= _warmest_merged(table, known)[topic[left]])
+    passes = (_ROUNDING * together < topics["merge_below"][topic[left]]) & (
+        together <= _warmest_merged(table, known)[topic[left]]
+    )
     coldest_first: _Rows = left[passes][np.argsort(together[passes], kind="stable")]
     return coldest_first
 
@@ -192,17 +236,15 @@ def _warmest_merged(table: LoadTable, known: _Mask) -> npt.NDArray[np.float64]:
     return 2 * _ROUNDING * total / np.maximum(count - 1, 1)
 
 
-def _merges(table: LoadTable, left: _Rows, *, except_topics: set[int]) -> dict[int, Reshape]:
+def _merges(table: LoadTable, known: _Mask, now_seconds: float, is_wanted: _IsWanted) -> Iterator[tuple[int, Reshape]]:
     """Pairs that share no segment, and leave each topic its minimum."""
-    segments, topics = table.segments, table.topics
-    of = segments["topic"][left]
-    spare = np.minimum(topics["open"] - topics["min_segments"], MOST_GROUPS).tolist()
-    ids = zip(segments["segment"][left].tolist(), segments["segment"][left + 1].tolist(), strict=True)
-    taken: set[int] = set()
-    by_topic: dict[int, list[Merge]] = defaultdict(list)
-    for row, topic, pair in zip(left.tolist(), of.tolist(), ids, strict=True):
-        if topic in except_topics or row in taken or row + 1 in taken or len(by_topic[topic]) >= spare[topic]:
-            continue
-        taken |= {row, row + 1}
-        by_topic[topic].append(Merge(*pair))
-    return {topic: Reshape(table.topic_name(topic), merges=tuple(found)) for topic, found in by_topic.items() if found}
+    for topic, rows in _by_topic(table, _cold_pairs(table, known), is_wanted):
+        limits = table.topics[topic]
+        spare = min(int(limits["open"] - limits["min_segments"]), MOST_GROUPS)
+        taken: set[int] = set()
+        pairs: list[Merge] = []
+        for row in rows:
+            if len(pairs) < spare and row not in taken and row + 1 not in taken:
+                taken |= {row, row + 1}
+                pairs.append(Merge(*table.segments["segment"][row : row + 2].tolist()))
+        yield topic, Reshape(table.topic_name(topic), merges=tuple(pairs))

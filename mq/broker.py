@@ -24,6 +24,7 @@ from filer.turns import Turns
 from filer.uploads import Uploads
 from leader.coordinator import BrokerInfo, Coordinator
 from leader.leading import Leading
+from leader.load_table import LoadTable
 from leader.placement import owned
 from leader.reshaping import Reshaping
 from leader.transitions import new_topic, recreated
@@ -93,15 +94,17 @@ class Broker:
             self.metrics, settings, _writing(settings), Turns(_puts_at_once(settings)), coordinator, self.peers,
             Copies(self.front_store),
         )  # fmt: skip
-        self.arm = TransitionArm(self.parts, self, on_unfinished=self._mend_later)
+        table = LoadTable()
+        self.arm = TransitionArm(self.parts, self, table, on_unfinished=self._mend_later)
         self.leading = Leading(
-            coordinator, self.catalogue, clock, self.arm, on_settled=lambda topic: self.reshaping.look(topic)
+            coordinator, self.catalogue, clock, self.arm, table, on_settled=lambda topic: self.reshaping.look(topic)
         )
         self.reshaping = Reshaping(
             coordinator,
             clock,
             self.leading if self.parts.clustered else OwnTopics(self),
             self.arm,
+            table,
             interval_seconds=settings.report_interval,
             segments_per_broker=settings.segments_per_broker,
         )

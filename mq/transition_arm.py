@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -11,10 +11,13 @@ from filer.next_file import Accepted
 from filer.take_over import flush_and_seal
 from filer.topic_config import TopicConfig
 from filer.topic_state import Reason, Segment, TopicState
-from leader.cut_points import SlotLoads
+from leader.broker_loads import carried, weights_of
+from leader.cut_points import Cut, SlotLoads
 from leader.leading import MARGIN_SHARE
+from leader.load_table import LoadTable
 from leader.placement import choose, owned, replacements
-from leader.transitions import Place, TransitionRunner, deleting, merging, replacing, splitting
+from leader.successors import reshaped
+from leader.transitions import Place, TransitionRunner, deleting, replacing
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.first_answer import first_answer
 from mq.parts import Parts
@@ -53,11 +56,11 @@ class TransitionArm:
     """Runs transitions, one at a time per topic here; elsewhere the compare-and-swap keeps others from it.
 
     It is the `Sealer` of its own runner and the `Arm` of a leader. `on_unfinished` is called with the topic's name when
-    a transition may have begun and did not come to its end.
+    a transition may have begun and did not come to its end. While this broker leads, `table` says what others carry.
     """
 
-    def __init__(self, parts: Parts, topics: Topics, *, on_unfinished: Callable[[str], None]) -> None:
-        self._parts, self._topics, self._on_unfinished = parts, topics, on_unfinished
+    def __init__(self, parts: Parts, topics: Topics, table: LoadTable, *, on_unfinished: Callable[[str], None]) -> None:
+        self._parts, self._topics, self._table, self._on_unfinished = parts, topics, table, on_unfinished
         self._runner = TransitionRunner(parts.catalogue, self, parts.clock)
         self._changing: dict[str, asyncio.Lock] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -75,10 +78,22 @@ class TransitionArm:
 
     def place(self, topic: str, config: TopicConfig, count: int) -> Place:
         """Who gets each of `count` new segments of a topic."""
-        loads = owned(runtime.state for runtime in self._topics.topics.values())
-        brokers = self._parts.coordinator.brokers()
-        placed = choose(brokers, loads, count=count, replicas=config.replicas, salt=topic)
+        brokers, weights = self._parts.coordinator.brokers(), self._weights(topic, range(-count, 0))
+        placed = choose(brokers, self._carried(), list(weights.values()), replicas=config.replicas, salt=topic)
         return placed.__getitem__
+
+    def _knows_loads(self) -> bool:
+        return self._parts.coordinator.leads() and bool(self._table.owners)
+
+    def _carried(self) -> dict[str, float]:
+        """What each broker carries: by load while we lead, else how many segments it owns of topics known here."""
+        if self._knows_loads():
+            return carried(self._table)
+        return dict(owned(runtime.state for runtime in self._topics.topics.values()))
+
+    def _weights(self, topic: str, segments: Iterable[int]) -> dict[int, float]:
+        """What segments weigh in that, by id; those that are not known are as any other."""
+        return weights_of(self._table, topic, segments) if self._knows_loads() else dict.fromkeys(segments, 1.0)
 
     async def delete(self, topic: str) -> None:
         """Seal everything and leave a tombstone."""
@@ -102,25 +117,23 @@ class TransitionArm:
         """As `Arm.give_successors`; a live owner that does not drain keeps what `owners` does not name."""
         return await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
 
-    async def reshape(
-        self, topic: str, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
-    ) -> TopicState | None:
+    async def reshape(self, topic: str, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]) -> TopicState | None:
         """As `ReshapingArm.reshape`."""
         return await self.change(topic, lambda state: self._reshaped(state, cuts, pairs))
 
     def _reshaped(
-        self, state: TopicState, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
+        self, state: TopicState, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]
     ) -> TopicState | None:
-        sealing = {*cuts, *(segment for pair in pairs for segment in pair)}
-        loads = owned(runtime.state for runtime in self._topics.topics.values())
-        loads.subtract(s.owner for s in state.open_segments if s.id in sealing)
-        count = sum(len(points) + 1 for points in cuts.values()) if cuts else len(pairs)
-        brokers, now_us = self._parts.coordinator.brokers(), self._parts.clock.now_us()
-        placed = choose(brokers, loads, count=count, replicas=state.config.replicas, salt=state.topic, apart=True)
-        if not placed:
-            return None
-        place = placed.__getitem__
-        return splitting(state, cuts, place, now_us=now_us) if cuts else merging(state, pairs, place, now_us=now_us)
+        sealing = [*cuts, *(segment for pair in pairs for segment in pair)]
+        return reshaped(
+            state,
+            cuts,
+            pairs,
+            brokers=self._parts.coordinator.brokers(),
+            carried=self._carried(),
+            weights=self._weights(state.topic, sealing),
+            now_us=self._parts.clock.now_us(),
+        )
 
     async def slot_loads(self, topic: str, segment: Segment) -> SlotLoads | None:
         """As `ReshapingArm.slot_loads`."""
@@ -146,8 +159,9 @@ class TransitionArm:
         self, state: TopicState, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None
     ) -> TopicState | None:
         sealing = [s for s in state.open_segments if s.id in segments]
-        loads = owned(runtime.state for runtime in self._topics.topics.values())
-        placed = replacements(state, sealing, self._parts.coordinator.brokers(), loads, owners=owners)
+        weights = self._weights(state.topic, [s.id for s in sealing])
+        brokers = self._parts.coordinator.brokers()
+        placed = replacements(state, sealing, brokers, self._carried(), weights, owners=owners)
         if len(placed) < len(sealing):
             return None
         return replacing(state, segments, lambda n: placed[sealing[n].id], reason, now_us=self._parts.clock.now_us())
@@ -159,6 +173,8 @@ class TransitionArm:
 
         def noted(state: TopicState) -> TopicState | None:
             begun[0] = begin(state)
+            if begun[0] is not None:
+                self._table.expect(begun[0])
             return begun[0]
 
         before = self._topics.topics.get(topic)
@@ -169,10 +185,14 @@ class TransitionArm:
             # It may have begun, and its segments take no more: it must not wait for the next start.
             self._on_unfinished(topic)
             raise
+        finally:
+            self._table.release(topic)
         if begun[0] is not None and begun[0].transition is not None:
             self._parts.metrics.transitions.labels(topic, begun[0].transition.reason).inc()
         if state is not None:
             self._topics.see(state)
+            if self._parts.coordinator.leads():
+                self._table.see(state)
             if state.version != version:
                 self.tell(state)
         return state

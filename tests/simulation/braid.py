@@ -1,7 +1,7 @@
 """Topics under synthetic traffic and a virtual clock: the real averages, policy, cut points, transitions and placement.
 
 A tick is the report interval: owners count what came, the leader hears of it and decides, and its transitions are over
-before the next tick.
+before the next tick. Then it spreads what brokers carry.
 """
 
 from collections import Counter, defaultdict
@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
+from leader.broker_loads import carried, weights_of
 from leader.coordinator import BrokerInfo
-from leader.cut_points import cut_hot, even_cut_points
+from leader.cut_points import Cut, cut_hot, even_cut_points
 from leader.load_averages import LoadAverages, SegmentLoad, goes_on_for
 from leader.load_table import LoadTable
-from leader.placement import choose, owned, replacements
+from leader.placement import choose, replacements
 from leader.scaling import Reshape, Split, decide
-from leader.transitions import finished, merging, new_topic, replacing, splitting
+from leader.spreading import moves
+from leader.successors import reshaped
+from leader.transitions import finished, new_topic, replacing
 from tests.simulation.traffic import Traffic
 
 STALE_TICKS = 5
@@ -55,10 +58,10 @@ class Braid:
         self.members = [BrokerInfo(f"b{n:04}", f"http://b{n}", f"zone {n % 3}", "1") for n in range(self.brokers)]
         self.states: dict[str, TopicState] = {}
         self.averages: dict[str, dict[int, LoadAverages]] = defaultdict(dict)
-        self.loads: Counter[str] = Counter()
+        owned: Counter[str] = Counter()
         for topic in self.traffic:
-            placed = choose(self.members, self.loads, count=self.segments, replicas=1, salt=topic)
-            self.loads.update(owner for owner, *_ in placed)
+            placed = choose(self.members, owned, [1] * self.segments, replicas=1, salt=topic)
+            owned.update(owner for owner, *_ in placed)
             self._take(new_topic(topic, self.config, self.segments, placed.__getitem__, now_us=self._now_us))
         self.new_leader()
 
@@ -97,7 +100,8 @@ class Braid:
         lost = [s for s in state.open_segments if s.owner == gone]
         for segment in lost:
             del self.averages[state.topic][segment.id]
-        placed = replacements(state, lost, self.members, owned(self.states.values()))
+        weights = weights_of(self.table, state.topic, [s.id for s in lost])
+        placed = replacements(state, lost, self.members, carried(self.table), weights)
         begun = replacing(state, [s.id for s in lost], lambda n: placed[lost[n].id], "failover", now_us=self._now_us)
         self._carry_out(begun)
 
@@ -116,6 +120,8 @@ class Braid:
         for topic in self.traffic:
             self.table.report(self._heard(topic), now_seconds=self.seconds)
         self.act(decide(self.table, now_seconds=self.seconds, stale_seconds=STALE_TICKS * self.tick_seconds))
+        for topic, owners in moves(self.table, self.members).items():
+            self._move(self.states[topic], owners)
 
     def _heard(self, topic: str) -> list[SegmentLoad]:
         traffic, averages = self.traffic[topic], self.averages[topic]
@@ -129,28 +135,35 @@ class Braid:
     def act(self, decisions: Sequence[Reshape]) -> None:
         for reshape in decisions:
             state = self.states[reshape.topic]
-            if reshape.splits:
-                cuts = {s.segment: points for s in reshape.splits if (points := self._cuts(state, s))}
-                count = sum(len(points) + 1 for points in cuts.values())
-                self._carry_out(splitting(state, cuts, self._place(state, count), now_us=self._now_us))
-            else:
-                pairs = [(merge.left, merge.right) for merge in reshape.merges]
-                self._carry_out(merging(state, pairs, self._place(state, len(pairs)), now_us=self._now_us))
+            cuts = {s.segment: cut for s in reshape.splits if (cut := self._cut(state, s)).points}
+            pairs = [(merge.left, merge.right) for merge in reshape.merges]
+            sealing = [*cuts, *(segment for pair in pairs for segment in pair)]
+            weights = weights_of(self.table, reshape.topic, sealing)
+            begun = reshaped(
+                state, cuts, pairs, brokers=self.members, carried=carried(self.table), weights=weights,
+                now_us=self._now_us,
+            )  # fmt: skip
+            self._carry_out(begun)
 
-    def _cuts(self, state: TopicState, split: Split) -> tuple[int, ...]:
+    def _cut(self, state: TopicState, split: Split) -> Cut:
         segment = state.segment(split.segment)
         assert segment is not None
         seen = self.traffic[state.topic].slot_rates(self.seconds, *segment.range)
         if not split.by_load:
-            return even_cut_points(seen, *segment.range, split.parts, observations=OBSERVED_MESSAGES)
+            return Cut(even_cut_points(seen, *segment.range, split.parts, observations=OBSERVED_MESSAGES))
         cut = cut_hot(seen, *segment.range, split.parts, most_parts=split.most_parts, observations=OBSERVED_MESSAGES)
         if cut.hot_slot is not None:
             self.hot_slots[state.topic, segment.id] = cut.hot_slot
             self.table.hold(state.topic, segment.id, cut.hot_slot, until_seconds=self.seconds + HOLD_SECONDS)
-        return cut.points
+        return cut
 
-    def _place(self, state: TopicState, count: int) -> Callable[[int], tuple[str, ...]]:
-        return choose(self.members, self.loads, count=count, replicas=1, salt=state.topic).__getitem__
+    def _move(self, state: TopicState, owners: Mapping[int, str]) -> None:
+        """Their new owners know nothing of the load yet."""
+        for segment in owners:
+            del self.averages[state.topic][segment]
+        moving = [segment for segment in state.open_segments if segment.id in owners]
+        place = [(owners[segment.id],) for segment in moving].__getitem__
+        self._carry_out(replacing(state, [s.id for s in moving], place, "move", now_us=self._now_us))
 
     def _carry_out(self, begun: TopicState | None) -> None:
         if begun is None or begun.transition is None:
@@ -162,8 +175,6 @@ class Braid:
         # topic.json twice, and the seals; the successors' first files hold messages, as any.
         self.puts += 2 + len(record.seal)
         self.changes.append(Change(self.seconds, after.topic, record.reason, len(record.seal), len(record.open)))
-        self.loads.subtract(s.owner for s in begun.segments if s.id in record.seal)
-        self.loads.update(s.owner for s in record.open)
         # Versions as the two compare-and-swaps would leave them.
         self._take(after.model_copy(update={"version": after.version + 2}))
         self.table.see(self.states[after.topic])

@@ -17,6 +17,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState
 from leader.coordinator import BrokerInfo
 from leader.leading import MARGIN_SHARE, RETRY_SECONDS, SETTLE_SECONDS, SWEEP_SECONDS, Leading
+from leader.load_table import LoadTable
 from leader.placement import owned, replacements
 from leader.transitions import deleting, finished, new_topic, replacing
 
@@ -106,7 +107,7 @@ class FakeArm:
 
     def _replaced(self, state: TopicState, segments: Sequence[int], owners: Mapping[int, str]) -> TopicState | None:
         sealing = [s for s in state.open_segments if s.id in segments]
-        placed = replacements(state, sealing, self.coordinator.brokers(), owned([state]), owners=owners)
+        placed = replacements(state, sealing, self.coordinator.brokers(), owned([state]), {}, owners=owners)
         return replacing(state, segments, lambda n: placed[sealing[n].id], "move", now_us=2)
 
     async def _finish(self, topic: str) -> TopicState | None:
@@ -128,7 +129,9 @@ class World:
         self.coordinator = FakeCoordinator()
         self.arm = FakeArm(self.catalogue, self.coordinator, self.clock)
         self.settled: list[str] = []
-        self.leading = Leading(self.coordinator, self.catalogue, self.clock, self.arm, on_settled=self.settled.append)
+        self.leading = Leading(
+            self.coordinator, self.catalogue, self.clock, self.arm, LoadTable(), on_settled=self.settled.append
+        )
         self.task: asyncio.Task[None] | None = None
 
     def join(self, *names: str, draining: bool = False) -> None:

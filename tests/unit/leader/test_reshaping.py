@@ -14,8 +14,9 @@ from filer.topic_config import MergeRule, Scaling, SplitRule, TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader import reshaping
 from leader.coordinator import BrokerInfo, InProcessCoordinator
-from leader.cut_points import SlotLoads
+from leader.cut_points import Cut, SlotLoads
 from leader.load_averages import RecentLoad, SegmentLoad
+from leader.load_table import LoadTable
 from leader.reshaping import HOLD_SECONDS, STALE_INTERVALS, Reshaping
 from leader.transitions import deleting, finished, merging, new_topic, replacing, splitting
 
@@ -61,7 +62,13 @@ class World:
 
     def __post_init__(self) -> None:
         self.reshaping = Reshaping(
-            self.coordinator, self.clock, self, self, interval_seconds=INTERVAL_SECONDS, segments_per_broker=2.0
+            self.coordinator,
+            self.clock,
+            self,
+            self,
+            LoadTable(),
+            interval_seconds=INTERVAL_SECONDS,
+            segments_per_broker=2.0,
         )
 
     # As `LedTopics`.
@@ -77,16 +84,15 @@ class World:
     async def slot_loads(self, topic: str, segment: Segment) -> SlotLoads | None:
         return self.slots.get((topic, segment.id))
 
-    async def reshape(
-        self, topic: str, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
-    ) -> TopicState | None:
-        self.deeds.append((topic, {segment: tuple(at) for segment, at in cuts.items()}, list(pairs)))
+    async def reshape(self, topic: str, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]) -> TopicState | None:
+        points = {segment: cut.points for segment, cut in cuts.items()}
+        self.deeds.append((topic, points, list(pairs)))
         if self.failing:
             raise OutcomeUnknown("the store is away")
         if self.hanging:
             await asyncio.Future()
         state = self.states[topic]
-        begun = splitting(state, cuts, place, now_us=2) if cuts else merging(state, pairs, place, now_us=2)
+        begun = splitting(state, points, place, now_us=2) if cuts else merging(state, pairs, place, now_us=2)
         if begun is not None and begun.transition is not None:
             after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=3)
             assert after is not None

@@ -15,7 +15,8 @@ from filer.memory_store import MemoryStore
 from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState
 from leader.coordinator import BrokerInfo
-from leader.cut_points import SlotLoads
+from leader.cut_points import Cut, SlotLoads
+from leader.load_table import LoadTable
 from leader.transitions import new_topic
 from mq.errors import Draining, PeerUnreachable
 from mq.metrics import Metrics
@@ -56,7 +57,7 @@ class World:
             broker="a",
             clock=ManualClock(),
             catalogue=self.catalogue,
-            coordinator=SimpleNamespace(brokers=lambda: brokers),
+            coordinator=SimpleNamespace(brokers=lambda: brokers, leads=lambda: True),
             clustered=False,
             metrics=self.metrics,
             peers=self.peers,
@@ -65,7 +66,9 @@ class World:
         self.draining = asyncio.Event()
         topics = SimpleNamespace(topics={"t": self.runtime}, see=self._see, draining=self.draining)
         self.unfinished: list[str] = []
-        self.arm = TransitionArm(cast(Parts, parts), cast(Topics, topics), on_unfinished=self.unfinished.append)
+        self.arm = TransitionArm(
+            cast(Parts, parts), cast(Topics, topics), LoadTable(), on_unfinished=self.unfinished.append
+        )
 
     async def create(self) -> None:
         assert await self.catalogue.create(self.state)
@@ -85,7 +88,18 @@ class World:
 async def test_the_parts_of_one_split_go_to_different_brokers() -> None:
     world = World(segments=2)
     await world.create()
-    state = await world.arm.reshape("t", {0: [100, 200]}, [])
+    state = await world.arm.reshape(
+        "t",
+        {
+            0: Cut(
+                (
+                    100,
+                    200,
+                )
+            )
+        },
+        [],
+    )
     assert state is not None
     assert [s.range for s in state.open_segments][:3] == [(0, 100), (100, 200), (200, 32768)]
     assert {s.owner for s in state.open_segments if s.reason == "split"} == {"a", "b", "c"}
@@ -96,7 +110,19 @@ async def test_what_is_sealed_is_no_load_any_more() -> None:
     """A broker that loses its only segment has as little as the others that have none."""
     world = World(segments=1)
     await world.create()
-    state = await world.arm.reshape("t", {0: [100, 200, 300]}, [])
+    state = await world.arm.reshape(
+        "t",
+        {
+            0: Cut(
+                (
+                    100,
+                    200,
+                    300,
+                )
+            )
+        },
+        [],
+    )
     assert state is not None
     assert sorted(Counter(s.owner for s in state.open_segments).values()) == [1, 1, 2]
 
@@ -113,13 +139,13 @@ async def test_a_merge_is_as_good_as_a_split() -> None:
 async def test_what_cannot_begin_changes_and_counts_nothing() -> None:
     world = World(segments=2, min_segments=2)
     await world.create()
-    for cuts, pairs in ((({7: [100]}), []), ({}, [(0, 1)]), ({}, [])):
+    for cuts, pairs in ((({7: Cut((100,))}), []), ({}, [(0, 1)]), ({}, [])):
         state = await world.arm.reshape("t", cuts, pairs)
         assert state is not None and state.open_segments == world.state.open_segments
     with pytest.raises(InvalidInput):
-        await world.arm.reshape("t", {0: [40_000]}, [])
+        await world.arm.reshape("t", {0: Cut((40_000,))}, [])
     assert (world.counted("split"), world.counted("merge")) == (0, 0)
-    assert await world.arm.reshape("unknown", {0: [100]}, []) is None
+    assert await world.arm.reshape("unknown", {0: Cut((100,))}, []) is None
 
 
 async def test_a_broker_that_drains_begins_nothing() -> None:
@@ -127,7 +153,7 @@ async def test_a_broker_that_drains_begins_nothing() -> None:
     await world.create()
     world.draining.set()
     with pytest.raises(Draining):
-        await world.arm.reshape("t", {0: [100]}, [])
+        await world.arm.reshape("t", {0: Cut((100,))}, [])
 
 
 async def test_the_owner_is_asked_how_the_load_lies() -> None:

@@ -17,6 +17,7 @@ from filer.segment_log import SegmentRef, recover_index
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader.leading import MARGIN_SHARE
+from leader.load_table import LoadTable
 from leader.transitions import new_topic
 from mq.copies import Copies
 from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
@@ -71,7 +72,10 @@ class World:
         self.live = set(BROKERS)
         self.in_touch = True
         self.coordinator = SimpleNamespace(
-            in_touch=lambda: self.in_touch, session_timeout_seconds=SESSION_SECONDS, seen_seconds=math.inf
+            in_touch=lambda: self.in_touch,
+            session_timeout_seconds=SESSION_SECONDS,
+            seen_seconds=math.inf,
+            leads=lambda: True,
         )
         self.copies = Copies(FrontStore(1 << 20))
         parts = SimpleNamespace(
@@ -98,7 +102,9 @@ class World:
             adopt_index=self._adopt,
         )
         topics = SimpleNamespace(topics={"t": cast(TopicRuntime, runtime)}, see=lambda state: None)
-        self.arm = TransitionArm(cast(Parts, parts), cast(Topics, topics), on_unfinished=lambda topic: None)
+        self.arm = TransitionArm(
+            cast(Parts, parts), cast(Topics, topics), LoadTable(), on_unfinished=lambda topic: None
+        )
 
     async def _inherited(self, segment: Segment) -> ProducerWindows:
         return ProducerWindows()

@@ -1,0 +1,181 @@
+"""Which open segments move to other brokers so that what brokers carry is even: a pure decision (DESIGN.md §8).
+
+A move costs its segment a pause, so only two things call for one, and neither is noise:
+
+- **Number**: a broker owns two segments more than another, which carries less than `IDLE_SHARE` of the average load. So
+  a broker that has just joined gets its share at once, and segments of which nothing is known, or to which nothing
+  comes, are spread by number exactly. Who has fewer segments and enough to do is left with fewer.
+- **Load**: a broker carries clearly more than the average (`CLEAR_SHARE` of it more), on average for minutes, and at
+  this moment too. What is about to split is left to the split, whose parts are placed anyhow; so is what has been
+  opened lately.
+
+A move takes what evens out best, and whoever gets it carries less afterwards than whoever gave it did before, by
+`HELP_SHARE` where the load called for it. So the squares' sum of what brokers carry falls with every move: under a load
+that stays as it is moves come to an end, and none is ever undone. Once there is a reason, they go on until the broker
+is within `CALM_SHARE` of the average: being just past a limit moves nothing back and forth.
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from leader.broker_loads import SEGMENT_WEIGHT, carried_by_number, weights
+from leader.coordinator import BrokerInfo
+from leader.load_table import Columns, LoadTable
+
+MOST_MOVES = 64
+"""By number, at once."""
+MOST_LOAD_MOVES = 8
+"""By load, at once."""
+CLEAR_SHARE = 0.2
+IDLE_SHARE = 0.5
+CALM_SHARE = 0.1
+HELP_SHARE = 0.1
+LEAST_EXCESS = 0.1
+"""In loads of one default target: below it no broker is relieved by a move."""
+_MOST_TRIES = 4 * MOST_MOVES
+_ROUNDING = 1e-6
+
+Moves = dict[str, dict[int, str]]
+"""New owners of segments by id, by topic."""
+_Numbers = npt.NDArray[np.float64]
+_Rows = npt.NDArray[np.intp]
+
+
+def moves(table: LoadTable, brokers: Sequence[BrokerInfo], *, except_topics: Collection[str] = ()) -> Moves:
+    """Segments to be moved and their new owners: a few, the next round looks again.
+
+    Topics with a transition under way are left alone as well as those excepted; what is about to be opened is counted.
+    """
+    fit = sorted(broker.id for broker in brokers if not broker.draining)
+    if len(fit) < 2 or not len(table.segments):
+        return {}
+    spread = _Spread(table, fit, except_topics)
+    spread.by_number()
+    spread.by_load()
+    plan: Moves = {}
+    for row, place in spread.moved.items():
+        topic = table.topic_name(int(table.segments["topic"][row]))
+        plan.setdefault(topic, {})[int(table.segments["segment"][row])] = fit[place]
+    return plan
+
+
+class _Spread:
+    """What brokers carry and how many segments they own, as moves change it."""
+
+    def __init__(self, table: LoadTable, fit: Sequence[str], except_topics: Collection[str]) -> None:
+        self._table = table
+        self._weights = weights(table, lasting=True)
+        place_of = {broker: place for place, broker in enumerate(fit)}
+        places = np.array([place_of.get(owner, -1) for owner in table.owners], np.intp)
+        is_fit = places >= 0
+        own = places[table.segments["owner"]]
+        rows = np.flatnonzero((self._weights > 0) & (own >= 0))
+        self._rows = _by_place(_movable(table, rows, except_topics), own, len(fit))
+        self._count = np.bincount(own[rows], minlength=len(fit))
+        np.add.at(self._count, [place for each in table.opening if (place := places[each.owner]) >= 0], 1)
+        self._carried = np.zeros(len(fit))
+        self._carried[places[is_fit]] = carried_by_number(table, self._weights, lasting=True)[is_fit]
+        self._mean = float(self._carried.mean())
+        now = np.zeros(len(fit))
+        now[places[is_fit]] = carried_by_number(table, weights(table))[is_fit]
+        self._is_busy_now = now > now.mean()
+        # What has nothing to do is no load: where that is all there is, the number alone counts.
+        self._mean_load = max(self._mean - SEGMENT_WEIGHT * float(self._count.mean()), 0.0)
+        self.moved: dict[int, int] = {}
+
+    def by_number(self) -> None:
+        """From whoever has most segments to whoever has fewest, as far as the load permits."""
+        giving = np.ones(len(self._count), np.bool_)
+        # Where there is no load to speak of, all may take.
+        taking = self._carried <= self._mean - (1 - IDLE_SHARE) * self._mean_load + _ROUNDING
+        enough = self._mean - CALM_SHARE * self._mean_load + _ROUNDING
+        for _ in range(_MOST_TRIES):
+            most = _first(np.where(giving, self._count, -1), self._carried)
+            least = _first(np.where(taking, -self._count, -np.inf), -self._carried)
+            more = int(self._count[most] - self._count[least])
+            if len(self.moved) >= MOST_MOVES or not giving[most] or not taking[least] or more < 2:
+                return
+            heavier = float(self._carried[most] - self._carried[least])
+            row = self._best(most, heavier / more, heavier / 2) if self._carried[least] <= enough else None
+            if row is not None:
+                self._move(row, most, least)
+            elif self._carried[least] < enough:
+                giving[most] = False
+            else:
+                taking[least] = False
+
+    def by_load(self) -> None:
+        """From whoever carries most to whoever carries least, where it is clearly more than the average."""
+        settled, giving = _settled(self._table), self._is_busy_now.copy()
+        share, left = CLEAR_SHARE, MOST_LOAD_MOVES
+        while left:
+            busiest, idlest = int(np.argmax(np.where(giving, self._carried, -1))), int(np.argmin(self._carried))
+            excess = float(self._carried[busiest] - self._mean)
+            if not giving[busiest] or excess <= max(share * self._mean_load, LEAST_EXCESS):
+                return
+            room = self._mean - float(self._carried[idlest])
+            row = self._best(busiest, min(excess, room), excess + room - HELP_SHARE * self._mean_load, among=settled)
+            if row is None:
+                giving[busiest] = False
+            else:
+                share, left = CALM_SHARE, left - 1
+                self._move(row, busiest, idlest)
+
+    def _best(
+        self, place: int, wanted: float, most: float, *, among: npt.NDArray[np.bool_] | None = None
+    ) -> int | None:
+        """Of those that broker may give, the one that weighs nearest to `wanted`, and no more than `most`."""
+        rows = self._rows[place]
+        if among is not None:
+            rows = rows[among[rows]]
+        weighing = self._weights[rows]
+        off = np.where(weighing <= most + _ROUNDING, np.abs(weighing - wanted), np.inf)
+        best = int(np.argmin(off)) if len(off) else 0
+        return int(rows[best]) if len(off) and np.isfinite(off[best]) else None
+
+    def _move(self, row: int, giver: int, taker: int) -> None:
+        self.moved[row] = taker
+        self._rows[giver] = self._rows[giver][self._rows[giver] != row]
+        for place, sign in ((giver, -1), (taker, 1)):
+            self._count[place] += sign
+            self._carried[place] += sign * self._weights[row]
+
+
+def _first(by: _Numbers, then: _Numbers) -> int:
+    """The place of the largest `by`, of several the one with the largest `then`."""
+    largest = np.flatnonzero(by == by.max())
+    return int(largest[np.argmax(then[largest])])
+
+
+def _movable(table: LoadTable, rows: _Rows, except_topics: Collection[str]) -> _Rows:
+    segments, topics = table.segments, table.topics
+    stays = topics["busy"].copy()
+    stays[segments["topic"][segments["leaving"]]] = True
+    stays[[number for topic in except_topics if (number := table.topic_number(topic)) is not None]] = True
+    of = segments["topic"][rows]
+    movable: _Rows = rows[~(stays[of] | _about_to_split(segments[rows], topics[of]))]
+    return movable
+
+
+def _about_to_split(segments: Columns, topics: Columns) -> npt.NDArray[np.bool_]:
+    """Above its target, in a topic that splits: a move would only keep it from that. Not so where no cut has helped."""
+    can_be_cut = (
+        topics["scaling"] & (topics["open"] < topics["max_segments"]) & np.isneginf(segments["held_until_seconds"])
+    )
+    above: npt.NDArray[np.bool_] = (segments["recent"] >= 1) & can_be_cut
+    return above
+
+
+def _by_place(rows: _Rows, places: _Rows, count: int) -> list[_Rows]:
+    """The rows of each place."""
+    of = places[rows]
+    return np.split(rows[np.argsort(of, kind="stable")], np.cumsum(np.bincount(of, minlength=count))[:-1])
+
+
+def _settled(table: LoadTable) -> npt.NDArray[np.bool_]:
+    """Old enough for each of its topic's rules to have spoken."""
+    segments = table.segments
+    is_old: npt.NDArray[np.bool_] = segments["age_seconds"] >= table.topics["merge_age_seconds"][segments["topic"]]
+    return is_old

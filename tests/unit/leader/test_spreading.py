@@ -1,0 +1,280 @@
+"""Which segments move so that what brokers carry is even: by number, by load, and never for nothing."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from filer.topic_config import Target, TopicConfig
+from filer.topic_state import TopicState
+from leader.broker_loads import SEGMENT_WEIGHT, carried
+from leader.coordinator import BrokerInfo
+from leader.load_averages import SegmentLoad
+from leader.load_table import LoadTable
+from leader.placement import owned
+from leader.spreading import CLEAR_SHARE, LEAST_EXCESS, MOST_LOAD_MOVES, MOST_MOVES, Moves, moves
+from leader.transitions import finished, new_topic, replacing
+
+OLD_SECONDS = 10_000.0
+_ONE = Target()
+
+
+def broker(name: str, *, draining: bool = False) -> BrokerInfo:
+    return BrokerInfo(name, f"http://{name}", "", "1", draining)
+
+
+def topic(*owners: str, name: str = "t", config: TopicConfig | None = None) -> TopicState:
+    """A topic of open segments of these owners."""
+    return new_topic(name, config or TopicConfig(), len(owners), lambda n: (owners[n],), now_us=1)
+
+
+def moving(state: TopicState, owners: Mapping[int, str]) -> TopicState:
+    """With a transition under way."""
+    sealing = [s.id for s in state.open_segments if s.id in owners]
+    begun = replacing(state, sealing, lambda n: (owners[sealing[n]],), "move", now_us=2)
+    assert begun is not None
+    return begun.model_copy(update={"version": state.version + 1})
+
+
+def moved(state: TopicState, owners: Mapping[int, str]) -> TopicState:
+    begun = moving(state, owners)
+    assert begun.transition is not None
+    after = finished(begun, begun.transition, dict.fromkeys(owners, 0), now_us=3)
+    assert after is not None
+    return after.model_copy(update={"version": state.version + 2})
+
+
+def load(
+    segment: int, work: float, *, name: str = "t", lasting: float = 1.0, recent: float = 0.5, age: float = OLD_SECONDS
+) -> SegmentLoad:
+    """A segment that costs its owner so many default targets, and has cost such a share of it for long."""
+    return SegmentLoad(name, segment, work * _ONE.messages, 0, recent, 0, 0, recent, recent * lasting, age_seconds=age)
+
+
+def table_of(*states: TopicState, loads: Sequence[SegmentLoad] = ()) -> LoadTable:
+    table = LoadTable()
+    for state in states:
+        table.see(state)
+    table.report(loads, now_seconds=1)
+    return table
+
+
+def brokers(names: str) -> list[BrokerInfo]:
+    return [broker(name) for name in names]
+
+
+def settled(states: list[TopicState], table: LoadTable, members: Sequence[BrokerInfo]) -> int:
+    """How many moves it takes until there is none."""
+    count = 0
+    while plan := moves(table, members):
+        count += sum(map(len, plan.values()))
+        for place, state in enumerate(states):
+            if state.topic in plan:
+                states[place] = moved(state, plan[state.topic])
+                table.see(states[place])
+        assert count < 1000, "it never ends"
+    return count
+
+
+# -- by number ---------------------------------------------------------------------------------------------
+
+
+def test_what_nothing_is_known_of_is_spread_by_number_and_topics_under_way_are_left_alone() -> None:
+    states = [topic("a", "a", "a", "a"), topic("b", name="u")]
+    plan = moves(table_of(*states), brokers("abc"))
+    assert sorted(plan) == ["t"]
+    assert sorted(plan["t"].values()) == ["b", "c"]
+    assert moves(table_of(*states), brokers("abc"), except_topics={"t", "unknown"}) == {}
+
+
+def test_what_is_about_to_be_opened_is_counted() -> None:
+    state, other = topic("a", "a", "a", "a"), topic("a", "a", name="u")
+    table = table_of(moving(state, {0: "b", 1: "c", 2: "b"}), other)
+    assert moves(table, brokers("abc")) == {"u": {0: "c"}} or moves(table, brokers("abc")) == {"u": {1: "c"}}
+    table = table_of(topic("a", "a"))
+    assert moves(table, brokers("ab")) != {}
+    table.expect(moving(topic("a", "a"), {0: "b"}))
+    assert moves(table, brokers("ab")) == {}
+    table.release("t")
+    assert moves(table, brokers("ab")) != {}
+
+
+def test_moves_are_bounded() -> None:
+    table = table_of(topic(*["a"] * (4 * MOST_MOVES)))
+    assert len(moves(table, brokers("ab"))["t"]) == MOST_MOVES
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=8), max_size=6), st.data())
+def test_segments_without_load_are_even_by_as_few_moves_as_will_do(
+    owners: list[list[str]], data: st.DataObject
+) -> None:
+    draining = data.draw(st.sets(st.sampled_from("abcdefgh"), max_size=7))
+    members = [broker(name, draining=name in draining) for name in data.draw(st.permutations("abcdefgh"))]
+    states = [topic(*each, name=f"t{n}") for n, each in enumerate(owners)]
+    is_known = data.draw(st.booleans())
+    loads = [load(s.id, 0, name=state.topic) for state in states for s in state.segments] if is_known else []
+    plan = moves(table_of(*states, loads=loads), members)
+    fit = {each.id for each in members if not each.draining}
+    counts = owned(states)
+    before = {each: counts[each] for each in fit}
+    after = Counter(before)
+    for name, owner_of in plan.items():
+        by_id = {s.id: s for state in states if state.topic == name for s in state.open_segments}
+        for segment, to in owner_of.items():
+            assert to in fit and by_id[segment].owner in fit, "who drains is no part of it"
+            after[by_id[segment].owner] -= 1
+            after[to] += 1
+    total = sum(before.values())
+    most = math.ceil(total / len(fit))
+    assert all(total // len(fit) <= after[each] <= most for each in fit)
+    needed = max(
+        sum(max(count - most, 0) for count in before.values()),
+        sum(max(total // len(fit) - count, 0) for count in before.values()),
+    )
+    assert sum(map(len, plan.values())) == needed
+    assert not plan or max(before.values()) - min(before.values()) > 1
+
+
+def test_a_broker_that_joins_gets_its_share_of_number_and_load_at_once() -> None:
+    states = [topic(*"abc" * 8)]
+    loads = [load(n, 0.1 + 0.2 * (n % 5), age=1) for n in range(24)]
+    table = table_of(*states, loads=loads)
+    assert settled(states, table, brokers("abcd")) <= 8
+    now = carried(table)
+    assert max(now.values()) <= 1.15 * sum(now.values()) / 4
+    assert set(owned(states).values()) <= {5, 6, 7}
+
+
+def test_who_has_fewer_segments_and_as_much_to_do_keeps_fewer() -> None:
+    state = topic("a", "a", *["b"] * 10)
+    loads = [load(n, 1.0 if n < 2 else 0.2) for n in range(12)]
+    assert moves(table_of(state, loads=loads), brokers("ab")) == {}
+
+
+# -- by load -----------------------------------------------------------------------------------------------
+
+
+def test_a_broker_with_clearly_more_load_gives_what_evens_out_best() -> None:
+    state = topic(*"aaabbb")
+    loads = [load(n, work) for n, work in enumerate([0.8, 0.8, 0.4, 0.3, 0.3, 0.4])]
+    assert moves(table_of(state, loads=loads), brokers("ab")) == {"t": {2: "b"}}
+
+
+def slight(excess: float) -> list[SegmentLoad]:
+    """Broker a has so much more than the average of a and b."""
+    return [load(0, 0.9 * (1 + excess)), load(1, 0.1 * (1 + excess)), load(2, 0.9 * (1 - excess)), load(3, 0.1)]
+
+
+def test_what_is_not_clearly_more_stays() -> None:
+    state = topic(*"aabb")
+    assert moves(table_of(state, loads=slight(CLEAR_SHARE * 0.9)), brokers("ab")) == {}
+    assert moves(table_of(state, loads=slight(CLEAR_SHARE * 1.5)), brokers("ab")) == {"t": {1: "b"}}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"lasting": 0.0}, id="it has only begun"),
+        pytest.param({"age": 100.0}, id="it has just been opened"),
+        pytest.param({"recent": 1.2}, id="it is about to split"),
+    ],
+)
+def test_what_does_not_last_or_will_soon_be_something_else_stays(how: dict[str, float]) -> None:
+    state = topic(*"aaabbb")
+    works = [0.8, 0.8, 0.4, 0.3, 0.3, 0.4]
+    assert moves(table_of(state, loads=[load(n, work, **how) for n, work in enumerate(works)]), brokers("ab")) == {}
+
+
+def test_what_no_split_can_help_moves_above_its_target_too() -> None:
+    works = [0.8, 0.8, 0.4, 0.3, 0.3, 0.4]
+    loads = [load(n, work, recent=1.2) for n, work in enumerate(works)]
+    full = topic(*"aaabbb", config=TopicConfig(max_segments=6))
+    assert moves(table_of(full, loads=loads), brokers("ab")) == {"t": {2: "b"}}
+    table = table_of(topic(*"aaabbb"), loads=loads)
+    table.hold("t", 2, 0, until_seconds=1)
+    assert moves(table, brokers("ab")) == {"t": {2: "b"}}, "one slot carries it"
+
+
+def test_no_move_is_made_that_does_not_help() -> None:
+    state = topic(*"aabb")
+    assert moves(table_of(state, loads=[load(0, 5), load(1, 5), load(2, 0), load(3, 0)]), brokers("ab")) != {}
+    lonely = topic(*"ab")
+    assert moves(table_of(lonely, loads=[load(0, 5), load(1, 0)]), brokers("ab")) == {}, "it would only be elsewhere"
+
+
+def test_a_quiet_cluster_moves_nothing_whatever_the_shares() -> None:
+    state = topic(*"aaabbb")
+    works = [0.8, 0.8, 0.4, 0.3, 0.3, 0.4]
+    small = LEAST_EXCESS / 2
+    assert moves(table_of(state, loads=[load(n, work * small) for n, work in enumerate(works)]), brokers("ab")) == {}
+
+
+def test_moves_by_load_are_few_at_once() -> None:
+    state = topic(*["a"] * 100, *["b"] * 100)
+    plan = moves(table_of(state, loads=[load(n, 0.1 if n < 100 else 0.02) for n in range(200)]), brokers("ab"))
+    assert len(plan["t"]) == MOST_LOAD_MOVES
+
+
+LOADS = st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0, 3)), min_size=1, max_size=40)
+
+
+@settings(deadline=None)
+@given(LOADS, st.integers(2, 5))
+def test_moves_come_to_an_end_and_each_makes_it_more_even(segments: list[tuple[str, float]], count: int) -> None:
+    members = brokers("abcde"[:count])
+    states = [topic(*(owner for owner, _ in segments))]
+    table = table_of(*states, loads=[load(n, work) for n, (_, work) in enumerate(segments)])
+
+    def squares() -> float:
+        return sum(carried(table).get(each.id, 0.0) ** 2 for each in members)
+
+    total = 0
+    while plan := moves(table, members):
+        before = squares()
+        total += len(plan["t"])
+        assert total <= len(segments) * 2
+        states = [moved(states[0], plan["t"])]
+        table.see(states[0])
+        assert squares() < before
+    again = table_of(*states)
+    assert len(again.segments) == len(table.segments[table.segments["topic"] >= 0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_moves_nothing_where_load_has_been_evened_out(seed: int) -> None:
+    """A fifth up or down in each report, for an hour."""
+    chance = np.random.default_rng(seed)
+    state = topic(*chance.choice(list("abcdef"), 60))
+    works = {s.start_slot: min(float(chance.pareto(1.5)), 3.0) for s in state.open_segments}
+    members, states = brokers("abcdef"), [state]
+    table = table_of(state, loads=[load(s.id, works[s.start_slot]) for s in state.open_segments])
+    settled(states, table, members)
+    count = 0
+    for number in range(600):
+        loads = [load(s.id, works[s.start_slot] * chance.normal(1, 0.2)) for s in states[0].open_segments]
+        table.report(loads, now_seconds=6.0 * number + 2)
+        if plan := moves(table, members):
+            count += len(plan["t"])
+            states[0] = moved(states[0], plan["t"])
+            table.see(states[0])
+    assert count <= 1
+
+
+def test_a_burst_moves_nothing() -> None:
+    """Three times as much at one broker, for a minute."""
+    state = topic(*"aabbcc")
+    table = table_of(state, loads=[load(n, 0.5) for n in range(6)])
+    for second in range(60):
+        table.report([load(n, 1.5 if n < 2 else 0.5) for n in range(6)], now_seconds=2 + second)
+    assert moves(table, brokers("abc")) == {}
+
+
+def test_a_segment_without_messages_weighs_little_and_all_weigh_alike_where_nothing_is_known() -> None:
+    table = table_of(topic("a", "a", "b"))
+    assert carried(table) == pytest.approx({"a": 2 * SEGMENT_WEIGHT, "b": SEGMENT_WEIGHT})
+    table.report([load(0, 2.0), load(1, 1.0)], now_seconds=1)
+    assert carried(table) == pytest.approx({"a": 3 + 2 * SEGMENT_WEIGHT, "b": 1.5 + SEGMENT_WEIGHT}), "as the average"
