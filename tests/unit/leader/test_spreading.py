@@ -16,7 +16,7 @@ from leader.coordinator import BrokerInfo
 from leader.load_averages import SegmentLoad
 from leader.load_table import LoadTable
 from leader.placement import owned
-from leader.spreading import CLEAR_SHARE, LEAST_EXCESS, MOST_LOAD_MOVES, MOST_MOVES, Moves, moves
+from leader.spreading import CLEAR_SHARE, LEAST_EXCESS, MOST_LOAD_MOVES, MOST_MOVES, moves
 from leader.transitions import finished, new_topic, replacing
 
 OLD_SECONDS = 10_000.0
