@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -32,8 +32,11 @@ from mq.shape_news import ShapeNews
 from mq.standing import Standing
 from mq.topic_loads import TopicLoads
 
+# One request is sent anew so often, and more often while it has been looked for owners for less time than that: news of
+# other segments cut the waits between short.
 RESENDS = 10
-# How long news of an owner are waited for before a look for them; together some five seconds.
+SEARCH_SECONDS = 5.0
+# How long news of an owner are waited for before a look for them.
 LOOK_FIRST_SECONDS, LOOK_LONGEST_SECONDS = 0.02, 1.0
 FOREIGN_INDEX_SECONDS = 2.0
 _NEWEST = 2**62
@@ -275,7 +278,7 @@ class TopicRuntime:
         Raises `SegmentMoved` where this broker cannot store it; then it is not in the log. `SequenceExpired`.
         """
         slot = self._null_slot(request) if single.key is None else slot_of(single.key)
-        for attempt in range(RESENDS):
+        for attempt in self._attempts():
             route, version = self._route, self.state.version
             place = route.place_of_slot(slot)
             writer = route.writers[place] if place >= 0 else None
@@ -304,7 +307,7 @@ class TopicRuntime:
         done: list[Position] = []
         whole_request = [_Share(-1, None, rows, size_bytes)]
         waiting = whole_request
-        for attempt in range(RESENDS):
+        for attempt in self._attempts():
             version = self.state.version
             shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
@@ -329,6 +332,14 @@ class TopicRuntime:
                 waiting = whole_request
             await self._after_move(attempt, version)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
+
+    def _attempts(self) -> Iterator[int]:
+        """Numbers of attempts, until a request has had enough of them and enough time as well."""
+        until_seconds = self._parts.clock.monotonic_seconds() + SEARCH_SECONDS
+        attempt = 0
+        while attempt < RESENDS or self._parts.clock.monotonic_seconds() < until_seconds:
+            yield min(attempt, RESENDS)
+            attempt += 1
 
     async def _must_look_again(
         self, writers: Sequence[Appender], shares: "Sequence[_Share]", request: RequestId, done: Sequence[Position]

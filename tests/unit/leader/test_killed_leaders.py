@@ -1,73 +1,28 @@
 """Transitions under a store that loses answers and leaders that are killed: topic.json is sound in every version."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-from filer import keys
 from filer.catalogue import Catalogue
 from filer.errors import OutcomeUnknown
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
-from filer.forwarding_store import ForwardingStore
 from filer.inheritance import read_inherited
-from filer.memory_store import MemoryStore
 from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, recover_index, seal_at_end
-from filer.store import Data, MakeData, Store
+from filer.segment_log import SegmentRef, seal_at_end
 from filer.topic_config import TopicConfig
-from filer.topic_state import Segment, TopicState, broken_invariants
-from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
+from filer.topic_state import Segment, TopicState
+from leader.transitions import TransitionRunner, deleting, merging, new_topic, recreated, replacing, splitting
 from tests.support.instant_clock import InstantClock
-from tests.support.segment_files import append
+from tests.support.killed_leaders import MESSAGES, TOPIC, Killed, World, killing_at
 from tests.support.segment_owners import owner, single
 
-TOPIC = "events"
-MESSAGES = {0: 3, 1: 0}
 Begin = Callable[[TopicState], TopicState | None]
-
-
-class Killed(BaseException):
-    """The leader's process is gone; nothing of it runs on."""
-
-
-class Chronicle(ForwardingStore):
-    """Keeps every version of topic.json that ever stood."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.versions: list[TopicState] = []
-
-    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
-        await self.inner.create(key, data, metadata=metadata)
-        self._note(key, data() if callable(data) else data)
-
-    async def replace(self, key: str, data: Data, *, etag: str) -> str:
-        new = await self.inner.replace(key, data, etag=etag)
-        self._note(key, data)
-        return new
-
-    def _note(self, key: str, data: Data) -> None:
-        if key == keys.topic(TOPIC):
-            self.versions.append(TopicState.from_json(bytes(data)))
-
-    def check(self) -> None:
-        """What must hold of each version, and from one to the next."""
-        opened: set[int] = set()
-        for place, state in enumerate(self.versions):
-            assert broken_invariants(state) == []
-            assert state.version == place + 1
-            ids = {s.id for s in state.segments}
-            new = ids - opened
-            assert not opened or not new or min(new) > max(opened), "an id came back"
-            opened |= ids
-        for before, after in zip(self.versions, self.versions[1:], strict=False):
-            for segment in before.segments:
-                if segment.state == "sealed" and (now := after.segment(segment.id)) is not None:
-                    assert (now.state, now.end_offset) == ("sealed", segment.end_offset)
+OPENED = {"roll": (2, 3), "split": (2, 3, 4, 5, 6), "merge": (2,), "delete": ()}
 
 
 class Leader:
@@ -75,7 +30,7 @@ class Leader:
 
     def __init__(
         self,
-        world: "World",
+        world: World,
         *,
         name: str = "leader",
         faults: ScriptedFaults | None = None,
@@ -96,6 +51,12 @@ class Leader:
     def rolling_again(self, state: TopicState) -> TopicState | None:
         return replacing(state, [2, 3], self.place, "roll", now_us=1)
 
+    def splitting(self, state: TopicState) -> TopicState | None:
+        return splitting(state, {0: (100, 200), 1: (40_000,)}, self.place, now_us=1)
+
+    def merging(self, state: TopicState) -> TopicState | None:
+        return merging(state, [(0, 1)], self.place, now_us=1)
+
     def deleting(self, state: TopicState) -> TopicState | None:
         return deleting(state, now_us=1)
 
@@ -113,58 +74,12 @@ class Leader:
         return index.end
 
 
-class World:
-    """A topic of two segments, one of them with messages, whose owners are gone."""
-
-    def __init__(self) -> None:
-        self.store = Chronicle(MemoryStore())
-
-    async def begin(self) -> "World":
-        state = new_topic(TOPIC, TopicConfig(), len(MESSAGES), lambda place: ("gone",), now_us=0)
-        assert await Catalogue(self.store, InstantClock()).create(state)
-        for segment, count in MESSAGES.items():
-            index = SegmentIndex()
-            for _ in range(count):
-                await append(self.store, SegmentRef(TOPIC, segment), index, 1)
-        return self
-
-    async def state(self) -> TopicState:
-        record = await Catalogue(self.store, InstantClock()).read(TOPIC)
-        assert record is not None
-        return record.state
-
-    async def check_done(self, state: TopicState | None) -> None:
-        """The topic has new segments, or is deleted, and the old ones are sealed behind their last message."""
-        assert state == await self.state()
-        assert state.transition is None
-        if not state.deleted:
-            assert [s.id for s in state.open_segments] == [2, 3]
-        for segment, count in MESSAGES.items():
-            index = await recover_index(self.store, SegmentRef(TOPIC, segment))
-            assert (index.end, index.sealed) == (count, True)
-            sealed = state.segment(segment)
-            assert state.deleted or (sealed is not None and sealed.end_offset == count)
-        self.store.check()
-
-
-def killing_at(nth: int) -> Callable[[str, str], None]:
-    """Dies at the n-th point that its store passes."""
-    left = nth
-
-    def on_point(point: str, key: str) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            raise Killed
-
-    return on_point
-
-
 def begin_of(leader: Leader, kind: str) -> Begin:
-    return leader.rolling if kind == "roll" else leader.deleting
+    begins = {"roll": leader.rolling, "split": leader.splitting, "merge": leader.merging, "delete": leader.deleting}
+    return begins[kind]
 
 
-@pytest.mark.parametrize("kind", ["roll", "delete"])
+@pytest.mark.parametrize("kind", OPENED)
 async def test_a_leader_killed_at_every_point(kind: str) -> None:
     for nth in range(1, 200):
         world = await World().begin()
@@ -173,10 +88,12 @@ async def test_a_leader_killed_at_every_point(kind: str) -> None:
             await first.runner.run(TOPIC, begin_of(first, kind))
         except Killed:
             second = Leader(world, name="second")
-            await world.check_done(await second.runner.run(TOPIC, begin_of(second, kind)))
+            state = await second.runner.run(TOPIC, begin_of(second, kind))
+            await world.check_done(state, opened=OPENED[kind])
         else:
             assert nth > 20, "the transition passes more points than that"
-            await world.check_done(await world.state())
+            await world.check_done(await world.state(), opened=OPENED[kind])
+            assert len(world.store.versions) == 3
             return
     raise AssertionError("the transition never came to its end")
 

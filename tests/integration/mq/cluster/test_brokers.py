@@ -12,6 +12,7 @@ import pytest
 from filer.slots import slot_of
 from mq.broker import Broker
 from mq.peers import PREFIX, SECRET_HEADER
+from mq.topic_runtime import RESENDS
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 from tests.support.problems import check_problem
 from tests.support.tcp_proxy import TcpProxy
@@ -111,6 +112,26 @@ async def test_a_broker_whose_segment_others_took_says_so(
     line = "segment 0 of topic 't' is lost to this broker: SegmentMoved: "
     assert [record.levelname for record in caplog.records if line in record.getMessage()] == ["WARNING"]
     assert await brokers.values(other, "t") == ["0"]
+
+
+async def test_news_of_a_topic_do_not_end_the_search_for_an_owner(brokers: HttpCluster) -> None:
+    """Each of them cuts a wait short, and there are more of them than a request is sent anew."""
+    await brokers.create("a", "t")
+    [owner] = await brokers.owners("a", "t")
+    other = brokers.up[next(name for name in "abc" if name != owner)]
+    brokers.membership.leaders = set()
+    brokers.cut_off(owner)
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+        publishing = group.create_task(other.client.post("/v1/topics/t/messages", content=b"1"))
+        for number in range(RESENDS + 5):
+            body = {"retention": {"seconds": 1000 + number}}
+            (await other.client.put("/v1/topics/t", json=body)).raise_for_status()
+            await asyncio.sleep(0)
+        assert not publishing.done()
+        brokers.membership.leaders = None
+        brokers.membership.tell()
+    assert publishing.result().status_code == 200
+    assert publishing.result().json()["positions"] == [{"segment": 1, "offset": 0, "count": 1}]
 
 
 async def test_nobody_waits_for_an_owner_that_lost_its_segment_and_does_not_answer(brokers: HttpCluster) -> None:
