@@ -28,6 +28,7 @@ class LoadMeter:
         self._told: SegmentLoad | None = None
         self._slots: SlotCounters | None = None
         self._slots_due_seconds = 0.0
+        self._slots_tell = False
 
     def count(self, table: pa.Table, size_bytes: int) -> None:
         """Take in a stored file's messages, in the columns of `log_schema`."""
@@ -60,8 +61,12 @@ class LoadMeter:
         return None if told is None else RecentLoad(told.messages_per_second, told.bytes_per_second, told.recent)
 
     def slot_loads(self) -> SlotLoads | None:
-        """How the load lies over the segment's slots; None while it is not busy enough to be counted."""
-        return None if self._slots is None else self._slots.loads()
+        """How the load lies over the segment's slots.
+
+        None while it is not busy enough to be counted, and before it was for a whole interval: a sudden flood is told
+        at the very tick at which counting begins, and a cut by the first few messages would miss it.
+        """
+        return self._slots.loads() if self._slots is not None and self._slots_tell else None
 
     def _watch_slots(self, recent: float, elapsed_seconds: float) -> None:
         """Count slots only where a split may come: for each segment of a large cluster it would be much memory."""
@@ -71,7 +76,9 @@ class LoadMeter:
             windows = [rule.for_seconds for rule in rules] or [self._config.scaling.merge.for_seconds]
             generator = np.random.default_rng(int.from_bytes(self._clock.entropy(8), "big"))
             self._slots = SlotCounters(*self._range, window_seconds=min(windows), generator=generator)
+            self._slots_tell = False
         elif self._slots is not None and recent < COUNT_SLOTS_UNTIL * limit:
             self._slots = None
         elif self._slots is not None:
             self._slots.fade(elapsed_seconds)
+            self._slots_tell = self._slots_tell or elapsed_seconds > 0

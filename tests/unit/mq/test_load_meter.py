@@ -91,6 +91,18 @@ async def test_slots_are_counted_only_near_the_target(world: World) -> None:
     assert world.loads.slot_loads(0) is None
 
 
+async def test_what_was_counted_for_less_than_an_interval_says_nothing(world: World) -> None:
+    await world.pass_seconds(9, rate=10)
+    (load,) = world.loads.tick()
+    assert load.pressure < 1
+    await world.pass_seconds(1, rate=1000)
+    (load,) = world.loads.tick()
+    assert load.pressure > 1 and world.loads.slot_loads(0) is None, "hot at once, and nobody knows where"
+    await world.pass_seconds(1, rate=1000, key="ben")
+    seen = world.loads.slot_loads(0)
+    assert seen is not None and seen.messages.argmax() == slot_of(b"ben")
+
+
 async def test_a_split_rule_far_below_the_target_has_slots_counted_below_it() -> None:
     scaling = Scaling(
         split=(SplitRule(times_target=0.1, for_seconds=8),), merge=MergeRule(times_target=0.05, for_seconds=8)
