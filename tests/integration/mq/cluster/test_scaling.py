@@ -8,6 +8,7 @@ import pytest
 
 from filer.memory_store import MemoryStore
 from filer.slots import slot_of
+from leader.load_averages import KnownAverages
 from tests.support.http_broker import http_broker
 from tests.support.http_cluster import HttpCluster, until
 from tests.support.numbered_load import QUICK_SCALING, REPORT_SECONDS, NumberedLoad, NumberedReader
@@ -191,3 +192,44 @@ async def test_a_new_leader_goes_on(quick: HttpCluster) -> None:
     while await reader.read():
         pass
     load.check(reader)
+
+
+async def test_a_drained_brokers_averages_go_on_elsewhere_and_a_dead_ones_begin_anew(quick: HttpCluster) -> None:
+    """Each broker in turn owns the only segment, the leader too."""
+    await quick.create("a", "t")
+    await quick.publish("a", "t", *[("key", "x")] * 1000)
+
+    async def owner() -> str:
+        ((owner, *_),) = await quick.brokers_of("a", "t")
+        return owner
+
+    async def known() -> KnownAverages:
+        name = await owner()
+        (segment,) = await open_segments(quick, name, "t")
+        found = quick.up[name].broker.topics["t"].loads.averages(segment["segment"])
+        assert found is not None
+        return found
+
+    async def has_messages() -> bool:
+        return all(messages > 0 for messages, _, _ in (await known()).sums.values())
+
+    async def has_moved() -> bool:
+        return await owner() != former
+
+    await until(has_messages)
+    for _ in range(3):
+        former, before = await owner(), await known()
+        answer = await quick.up["a"].client.post(f"/v1/cluster/brokers/{former}/drain")
+        answer.raise_for_status()
+        await until(has_moved)
+        await until(has_messages)
+        assert (await known()).age_seconds >= before.age_seconds
+        (await quick.up["a"].client.delete(f"/v1/cluster/brokers/{former}/drain")).raise_for_status()
+    while await owner() == leader_of(quick):
+        former = await owner()
+        (await quick.up["a"].client.post(f"/v1/cluster/brokers/{former}/drain")).raise_for_status()
+        await until(has_moved)
+    former = await owner()
+    quick.expel(former)
+    await until(has_moved)
+    assert all(messages == 0 for messages, _, _ in (await known()).sums.values())
