@@ -1,6 +1,6 @@
 """What a leader knows of all open segments, in columns: a decision over 100,000 of them is a few passes of numpy.
 
-A segment that nobody has reported is in it as unknown. A segment takes 117 bytes in the columns, twice that while they
+A segment that nobody has reported is in it as unknown. A segment takes 125 bytes in the columns, twice that while they
 grow, and about as much again to find its row by name.
 """
 
@@ -26,15 +26,15 @@ _SHOWN = ["messages_per_second", "bytes_per_second", "read_messages_per_second",
 _HEARD = ["heard_seconds", "pressure", "firing_average", "recent", "warmest", "merge_average", "age_seconds"]
 SEGMENT_COLUMNS = np.dtype(
     [
-        *(("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("hot_slot", "i4"), ("held_until_seconds", "f8")),
-        *((name, "f8") for name in _HEARD),
+        *(("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("hot_slot", "i4")),
+        *((name, "f8") for name in ("held_until_seconds", "pressed_seconds", *_HEARD)),
         # People see these, and brokers are told apart by them: seven digits will do.
         *((name, "f4") for name in _SHOWN),
         *(("owner", "i4"), ("leaving", "?"), ("work", "f4"), ("lasting", "f4")),
     ]
 )
 """`topic` is its row in the other table, -1 where the segment is open no more; `heard_seconds` -inf before a report.
-`hot_slot` is the one for which the segment was held until then.
+`hot_slot` is the one for which the segment was held until then, `pressed_seconds` when a split rule last held.
 
 `owner` is a number that `LoadTable.owners` names; `leaving` that a transition is about to seal it. `work` is what it
 costs its owner just now (`work_of`), `lasting` a moving average of that over `LASTING_SECONDS`. Both are guessed from
@@ -197,6 +197,8 @@ class LoadTable:
             before_seconds = self._segments["heard_seconds"][rows]
             for name, column in zip((*_HEARD, *_SHOWN), np.array(heard).T, strict=True):
                 self._segments[name][rows] = column
+            pressing = [row for row, (_, pressure, *_) in zip(rows, heard, strict=True) if pressure > 1]
+            self._segments["pressed_seconds"][pressing] = now_seconds
             self._note_work(np.array(rows), now_seconds - before_seconds)
 
     def _note_work(self, rows: npt.NDArray[np.intp], passed_seconds: npt.NDArray[np.float64]) -> None:
@@ -245,12 +247,13 @@ class LoadTable:
             self._segments["held_until_seconds"][row] = until_seconds
 
     def hot_slot(self, topic: str, segment: int, *, since_seconds: float) -> int | None:
-        """The slot for which a segment has been held since then, while its load presses."""
+        """The slot for which a segment has been held since then, if its load has pressed since then too."""
         row = self._row(topic, segment)
         if row is None:
             return None
         held = self._segments[row]
-        return int(held["hot_slot"]) if held["held_until_seconds"] >= since_seconds and held["pressure"] > 1 else None
+        is_hot = min(held["held_until_seconds"], held["pressed_seconds"]) >= since_seconds
+        return int(held["hot_slot"]) if is_hot else None
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -280,7 +283,7 @@ class LoadTable:
     def _lay_out(self, block: _Block, opened: list[Segment], known: Mapping[int, Segment]) -> None:
         """Give a topic new rows for the segments it has now; the former ones are dead."""
         rows = np.zeros(len(opened), SEGMENT_COLUMNS)
-        rows["heard_seconds"], rows["held_until_seconds"] = -np.inf, -np.inf
+        rows["heard_seconds"] = rows["held_until_seconds"] = rows["pressed_seconds"] = -np.inf
         rows["work"], rows["lasting"] = np.array(self._inherited(block, opened), "f4").T
         for place, segment in enumerate(opened):
             former = _former_place(block, segment, known)

@@ -123,8 +123,8 @@ class Reshaping:
 
     def hot_slot(self, topic: str, segment: int) -> int | None:
         """The slot that carries so much of a segment's load that no split helps, while that load presses."""
-        # It is looked at again in the round after the hold has ended.
-        since_seconds = self._clock.monotonic_seconds() - 2 * self._interval_seconds
+        # A hold that has ended is renewed a round later, and a load that comes in bursts presses now and then.
+        since_seconds = self._clock.monotonic_seconds() - self._stale_seconds
         return self._table.hot_slot(topic, segment, since_seconds=since_seconds)
 
     def brokers_wanted(self) -> int:

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.next_file import Accepted
@@ -20,6 +20,7 @@ from leader.successors import reshaped
 from leader.transitions import Place, TransitionRunner, deleting, replacing
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.first_answer import first_answer
+from mq.load_hand_over import LoadHandOver
 from mq.parts import Parts
 from mq.peers import MOST_RECORD_BYTES
 from mq.topic_runtime import TopicRuntime
@@ -62,6 +63,7 @@ class TransitionArm:
     def __init__(self, parts: Parts, topics: Topics, table: LoadTable, *, on_unfinished: Callable[[str], None]) -> None:
         self._parts, self._topics, self._table, self._on_unfinished = parts, topics, table, on_unfinished
         self._runner = TransitionRunner(parts.catalogue, self, parts.clock)
+        self._loads = LoadHandOver(parts, topics)
         self._changing: dict[str, asyncio.Lock] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._missed_seconds: dict[tuple[str, int, str], float] = {}
@@ -115,7 +117,11 @@ class TransitionArm:
         self, topic: str, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None = None
     ) -> TopicState | None:
         """As `Arm.give_successors`; a live owner that does not drain keeps what `owners` does not name."""
-        return await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
+        known = await self._loads.collect(topic, segments) if reason in ("move", "drain") else {}
+        state = await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
+        if state is not None and known:
+            self._in_background(self._loads.deliver(state, known))
+        return state
 
     async def reshape(self, topic: str, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]) -> TopicState | None:
         """As `ReshapingArm.reshape`."""
@@ -214,9 +220,12 @@ class TransitionArm:
         room_bytes = TOLD_BYTES if len(record) <= MOST_RECORD_BYTES else 0
         for broker in sorted(others, key=lambda each: each.id not in owners):
             room_bytes -= len(record)
-            task = asyncio.create_task(self._tell_one(broker.url, state, record if room_bytes >= 0 else b""))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._in_background(self._tell_one(broker.url, state, record if room_bytes >= 0 else b""))
+
+    def _in_background(self, telling: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(telling)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _tell_one(self, url: str, state: TopicState, record: bytes) -> None:
         # A hint: whoever does not get it reads the record when it is asked for the segment.

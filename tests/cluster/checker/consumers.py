@@ -1,4 +1,4 @@
-"""Who reads: streams that reconnect by marker, and pages one after the other, at any broker."""
+"""Who reads: streams that reconnect by marker, pages one after the other, and the Python client, at any broker."""
 
 import asyncio
 import base64
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import httpx
 import orjson
 
+from braidmq import AsyncClient, BraidMQError
 from filer.positions import from_marker
 from tests.cluster.checker.history import GARBLED, REACHED, Found, Reader, Start, Visit
 
@@ -33,7 +34,7 @@ class Consumer:
 
     name: str
     topic: str
-    form: Literal["stream", "browse"]
+    form: Literal["stream", "browse", "client"]
     start: Start = "earliest"
     rewinds: bool = False
     reconnect_seconds: float | None = None
@@ -65,7 +66,7 @@ class Follower:
 
     async def follow(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
         """Visit one broker after the other until cancelled; `urls` may change meanwhile."""
-        visit = self._stream if self._consumer.form == "stream" else self._page
+        visit = {"stream": self._stream, "browse": self._page, "client": self._subscribe}[self._consumer.form]
         while True:
             before = self._count
             if urls:
@@ -83,7 +84,7 @@ class Follower:
         try:
             async with asyncio.timeout(self._consumer.reconnect_seconds):
                 await read(client, visit)
-        except (httpx.TransportError, TimeoutError) as error:
+        except (httpx.TransportError, TimeoutError, BraidMQError) as error:
             visit.end = repr(error)[:DETAIL_CHARS]
         except (ValueError, KeyError, TypeError, AttributeError):
             visit.end = GARBLED
@@ -113,10 +114,8 @@ class Follower:
             visit.end = "cut"
             async for line in response.aiter_lines():
                 document = orjson.loads(line)
-                if "message" in document:
-                    self._take(visit, [document["message"]], document["marker"])
-                else:
-                    self._take(visit, [], document["marker"])
+                messages = [document["message"]] if "message" in document else []
+                self._take(visit, self._found(messages), document["marker"])
                 if "end" in document:
                     visit.end = document["end"]
 
@@ -128,34 +127,45 @@ class Follower:
             visit.end = response.text[:DETAIL_CHARS]
             return
         page = response.json()
-        self._take(visit, page["messages"], page["marker"])
+        self._take(visit, self._found(page["messages"]), page["marker"])
         if not page["messages"]:
             visit.end = REACHED
 
-    def _take(self, visit: Visit, messages: Sequence[Mapping[str, Any]], marker: str) -> None:
-        """Write down messages and the marker behind them."""
+    async def _subscribe(self, client: httpx.AsyncClient, visit: Visit) -> None:
+        """By the Python client, which finds the other brokers by itself and has connections of its own."""
+        visit.end = "cut"
+        start = {"from_": self._consumer.start} if self._marker is None else {"marker": self._marker}
+        async with AsyncClient(visit.url) as subscriber:
+            async for message in subscriber.subscribe(self._consumer.topic, **start):
+                found = Found(message.segment, message.offset, message.key, message.value, self._now())
+                self._take(visit, [found], message.marker or "")
+
+    def _found(self, messages: Sequence[Mapping[str, Any]]) -> list[Found]:
+        """Whole before any of it is kept: a message that does not parse leaves nothing half written down."""
         now_seconds = self._now()
+        return [found_in(message, now_seconds) for message in messages]
+
+    def _take(self, visit: Visit, found: Sequence[Found], marker: str) -> None:
+        """Write down messages and the marker behind them."""
         if self.record.joined_seconds is None:
-            self._join(messages, marker, now_seconds)
-        # Whole before it is kept: a message that does not parse leaves nothing half written down.
-        found = [found_in(message, now_seconds) for message in messages]
+            self._join(found, marker)
         visit.found.extend(found)
         for message in found:
             self._reached[message.segment] = max(message.offset + 1, self._reached.get(message.segment, 0))
-        self._count += len(messages)
-        if messages:
+        self._count += len(found)
+        if found:
             self._behind = self._count
             self._markers.append((self._behind, marker))
         self._marker = marker
 
-    def _join(self, messages: Sequence[Mapping[str, Any]], marker: str, now_seconds: float) -> None:
+    def _join(self, found: Sequence[Found], marker: str) -> None:
         if self._consumer.start == "latest":
             begun = from_marker(self._consumer.topic, marker)
-            for message in reversed(messages):
-                begun[message["segment"]] = message["offset"]
+            for message in reversed(found):
+                begun[message.segment] = message.offset
             self.record.positions = begun
             self._reached |= begun
-        self.record.joined_seconds = now_seconds
+        self.record.joined_seconds = self._now()
 
 
 async def read_pages(client: httpx.AsyncClient, url: str, topic: str) -> AsyncIterator[Sequence[Mapping[str, Any]]]:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 Form = Literal["raw", "json", "ndjson", "arrow"]
 Outcome = Literal["acknowledged", "failed", "unknown"]
 Acks = Literal["stored", "replicated"]
-ReaderKind = Literal["stream", "browse", "final"]
+ReaderKind = Literal["stream", "browse", "client", "final"]
 Start = Literal["earliest", "latest"]
 Position = tuple[int, int, int]
 """Segment, first offset and count, as an acknowledgement tells them."""

@@ -24,7 +24,8 @@ class Producer:
 
     With `identified` each request carries the producer's id and a sequence, and is sent again, as it was, until it
     is acknowledged or refused for good; without, it is sent once. Of the acknowledged requests of an identified
-    producer every `repeat_every`-th is sent once more all the same. `pause_seconds` lie between two requests.
+    producer every `repeat_every`-th is sent once more all the same. `pause_seconds` lie between two requests, which
+    begin `every_seconds` apart where answers come in time.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Producer:
     acks: Acks | None = None
     repeat_every: int | None = None
     pause_seconds: float = 0.0
+    every_seconds: float = 0.0
     _sent: int = field(default=0, init=False)
     _sequence: int = field(default=0, init=False)
 

@@ -80,11 +80,10 @@ class Workload:
         self._timeout_seconds, self._finish_seconds, self._capacity = timeout_seconds, finish_seconds, capacity
         self._transport, self._chance = transport, random.Random(seed)
         self.consumer_processes = [KilledConsumer(each, self.now) for each in processes]
-        self._followers = [
-            *(Follower(each, self.now, seed, silence_seconds=timeout_seconds) for each in consumers),
-            *self.consumer_processes,
-        ]
-        self.history.readers.extend(follower.record for follower in self._followers)
+        self._followers: list[Follower | KilledConsumer] = list(self.consumer_processes)
+        self.history.readers.extend(each.record for each in self.consumer_processes)
+        self._read_by: httpx.AsyncClient | None = None
+        self.add(*consumers)
         self._stop = asyncio.Event()
         self._publishing: list[asyncio.Task[None]] = []
         self._reading: list[asyncio.Task[None]] = []
@@ -96,6 +95,15 @@ class Workload:
         """Seconds since the load was made, on a clock that only goes forward."""
         return time.monotonic() - self._origin
 
+    def add(self, *consumers: Consumer) -> None:
+        """Have more consumers; those that come while it runs begin to read at once."""
+        for consumer in consumers:
+            follower = Follower(consumer, self.now, self.history.seed, silence_seconds=self._timeout_seconds)
+            self._followers.append(follower)
+            self.history.readers.append(follower.record)
+            if self._read_by is not None:
+                self._reading.append(asyncio.create_task(follower.follow(self._read_by, self.urls)))
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Workload"]:
         """Publish and read while the block runs; every request under way is finished at its end."""
@@ -105,9 +113,11 @@ class Workload:
                 self._publishing.append(asyncio.create_task(self._produce(client, producer, place)))
             for follower in self._followers:
                 self._reading.append(asyncio.create_task(follower.follow(client, self.urls)))
+            self._read_by = client
             try:
                 yield self
             finally:
+                self._read_by = None
                 await self._stop_publishing()
                 await self._stop_reading()
 
@@ -178,6 +188,7 @@ class Workload:
 
     async def _produce(self, client: httpx.AsyncClient, producer: Producer, place: int) -> None:
         while not self._stop.is_set() and self._sent < self._capacity:
+            begun_seconds = self.now()
             messages = producer.take()
             self._sent += len(messages)
             request = Request(producer.name, producer.topic, messages, sequence=producer.next_sequence())
@@ -188,8 +199,9 @@ class Workload:
                 self._acknowledged[producer.name] += len(messages)
             else:
                 await asyncio.sleep(RETRY_SECONDS)
-            if producer.pause_seconds:
-                await asyncio.sleep(producer.pause_seconds)
+            pause_seconds = max(producer.pause_seconds, producer.every_seconds - (self.now() - begun_seconds))
+            if pause_seconds > 0:
+                await asyncio.sleep(pause_seconds)
 
     async def _deliver(self, client: httpx.AsyncClient, producer: Producer, request: Request, place: int) -> int:
         """Send a request, again and again where that cannot double it; the place of the broker that served it."""

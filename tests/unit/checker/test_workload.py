@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.cluster.checker.consumers import Consumer
-from tests.cluster.checker.history import History
+from tests.cluster.checker.history import History, Start
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge
 from tests.cluster.checker.workload import KEPT_ATTEMPTS, HistoryFull, NotReadable, Workload
@@ -19,6 +19,7 @@ CONSUMERS = (
     Consumer("late stream", TOPIC, "stream", start="latest"),
     Consumer("late pages", TOPIC, "browse", start="latest"),
 )
+STARTS: tuple[Start, ...] = ("earliest", "latest")
 
 
 @pytest.fixture
@@ -57,6 +58,22 @@ async def test_readers_rewind_and_move_between_brokers(log: ScriptedLog) -> None
     found = list(rewinding.found)
     assert len(found) > len(set(found)), "it never went back"
     assert {visit.url for visit in rewinding.visits} == {A, B}
+
+
+async def test_consumers_that_join_while_it_runs_are_judged_by_what_they_can_have_seen(log: ScriptedLog) -> None:
+    load = workload(log, identified())
+    joining = [Consumer(f"{start} {form}", TOPIC, form, start) for start in STARTS for form in ("stream", "browse")]
+    async with load.running():
+        await load.acknowledged(50)
+        load.add(*joining)
+        await load.acknowledged(50)
+        await load.read_to_the_end()
+    assert judge(load.history) == []
+    oldest, latest = (
+        [len(list(reader.found)) for reader in load.history.readers if reader.name.startswith(start)]
+        for start in STARTS
+    )
+    assert min(oldest) == len(log.rows) > max(latest) and min(latest) > 0
 
 
 async def test_an_identified_request_is_sent_again_as_it_was(log: ScriptedLog) -> None:

@@ -133,11 +133,13 @@ def test_a_roll_neither_ends_a_hold_nor_hides_its_hot_slot() -> None:
     table.hold("a", 1, 40_000, until_seconds=65)
     table.see(done(state, replacing(state, [0, 1], place, "roll", now_us=2)))
     assert table.segments["held_until_seconds"][table.segments["topic"] >= 0].tolist() == [-np.inf, 65]
-    assert table.hot_slot("a", 3, since_seconds=10) == 40_000
-    assert table.hot_slot("a", 2, since_seconds=10) is None, "it was not held"
-    assert table.hot_slot("a", 3, since_seconds=66) is None, "nobody has looked again"
+    assert table.hot_slot("a", 3, since_seconds=5) == 40_000
+    assert table.hot_slot("a", 2, since_seconds=5) is None, "it was not held"
     table.report([load("a", 3, 0.9)], now_seconds=6)
-    assert table.hot_slot("a", 3, since_seconds=10) is None, "nothing presses any more"
+    assert table.hot_slot("a", 3, since_seconds=5) == 40_000
+    assert table.hot_slot("a", 3, since_seconds=6) is None, "nothing presses any more"
+    table.report([load("a", 3, 3)], now_seconds=70)
+    assert table.hot_slot("a", 3, since_seconds=66) is None, "nobody has looked again"
 
 
 def test_an_older_record_changes_nothing() -> None:

@@ -237,7 +237,9 @@ async def test_one_hot_slot_is_shown_and_left_alone_for_a_while(world: World) ->
         await world.round()
         assert world.reshaping.hot_slot("t", 0) == 4711
     assert world.deeds == []
-    world.report(load("t", 0, 0.5))
+    for _ in range(STALE_INTERVALS + 1):
+        world.report(load("t", 0, 0.5))
+        await world.round()
     assert world.reshaping.hot_slot("t", 0) is None, "the load has gone"
 
 
