@@ -25,38 +25,51 @@ from tests.support.shared_coordinator import Membership, SharedCoordinator
 PATIENCE_SECONDS = 20.0
 # Where a test has left nobody to take anything over, a drain waits for nothing.
 DRAIN_SECONDS = 2.0
+SEGMENT_FILES = "/segments/"
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
 class HeldStore(ForwardingStore):
-    """The store as one broker sees it: while `hold` is in force its segment files wait; topics may not be listed, and
-    nothing read.
+    """The store as one broker sees it: while `hold` is in force what it writes under such keys waits; topics may not be
+    listed, and nothing read. `reads` counts the objects that were asked for.
     """
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
         self.lists_topics = True
         self.can_be_read = True
-        self._open = asyncio.Event()
-        self._open.set()
+        self.reads: Counter[str] = Counter()
+        self._held: set[str] = set()
+        self._changed = asyncio.Event()
 
-    def hold(self) -> None:
-        """Let no segment file through."""
-        self._open.clear()
+    def hold(self, part_of_key: str = SEGMENT_FILES) -> None:
+        """Let nothing through whose key has that part."""
+        self._held.add(part_of_key)
 
-    def release(self) -> None:
-        """Let all of them through."""
-        self._open.set()
+    def release(self, part_of_key: str | None = None) -> None:
+        """Let it through again; everything, where no part is named."""
+        self._held -= self._held.copy() if part_of_key is None else {part_of_key}
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _pass(self, key: str) -> None:
+        while any(part in key for part in self._held):
+            await self._changed.wait()
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`, later."""
-        if "/segments/" in key:
-            await self._open.wait()
+        await self._pass(key)
         await self.inner.create(key, data, metadata=metadata)
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        """As `Store.replace`, later."""
+        await self._pass(key)
+        return await self.inner.replace(key, data, etag=etag)
 
     async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
         """As `Store.get`, unless nothing can be read."""
         self._check_read()
+        self.reads[key] += 1
         return await self.inner.get(key, start=start, stop=stop)
 
     async def head(self, key: str) -> ObjectInfo:

@@ -10,7 +10,7 @@ from filer.requests import Position
 from filer.segment_file import decode
 from filer.segment_index import SegmentIndex
 from filer.segment_log import Inherit, SegmentRef, nothing_inherited, recover_index
-from filer.segment_writer import Replication, SegmentWriter, WriterSettings
+from filer.segment_writer import Replication, SegmentWriter, WriterSettings, unknown
 from filer.store import Store
 from filer.turns import Turns
 
@@ -29,9 +29,12 @@ def owner(
     *,
     broker: str = "a.1",
     look: Callable[[], Awaitable[bool]] = still_there,
+    is_open: Callable[[], Awaitable[bool]] = unknown,
     flush_bytes: int = 1 << 20,
+    flush_interval_seconds: float = 0.0,
     inherit: Inherit = nothing_inherited,
     replication: Replication | None = None,
+    awaited: bool = False,
 ) -> SegmentWriter:
     """A writer from the end of that index on; files are superseded for `GRACE_SECONDS`."""
     return SegmentWriter(
@@ -40,13 +43,17 @@ def owner(
         ref,
         index,
         broker=broker,
-        settings=WriterSettings(flush_bytes=flush_bytes, grace_seconds=GRACE_SECONDS),
+        settings=WriterSettings(
+            flush_bytes=flush_bytes, flush_interval_seconds=flush_interval_seconds, grace_seconds=GRACE_SECONDS
+        ),
         turns=Turns(1),
         look=look,
+        is_open=is_open,
         on_stored=lambda stored: None,
         on_stopped=lambda segment, why: None,
         inherit=inherit,
         replication=replication,
+        awaited=awaited,
     )
 
 

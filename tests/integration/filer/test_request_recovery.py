@@ -1,5 +1,7 @@
 """Requests with an id are known again after every recovery: by footers, roll-ups, snapshots, predecessors' seals."""
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -11,10 +13,13 @@ from filer.catalogue import Catalogue
 from filer.clock import ManualClock
 from filer.deletion import delete_segment
 from filer.errors import OutcomeUnknown
+from filer.failing_store import FailingStore
+from filer.faults import ScriptedFaults
 from filer.index_snapshots import snapshot_etag, write_snapshot
-from filer.inheritance import read_inherited
+from filer.inheritance import SEAL_ROWS_AT_FIRST, read_inherited
 from filer.keys import FileName
 from filer.memory_store import MemoryStore
+from filer.next_file import rows_of_payloads
 from filer.producer_windows import WINDOW_SEQUENCES, ProducerWindows
 from filer.requests import Position, RequestId, StoredRequest
 from filer.segment_file import Footer
@@ -223,8 +228,9 @@ async def publish_all(writer: SegmentWriter) -> list[int | None]:
 class Lineage:
     """Segments 0 and 1, side by side and sealed, and segment 2 that follows both."""
 
-    def __init__(self, store: Store) -> None:
-        self.store, self.clock = store, ManualClock()
+    def __init__(self, store: Store, *, is_told: bool) -> None:
+        self.store, self.clock, self._is_told = store, ManualClock(), is_told
+        self._known: TopicState | None = None
         self.catalogue = Catalogue(store, self.clock)
         self.heir = _segment(2, 0, 65_536, predecessors=(0, 1))
 
@@ -253,9 +259,10 @@ class Lineage:
             segments=(*sealed, self.heir),
         )  # fmt: skip
         assert await self.catalogue.create(state)
+        self._known = state if self._is_told else None
 
     async def inherited(self) -> ProducerWindows:
-        return await read_inherited(self.store, self.catalogue, REF.topic, self.heir)
+        return await read_inherited(self.store, self.catalogue, REF.topic, self.heir, self._known)
 
 
 def _segment(number: int, start: int, stop: int, **more: object) -> Segment:
@@ -263,9 +270,9 @@ def _segment(number: int, start: int, stop: int, **more: object) -> Segment:
     return Segment.model_validate({**facts, "reason": "create", **more})
 
 
-@pytest.fixture
-async def lineage() -> AsyncIterator[Lineage]:
-    yield Lineage(MemoryStore())
+@pytest.fixture(params=[True, False], ids=["record at hand", "record to be read"])
+async def lineage(request: pytest.FixtureRequest) -> AsyncIterator[Lineage]:
+    yield Lineage(MemoryStore(), is_told=request.param)
 
 
 @pytest.mark.parametrize("with_rows", [True, False], ids=["seal with messages", "empty seal"])
@@ -281,6 +288,36 @@ async def test_an_heir_reads_the_seals_of_its_predecessors(lineage: Lineage, wit
         (100, 65_536, Position(1, 0, 1)),
     ]
     assert [part.position for part in windows.look_up(left)] == [Position(0, 1, 1), None]
+
+
+@pytest.mark.parametrize("with_rows", [True, False], ids=["seal with messages", "empty seal"])
+async def test_a_seal_is_found_without_a_look_at_the_files_before_it(with_rows: bool) -> None:
+    """Publishers with requests of an id wait for it."""
+    asked: Counter[str] = Counter()
+    store = FailingStore(
+        MemoryStore(), ScriptedFaults(), clock=ManualClock(), on_point=lambda point, key: asked.update([point])
+    )
+    lineage = Lineage(store, is_told=True)
+    requests = [RequestId("p", sequence) for sequence in range(1, 21)]
+    await lineage.opened([await lineage.seal(0, *requests, with_rows=with_rows), await lineage.seal(1)])
+    asked.clear()
+    windows = await lineage.inherited()
+    assert [windows.look_up(each)[0].position for each in requests] == [Position(0, n, 1) for n in range(20)]
+    assert asked["before get"] <= 4 and asked["before list"] == 2
+
+
+async def test_a_seal_with_many_messages_is_found(lineage: Lineage) -> None:
+    """More than are looked back for at first."""
+    ref, index = SegmentRef(REF.topic, 0), SegmentIndex()
+    writer = owner(lineage.store, lineage.clock, ref, index)
+    await writer.inheritance.wait()
+    many = rows_of_payloads(ref, [single(b"x")] * (SEAL_ROWS_AT_FIRST + 1)).combine_chunks().to_batches()[0]
+    stored = [writer.append(payload, 1, RequestId("p", n)) for n, payload in enumerate((single(b"x"), many), 1)]
+    end = await writer.seal()
+    await asyncio.gather(*stored)
+    await writer.close()
+    await lineage.opened([end, await lineage.seal(1)])
+    assert (await lineage.inherited()).look_up(RequestId("p", 2))[0].position == Position(0, 1, many.num_rows)
 
 
 async def test_a_file_beyond_the_seal_is_not_taken_for_it(lineage: Lineage) -> None:

@@ -37,10 +37,14 @@ class World:
         self.faults = ScriptedFaults()
         self.store = FailingStore(self.memory, self.faults, clock=self.clock)
         self.there = True
-        self.writer = owner(self.store, self.clock, REF, SegmentIndex(), look=self.look)
+        self.open = False
+        self.writer = owner(self.store, self.clock, REF, SegmentIndex(), look=self.look, is_open=self.is_open)
 
     async def look(self) -> bool:
         return self.there
+
+    async def is_open(self) -> bool:
+        return self.open
 
     async def pass_seconds(self, seconds: float) -> None:
         """In steps, so that retries with growing pauses get their turns."""
@@ -182,8 +186,13 @@ async def test_a_stale_owner_that_still_owns_goes_on(world: World) -> None:
     assert world.writer.state is WriterState.OPEN
 
 
-async def test_an_old_name_under_a_rollup_is_never_acknowledged(world: World) -> None:
-    """Others wrote, rolled up and deleted while our put stood still; then it makes the name anew."""
+@pytest.mark.parametrize("was_open", [False, True])
+async def test_an_old_name_under_a_rollup_is_never_acknowledged(world: World, was_open: bool) -> None:
+    """Others wrote, rolled up and deleted while our put stood still; then it makes the name anew.
+
+    So also where topic.json named the segment as ours when the put began.
+    """
+    world.open = was_open
     world.faults.add("create", FaultKind.HANG)
     zombie = world.writer.append(single(b"zombie"), 1)
     await settle()
