@@ -303,11 +303,10 @@ class Broker:
     async def topic(self, name: str) -> TopicRuntime:
         """The running topic; raises `NotFound`, or `InvalidName` for what cannot be one."""
         runtime = self.topics.get(name)
-        if runtime is None:
-            record = await self.catalogue.read(check_name(name))
-            if record is not None:
-                self.see(record.state)
-                runtime = self.topics.get(name)
+        if runtime is None or runtime.state.deleted:
+            # Somebody else may have created it, or created it again.
+            await self.refresh(check_name(name))
+            runtime = self.topics.get(name)
         if runtime is None or runtime.state.deleted:
             raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
         return runtime
@@ -328,8 +327,9 @@ class Broker:
 
     async def refresh(self, name: str) -> None:
         """Read topic.json again: another process may have changed it."""
-        record = await self.catalogue.read(name)
-        if record is not None:
+        if (runtime := self.topics.get(name)) is not None:
+            await runtime.refresh()
+        elif (record := await self.catalogue.read(name)) is not None:
             self.see(record.state)
 
     async def put_topic(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, bool]:

@@ -94,6 +94,24 @@ async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:
     assert sorted(map(int, await brokers.values("b", "t"))) == list(range(300))
 
 
+async def test_a_topic_that_is_created_again_elsewhere_is_there_at_once(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    for name in "abc":
+        await brokers.publish(name, "t", ("key", f"before, {name}"))
+    (await brokers.up["a"].client.delete("/v1/topics/t")).raise_for_status()
+
+    async def gone() -> bool:
+        answers = [await each.client.get("/v1/topics/t") for each in brokers.up.values()]
+        return all(answer.status_code == 404 for answer in answers)
+
+    await until(gone)
+    await brokers.create("a", "t")
+    for name in "bc":
+        await brokers.publish(name, "t", ("key", f"after, {name}"))
+        assert (await brokers.values(name, "t"))[-1] == f"after, {name}"
+    assert await brokers.values("a", "t") == ["after, b", "after, c"]
+
+
 async def test_a_broker_whose_segment_others_took_says_so(
     brokers: HttpCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
