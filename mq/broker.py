@@ -118,7 +118,7 @@ class Broker:
         """Check the store, join the cluster, take over what an earlier life of this broker left open.
 
         Raises `StoreCannotFence` where two writers could both succeed, `CorruptFile` for a store of another cluster,
-        `InvalidConfig` for another store than that of the cluster's other brokers.
+        `InvalidConfig` for another store than that of the cluster.
         """
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
@@ -146,11 +146,15 @@ class Broker:
         self.ready = True
 
     def _check_store(self, store: str) -> None:
-        """Raises `InvalidConfig` where others have another one: each would be given segments the rest cannot find."""
-        strangers = [broker.id for broker in self.coordinator.brokers() if broker.store not in ("", store)]
-        if strangers:
+        """Raises `InvalidConfig` where the cluster has another one: we would be given segments the rest cannot find.
+
+        Its store is that of the broker that has been there longest. So of several that start at once with different
+        stores the first goes on, and those that have the same; one that is wrong cannot keep the others from starting.
+        """
+        eldest = next((broker for broker in self.coordinator.by_age() if broker.store), None)
+        if eldest is not None and eldest.store != store:
             raise InvalidConfig(
-                f"{', '.join(strangers)} of cluster {self.settings.cluster!r} at this ZooKeeper has another store than "
+                f"{eldest.id} of cluster {self.settings.cluster!r} at this ZooKeeper has another store than "
                 f"{self.settings.store_url}: give all its brokers the same --store, or this one another --cluster"
             )
 

@@ -9,11 +9,16 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from filer.clock import SystemClock
+from filer.errors import InvalidConfig
+from filer.memory_store import MemoryStore
 from filer.slots import slot_of
 from mq.broker import Broker
 from mq.peers import PREFIX, SECRET_HEADER
+from mq.settings import BrokerSettings
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 from tests.support.problems import check_problem
+from tests.support.shared_coordinator import SharedCoordinator
 from tests.support.tcp_proxy import TcpProxy
 
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
@@ -172,6 +177,20 @@ async def _publish_for_long(brokers: HttpCluster) -> int:
         await brokers.publish("c", "t", (f"key-{number}", f"{number}"))
         number += 1
     return number
+
+
+async def test_a_broker_with_another_store_keeps_itself_out_and_nobody_else(brokers: HttpCluster) -> None:
+    """Also while it is there still, or starts at the same time: who came first has the cluster's store."""
+    settings = BrokerSettings(broker="wrong")
+    wrong = Broker(MemoryStore(), SystemClock(), SharedCoordinator(brokers.membership), settings)
+    with pytest.raises(InvalidConfig, match=r"^a\.\S+ of cluster 'braidmq' at this ZooKeeper has another store"):
+        await wrong.start("http://127.0.0.1:9")
+    assert "wrong" in {each.partition(".")[0] for each in brokers.membership.members}
+    await brokers.start("d")
+    await wrong.close()
+    assert [each["broker"].partition(".")[0] for each in (await brokers.get("d", "/v1/cluster"))["brokers"]] == [
+        *"abcd"
+    ]
 
 
 async def test_new_brokers_get_their_share(brokers: HttpCluster) -> None:
