@@ -19,7 +19,9 @@ class Metrics:
             buckets=_PUT_BYTES,
             registry=registry,
         )
-        self.refused = Counter("braidmq_publishes_refused", "Publishes refused.", ["reason"], registry=registry)
+        self.refused = Counter(
+            "braidmq_publishes_refused", "Publishes answered by a problem, by its type.", ["reason"], registry=registry
+        )
         self.lost_segments = Counter(
             "braidmq_segments_lost", "Segments that another writer took over.", ["topic"], registry=registry
         )
