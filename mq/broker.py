@@ -31,7 +31,7 @@ from mq.copies import Copies
 from mq.early_flush import EarlyFlush
 from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
-from mq.http_peers import HttpPeers
+from mq.http_peers import POLLS_PER_BROKER, HttpPeers
 from mq.load_reporter import LoadReporter
 from mq.maintenance import Maintenance
 from mq.metrics import Metrics
@@ -75,7 +75,7 @@ class Broker:
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads = payloads
-        self.peers = Peers(peers or HttpPeers())
+        self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.metrics = Metrics()
         self.front_store = FrontStore(settings.front_store_bytes)
