@@ -57,6 +57,13 @@ class Coordinator(Protocol):
         """The live brokers by id, as far as is known."""
         ...
 
+    def by_age(self) -> Sequence[BrokerInfo]:
+        """The live brokers, the one that has been announced longest first: all who look agree on who came before whom.
+
+        Once it has joined, a broker knows of all that came before it and are still there.
+        """
+        ...
+
     @property
     def seen_seconds(self) -> float:
         """The moment of the clock's monotonic time from which on `brokers` has been seen."""
@@ -118,6 +125,10 @@ class InProcessCoordinator:
     def brokers(self) -> Sequence[BrokerInfo]:
         """This broker, once it has joined."""
         return tuple(self._brokers)
+
+    def by_age(self) -> Sequence[BrokerInfo]:
+        """This broker, once it has joined."""
+        return self.brokers()
 
     @property
     def seen_seconds(self) -> float:

@@ -75,6 +75,7 @@ class ZooKeeperCoordinator:
         self._tasks: list[asyncio.Task[None]] = []
         self._broker: BrokerInfo | None = None
         self._brokers: tuple[BrokerInfo, ...] = ()
+        self._by_age: tuple[BrokerInfo, ...] = ()
         self._leader: str | None = None
         self._leads = False
         self._certain_until_seconds = self._seen_seconds = -math.inf
@@ -99,6 +100,10 @@ class ZooKeeperCoordinator:
     def brokers(self) -> Sequence[BrokerInfo]:
         """The live brokers by id, as the last round saw them."""
         return self._brokers
+
+    def by_age(self) -> Sequence[BrokerInfo]:
+        """The live brokers, the one whose node is oldest first, as the last round saw them."""
+        return self._by_age
 
     @property
     def seen_seconds(self) -> float:
@@ -180,7 +185,7 @@ class ZooKeeperCoordinator:
         Leadership ends here before it ends there: nobody else leads before this broker has stopped to.
         """
         self._certain_until_seconds = -math.inf
-        self._brokers, self._leader, self._leads = (), None, False
+        self._brokers, self._by_age, self._leader, self._leads = (), (), None, False
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -236,7 +241,8 @@ class ZooKeeperCoordinator:
         # Any answer of the round came from a session that lived after `began`, and that lives a whole time-out more.
         self._certain_until_seconds = began + self._timeout_seconds * CERTAIN_PART
         self._seen_seconds = began
-        self._brokers, self._leader, self._leads = seen.brokers, seen.leader, seen.leads
+        self._by_age, self._leader, self._leads = seen.brokers, seen.leader, seen.leads
+        self._brokers = tuple(sorted(seen.brokers, key=lambda broker: broker.id))
         self._proven.set()
         self._joined.set()
         self._tell_news()

@@ -70,6 +70,8 @@ class Errand:
 class Seen:
     """What a round found. `counters` are those of the topics looked at: they differ after every announcement.
 
+    `brokers`: the one whose node is oldest first.
+
     `session_id` is that of the session in whose name this broker was registered all through the round.
     """
 
@@ -183,16 +185,15 @@ class ZooKeeperRound:
 
     def _brokers(self) -> tuple[BrokerInfo, ...]:
         names = self._wait(self._client.get_children_async(self._paths.brokers, watch=self._watches.cluster))
-        answers = [
-            self._client.get_async(self._paths.broker(name), watch=self._watches.cluster) for name in sorted(names)
-        ]
-        told = (self._told(answer) for answer in answers)
-        return tuple(broker for broker in told if broker is not None)
+        answers = [self._client.get_async(self._paths.broker(name), watch=self._watches.cluster) for name in names]
+        told = [each for each in map(self._told, answers) if each is not None]
+        return tuple(broker for _, broker in sorted(told, key=lambda each: each[0]))
 
-    def _told(self, answer: Any) -> BrokerInfo | None:
+    def _told(self, answer: Any) -> tuple[int, BrokerInfo] | None:
+        """When a broker's node was created, in transactions, and what it says."""
         try:
-            data, _ = self._wait(answer)
-            return _BROKER.validate_json(data)
+            data, stat = self._wait(answer)
+            return stat.czxid, _BROKER.validate_json(data)
         except NoNodeError:
             # It left after it was listed.
             return None

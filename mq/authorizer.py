@@ -1,9 +1,11 @@
 """Who may do what: every request passes an authorizer that is handed in."""
 
 import ipaddress
+import re
 from functools import lru_cache
 from typing import Literal, Protocol
 
+_PUBLISHES = re.compile(r"/v1/topics/[^/]+/(?:messages|uploads(?:/[^/]+)?)\Z")
 Action = Literal["publish", "read", "manage", "observe"]
 
 
@@ -39,10 +41,9 @@ def _is_loopback(address: str) -> bool:
 @lru_cache(maxsize=4096)
 def action_of(method: str, path: str) -> Action:
     """What a request is about."""
+    is_safe = method in ("GET", "HEAD")
     if not path.startswith("/v1/topics"):
-        return "observe"
-    if method in ("GET", "HEAD"):
+        return "observe" if is_safe else "manage"
+    if is_safe:
         return "read"
-    if path.endswith(("/messages", "/uploads")) or "/uploads/" in path:
-        return "publish"
-    return "manage"
+    return "publish" if _PUBLISHES.match(path) else "manage"

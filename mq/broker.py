@@ -32,7 +32,7 @@ from mq.copies import Copies
 from mq.early_flush import EarlyFlush
 from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
-from mq.http_peers import HttpPeers
+from mq.http_peers import POLLS_PER_BROKER, HttpPeers
 from mq.load_reporter import LoadReporter
 from mq.maintenance import Maintenance
 from mq.metrics import Metrics
@@ -77,7 +77,7 @@ class Broker:
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads = payloads
-        self.peers = Peers(peers or HttpPeers())
+        self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.metrics = Metrics()
         self.front_store = FrontStore(settings.front_store_bytes)
@@ -125,7 +125,7 @@ class Broker:
         """Check the store, join the cluster, take over what an earlier life of this broker left open.
 
         Raises `StoreCannotFence` where two writers could both succeed, `CorruptFile` for a store of another cluster,
-        `InvalidConfig` for another store than that of the cluster's other brokers.
+        `InvalidConfig` for another store than that of the cluster.
         """
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
@@ -153,11 +153,15 @@ class Broker:
         self.ready = True
 
     def _check_store(self, store: str) -> None:
-        """Raises `InvalidConfig` where others have another one: each would be given segments the rest cannot find."""
-        strangers = [broker.id for broker in self.coordinator.brokers() if broker.store not in ("", store)]
-        if strangers:
+        """Raises `InvalidConfig` where the cluster has another one: we would be given segments the rest cannot find.
+
+        Its store is that of the broker that has been there longest. So of several that start at once with different
+        stores the first goes on, and those that have the same; one that is wrong cannot keep the others from starting.
+        """
+        eldest = next((broker for broker in self.coordinator.by_age() if broker.store), None)
+        if eldest is not None and eldest.store != store:
             raise InvalidConfig(
-                f"{', '.join(strangers)} of cluster {self.settings.cluster!r} at this ZooKeeper has another store than "
+                f"{eldest.id} of cluster {self.settings.cluster!r} at this ZooKeeper has another store than "
                 f"{self.settings.store_url}: give all its brokers the same --store, or this one another --cluster"
             )
 
@@ -310,11 +314,10 @@ class Broker:
     async def topic(self, name: str) -> TopicRuntime:
         """The running topic; raises `NotFound`, or `InvalidName` for what cannot be one."""
         runtime = self.topics.get(name)
-        if runtime is None:
-            record = await self.catalogue.read(check_name(name))
-            if record is not None:
-                self.see(record.state)
-                runtime = self.topics.get(name)
+        if runtime is None or runtime.state.deleted:
+            # Somebody else may have created it, or created it again.
+            await self.refresh(check_name(name))
+            runtime = self.topics.get(name)
         if runtime is None or runtime.state.deleted:
             raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
         return runtime
@@ -343,8 +346,9 @@ class Broker:
 
     async def refresh(self, name: str) -> None:
         """Read topic.json again: another process may have changed it."""
-        record = await self.catalogue.read(name)
-        if record is not None:
+        if (runtime := self.topics.get(name)) is not None:
+            await runtime.refresh()
+        elif (record := await self.catalogue.read(name)) is not None:
             self.see(record.state)
 
     async def put_topic(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, bool]:

@@ -8,17 +8,20 @@ from mq.errors import PeerSilent, PeerUnreachable
 from mq.peers import PeerAnswer
 
 CONNECT_SECONDS = 2.0
-# Calls wait for puts, and tails for messages, a few for each segment: none of them may keep the others waiting.
+# Calls wait for puts, a few for each segment: none of them may keep the others waiting.
 CONNECTIONS_PER_BROKER = 256
+# A long poll holds one for each segment that is followed there.
+POLLS_PER_BROKER = 4096
 # Below the time for which servers keep idle connections: a request that meets one just being closed has an unknown
 # outcome.
 IDLE_SECONDS = 30.0
 
 
 class HttpPeers:
-    """A `PeerTransport`. Belongs to one event loop; connects when first used."""
+    """A `PeerTransport` of so many connections to each broker. Belongs to one event loop; connects when first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, connections_per_broker: int = CONNECTIONS_PER_BROKER) -> None:
+        self._connections_per_broker = connections_per_broker
         self._session: aiohttp.ClientSession | None = None
 
     async def send(
@@ -43,7 +46,7 @@ class HttpPeers:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=0, limit_per_host=CONNECTIONS_PER_BROKER, keepalive_timeout=IDLE_SECONDS
+                limit=0, limit_per_host=self._connections_per_broker, keepalive_timeout=IDLE_SECONDS
             )
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False)
         return self._session

@@ -25,7 +25,9 @@ class Metrics:
         self.bytes_read = Counter(
             "braidmq_bytes_read", "Bytes of answers that gave readers messages.", ["topic"], registry=registry
         )
-        self.refused = Counter("braidmq_publishes_refused", "Publishes refused.", ["reason"], registry=registry)
+        self.refused = Counter(
+            "braidmq_publishes_refused", "Publishes answered by a problem, by its type.", ["reason"], registry=registry
+        )
         self.lost_segments = Counter(
             "braidmq_segments_lost", "Segments that another writer took over.", ["topic"], registry=registry
         )

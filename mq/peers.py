@@ -97,10 +97,14 @@ class TailPage:
 
 
 class Peers:
-    """The other brokers of the cluster, by their URLs. `secret` is set once the cluster's record has been read."""
+    """The other brokers of the cluster, by their URLs. `open` it once the cluster's record has been read.
 
-    def __init__(self, transport: PeerTransport) -> None:
-        self._transport = transport
+    What waits at the owner for messages goes by `polls`, where that is given: there may be one for each segment, and
+    they would keep everything else from its connections.
+    """
+
+    def __init__(self, transport: PeerTransport, polls: PeerTransport | None = None) -> None:
+        self._transport, self._polls = transport, polls or transport
         self._secret = ""
 
     def open(self, cluster_secret: bytes) -> None:
@@ -114,6 +118,8 @@ class Peers:
     async def close(self) -> None:
         """Let go of connections."""
         await self._transport.close()
+        if self._polls is not self._transport:
+            await self._polls.close()
 
     async def append(
         self, url: str, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
@@ -186,7 +192,8 @@ class Peers:
             f"/topics/{topic}/segments/{segment}/tail?offset={offset}&max_rows={max_rows}&max_bytes={max_bytes}"
             f"&wait={wait_seconds}"
         )
-        answer = _checked(await self._call("GET", url, path, timeout_seconds=wait_seconds + SHORT_SECONDS))
+        by = self._polls if wait_seconds else self._transport
+        answer = _checked(await self._call("GET", url, path, timeout_seconds=wait_seconds + SHORT_SECONDS, by=by))
         try:
             with pa.ipc.open_stream(answer.body) as reader:
                 table = reader.read_all()
@@ -248,12 +255,19 @@ class Peers:
         return _number(await self._call("DELETE", url, "/drain", timeout_seconds=SHORT_SECONDS), "segments")
 
     async def _call(
-        self, method: str, url: str | None, path: str, body: bytes | memoryview = b"", *, timeout_seconds: float
+        self,
+        method: str,
+        url: str | None,
+        path: str,
+        body: bytes | memoryview = b"",
+        *,
+        timeout_seconds: float,
+        by: PeerTransport | None = None,
     ) -> PeerAnswer:
         if url is None:
             raise PeerUnreachable("no address of that broker is known")
         headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
-        return await self._transport.send(
+        return await (by or self._transport).send(
             method, url.rstrip("/") + PREFIX + path, headers, body, timeout_seconds=timeout_seconds
         )
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from filer.clock import Clock
-from filer.errors import BraidError, SegmentMoved
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.next_file import Payload, Single, rows_of_payloads
 from filer.requests import Position, RequestId
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
 from mq.call_lane import CallLane, Waiting
-from mq.errors import PeerSilent, PeerUnreachable
+from mq.errors import FrontStoreFull, PeerSilent, PeerUnreachable
 from mq.part_batch import Part
 from mq.peers import Peers
 
@@ -36,8 +36,8 @@ class RemoteSegment:
     stay behind those.
 
     Where it is not known what became of a call, its parts fail with `PeerSilent`: nothing is sent twice, but for
-    requests with an id, which may be sent again. After any failure it takes no more and calls `on_moved` once: whoever
-    comes next gets a newer route, or this one anew.
+    requests with an id, which may be sent again. After a failure, unless the owner was just full, it takes no more and
+    calls `on_moved` once: whoever comes next gets a newer route, or this one anew.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class RemoteSegment:
     async def close(self) -> None:
         """Give up; what a call is under way for may be stored or not."""
         # First what waits: a call that ends makes room for the next.
-        self._stop(SegmentMoved("the broker stopped before the message was sent on"), ())
+        self._stop(SegmentMoved("the broker stopped before the message was sent on"))
         calls = [task for lane in self._lanes for task in lane.calls]
         for task in calls:
             task.cancel()
@@ -118,16 +118,8 @@ class RemoteSegment:
             outcomes = await self._peers.append(
                 self._url, self.ref.topic, self.ref.segment, self._version, rows, [_joined(run) for run in runs]
             )
-        except PeerUnreachable as error:
-            self._stop(SegmentMoved(str(error)), batch)
-            return
-        except PeerSilent as error:
-            _fail_unknown(batch, self._owner_silent(error))
-            self._stop(SegmentMoved(), ())
-            return
         except Exception as error:
-            _fail_unknown(batch, error)
-            self._stop(SegmentMoved(), ())
+            self._call_failed(batch, error)
             return
         for run, outcome in zip(runs, outcomes, strict=True):
             if isinstance(outcome, BraidError):
@@ -135,7 +127,23 @@ class RemoteSegment:
             else:
                 _answer(run, outcome)
         if any(isinstance(outcome, SegmentMoved) for outcome in outcomes):
-            self._stop(SegmentMoved(), ())
+            self._stop(SegmentMoved())
+
+    def _call_failed(self, batch: Sequence[Waiting], error: Exception) -> None:
+        """What a refusal of the whole call says holds for all of it; of anything else the outcome is not known."""
+        match error:
+            case FrontStoreFull():
+                _fail(batch, error)
+                return
+            case PeerUnreachable():
+                _fail(batch, SegmentMoved(str(error)))
+            case PeerSilent():
+                _fail_unknown(batch, self._owner_silent(error))
+            case BraidError() if not isinstance(error, OutcomeUnknown):
+                _fail(batch, error)
+            case _:
+                _fail_unknown(batch, error)
+        self._stop(SegmentMoved())
 
     def _owner_silent(self, error: PeerSilent) -> PeerSilent:
         return PeerSilent(
@@ -143,9 +151,9 @@ class RemoteSegment:
             f"whether the message is stored is not known: {error}"
         )
 
-    def _stop(self, error: BraidError, batch: Sequence[Waiting]) -> None:
-        """None of these was sent, or all were certainly refused: they may go to another segment."""
-        _fail([*batch, *self._drop_waiting()], error)
+    def _stop(self, error: BraidError) -> None:
+        """None of those that wait was sent: they may go to another segment."""
+        _fail(self._drop_waiting(), error)
         if self.state is WriterState.OPEN:
             self.state = WriterState.STOPPED
             self._on_moved()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 
 from starlette.types import ASGIApp
 
-from mq.authorizer import Authorizer, action_of
+from mq.authorizer import AllowLoopback, Authorizer, action_of
 from mq.bodies.intake import ClientGone, Receive
 from mq.broker import Broker
 from mq.errors import Forbidden
@@ -17,6 +17,7 @@ from mq.http.internal import Internal
 from mq.http.payload_upload import PayloadUpload
 from mq.http.problems import problem_of
 from mq.http.publish import Publisher, Scope, Send
+from mq.http.web_pages import SAFE_METHODS, this_machine, why_foreign
 from mq.peers import PREFIX
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
@@ -34,6 +35,9 @@ class Dispatcher:
 
     def __init__(self, broker: Broker, authorizer: Authorizer, app: ASGIApp) -> None:
         self._authorizer, self._app = authorizer, app
+        # By an address that is trusted anybody may come who has a name lead there.
+        trusts_addresses = isinstance(authorizer, AllowLoopback)
+        self._names = this_machine(broker.settings.advertise) if trusts_addresses else None
         self._publish = Publisher(broker)
         self._upload = PayloadUpload(broker)
         self._internal = Internal(broker)
@@ -46,8 +50,7 @@ class Dispatcher:
         method, path = scope["method"], scope["path"]
         if path.startswith(PREFIX):
             await self._internal(scope, receive, send)
-        elif not self._allowed(scope, method, path):
-            refusal = Forbidden(f"this broker does not allow {action_of(method, path)} requests from this address")
+        elif (refusal := self._refusal(scope, method, path)) is not None:
             await _refuse(send, refusal)
         elif method == "POST" and (match := _PUBLISH.match(path)):
             await self._serve(self._publish(scope, receive, match[1]), 200, send)
@@ -56,9 +59,14 @@ class Dispatcher:
         else:
             await self._app(scope, receive, send)
 
-    def _allowed(self, scope: Scope, method: str, path: str) -> bool:
-        client = scope.get("client")
-        return self._authorizer.allows(client[0] if client else "", action_of(method, path), path)
+    def _refusal(self, scope: Scope, method: str, path: str) -> Forbidden | None:
+        """Why the request is not served; a web page elsewhere has no part in what its reader may do."""
+        client, action = scope.get("client"), action_of(method, path)
+        if not self._authorizer.allows(client[0] if client else "", action, path):
+            return Forbidden(f"this broker does not allow {action} requests from this address")
+        if method not in SAFE_METHODS and (why := why_foreign(scope["headers"], self._names)) is not None:
+            return Forbidden(f"this broker does not allow {action} requests of {why}")
+        return None
 
     async def _serve(self, work: Awaitable[bytes], status: int, send: Send) -> None:
         try:

@@ -15,12 +15,13 @@ from filer.requests import Position
 from filer.schema import REF
 from filer.topic_config import TopicConfig
 from mq.bodies.arrow_body import decode_arrow
-from mq.bodies.intake import Intake, Receive
+from mq.bodies.intake import ClientGone, Intake, Receive
 from mq.bodies.json_body import check_types, decode_base64, decode_json, decode_ndjson
 from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
 from mq.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable
 from mq.http import request_id
+from mq.http.problems import problem_of
 from mq.topic_runtime import TopicRuntime
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -86,6 +87,15 @@ class Publisher:
 
     async def __call__(self, scope: Scope, receive: Receive, topic: str) -> bytes:
         """Take in one request, store it, and give the answer's JSON; raises what `problem_of` knows."""
+        try:
+            return await self._publish(scope, receive, topic)
+        except ClientGone:
+            raise
+        except Exception as error:
+            self._broker.metrics.refused.labels(problem_of(error).slug).inc()
+            raise
+
+    async def _publish(self, scope: Scope, receive: Receive, topic: str) -> bytes:
         broker = self._broker
         if broker.draining.is_set():
             raise Draining("this broker is shutting down: publish through another, or wait until it is back")

@@ -64,6 +64,9 @@ class SharedCoordinator:
     def brokers(self) -> Sequence[BrokerInfo]:
         return tuple(sorted(self._membership.members.values(), key=lambda b: b.id))
 
+    def by_age(self) -> Sequence[BrokerInfo]:
+        return tuple(self._membership.members.values())
+
     @property
     def seen_seconds(self) -> float:
         return math.inf

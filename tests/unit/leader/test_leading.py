@@ -42,6 +42,9 @@ class FakeCoordinator:
     async def leave(self) -> None:
         return
 
+    def by_age(self) -> Sequence[BrokerInfo]:
+        return self.brokers()
+
     def brokers(self) -> Sequence[BrokerInfo]:
         return tuple(sorted(self.members.values(), key=lambda each: each.id))
 

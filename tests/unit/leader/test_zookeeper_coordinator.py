@@ -157,9 +157,10 @@ async def test_news_are_told_when_there_are_some_whatever_listeners_do(
     await coordinator.join(ME)
     await clock.advance(10)
     assert told == ["me"]
-    session.seen = Seen(GRANTED_SECONDS, (ME, OTHER), "other", False, {}, session_id=1)
+    session.seen = Seen(GRANTED_SECONDS, (OTHER, ME), "other", False, {}, session_id=1)
     await clock.advance(10)
-    assert told == ["me", "other"] and not coordinator.leads() and coordinator.brokers() == (ME, OTHER)
+    assert told == ["me", "other"] and not coordinator.leads()
+    assert coordinator.brokers() == (ME, OTHER) and coordinator.by_age() == (OTHER, ME)
 
 
 async def test_what_is_announced_is_done_once_and_again_where_the_round_failed(

@@ -38,6 +38,7 @@ class FakeZooKeeper:
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes, int, int]] = {}  # data, ephemeral owner, version
+        self.created: dict[str, int] = {}
         self.session: int | None = MINE
         self.before: dict[tuple[str, str], Callable[[], None]] = {}
         self.after: dict[tuple[str, str], Callable[[], None]] = {}
@@ -51,7 +52,11 @@ class FakeZooKeeper:
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             self.put(parent, b"")
-        self.nodes[path] = (data, owner, 0)
+        self._add(path, data, owner)
+
+    def _add(self, path: str, data: bytes, owner: int) -> None:
+        self.zxid += 1
+        self.nodes[path], self.created[path] = (data, owner, 0), self.zxid
 
     def _call(self, name: str, path: str, work: Callable[[], Any]) -> Answer:
         def call() -> Any:
@@ -64,7 +69,7 @@ class FakeZooKeeper:
 
     def _stat(self, path: str) -> Any:
         _, owner, version = self.nodes[path]
-        return SimpleNamespace(ephemeralOwner=owner, version=version, mzxid=version + 1)
+        return SimpleNamespace(ephemeralOwner=owner, version=version, mzxid=version + 1, czxid=self.created[path])
 
     def _existing(self, path: str) -> tuple[bytes, Any]:
         if path not in self.nodes:
@@ -77,7 +82,7 @@ class FakeZooKeeper:
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             raise NoNodeError
-        self.nodes[path] = (data, (self.session or 0) if ephemeral else 0, 0)
+        self._add(path, data, (self.session or 0) if ephemeral else 0)
 
     def _set(self, path: str, data: bytes) -> None:
         self._existing(path)
@@ -238,6 +243,19 @@ def test_what_a_broker_says_of_itself_is_kept_up_to_date(zookeeper: FakeZooKeepe
     draining = BrokerInfo("me", "http://me", "zone", "1", draining=True)
     assert go(zookeeper, Errand(draining)).brokers == (draining,)
     assert orjson.loads(zookeeper.nodes[PATHS.broker("me")][0])["draining"] is True
+
+
+def test_brokers_are_told_by_age(zookeeper: FakeZooKeeper) -> None:
+    def older(name: str) -> None:
+        said = {"id": name, "url": "u", "zone": "", "version": "1"}
+        zookeeper.put(PATHS.broker(name), orjson.dumps(said), ANOTHERS)
+
+    for name in ("z", "a"):
+        older(name)
+    assert [each.id for each in go(zookeeper).brokers] == ["z", "a", "me"]
+    older("b")
+    draining = BrokerInfo("me", "http://me", "zone", "1", draining=True)
+    assert [each.id for each in go(zookeeper, Errand(draining)).brokers] == ["z", "a", "me", "b"]
 
 
 def test_a_broker_that_leaves_while_it_is_read_is_left_out(zookeeper: FakeZooKeeper) -> None:

@@ -24,14 +24,16 @@ class Transport:
 
     def __init__(self, answer: PeerAnswer) -> None:
         self.answer = answer
+        self.asked = self.closed = 0
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
     ) -> PeerAnswer:
+        self.asked += 1
         return self.answer
 
     async def close(self) -> None:
-        return
+        self.closed += 1
 
 
 def tail(peers: Peers) -> Awaitable[object]:
@@ -101,3 +103,24 @@ async def test_what_a_broker_answers_is_read() -> None:
     assert await peers.replicate(URL, "t", 0, 1, REF.schema.empty_table(), [], base=0, stored_end=0) == 8
     assert await peers.report_load(URL, LoadReport("b", 0, [])) is True
     assert (await peers.drain(URL), await peers.undrain(URL)) == (9, 9)
+
+
+async def test_what_waits_for_messages_takes_no_connection_of_what_does_not() -> None:
+    none = PeerAnswer(404, {}, b"")
+    calls, polls = Transport(none), Transport(none)
+    peers = Peers(calls, polls)
+    for wait_seconds in (0, 10):
+        with pytest.raises(PeerSilent):
+            await peers.tail(URL, "t", 0, 0, max_rows=1, max_bytes=1, wait_seconds=wait_seconds)
+    assert (calls.asked, polls.asked) == (1, 1)
+    with pytest.raises(PeerSilent):
+        await peers.seal(URL, "t", 0, 1, timeout_seconds=1)
+    assert (calls.asked, polls.asked) == (2, 1)
+    await peers.close()
+    assert (calls.closed, polls.closed) == (1, 1)
+
+
+async def test_one_transport_for_all_is_closed_once() -> None:
+    transport = Transport(PeerAnswer(404, {}, b""))
+    await Peers(transport, transport).close()
+    assert transport.closed == 1

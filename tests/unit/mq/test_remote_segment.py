@@ -14,7 +14,7 @@ from filer.schema import rows_schema
 from filer.segment_log import SegmentRef
 from filer.segment_writer import WriterState
 from mq import call_lane, remote_segment
-from mq.errors import FrontStoreFull, PeerSilent, PeerUnreachable, Repeatable
+from mq.errors import Draining, FrontStoreFull, NotFound, PeerFailed, PeerSilent, PeerUnreachable, Repeatable
 from mq.http.problems import problem_of
 from mq.part_batch import Part, unpack_parts
 from mq.peers import PeerAnswer, Peers
@@ -308,10 +308,40 @@ async def test_a_silent_store_is_told_from_a_failing_owner(world: World, error: 
     assert (without_id.retryable, with_id.retryable) == (False, True)
 
 
-async def test_a_full_owner_is_told_as_such(world: World) -> None:
+@pytest.mark.parametrize("request_id", [None, REQUEST])
+async def test_a_full_owner_is_told_as_such_and_keeps_its_segment(world: World, request_id: RequestId | None) -> None:
     world.owner.errors = [FrontStoreFull()]
+    world.owner.gate.clear()
+    refused = world.append(b"x", request_id)
+    await settle()
+    later = world.append(b"y")
+    world.owner.gate.set()
     with pytest.raises(FrontStoreFull):
-        await world.append(b"x")
+        await refused
+    assert offset_of(await later) == 0
+    assert world.segment.state is WriterState.OPEN and world.moved == 0
+
+
+@pytest.mark.parametrize("request_id", [None, REQUEST])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(SegmentMoved(), SegmentMoved), (Draining(), Draining), (NotFound("topic", "none"), PeerFailed)],
+)
+async def test_a_call_that_was_certainly_refused(
+    world: World, error: Exception, told: type[Exception], request_id: RequestId | None
+) -> None:
+    world.owner.errors = [error]
+    world.owner.gate.clear()
+    refused = world.append(b"x", request_id)
+    for n in range(call_lane.CALLS_AT_ONCE):
+        await settle()
+        waiting = world.append(b"%d" % n)
+    world.owner.gate.set()
+    with pytest.raises(told):
+        await refused
+    with pytest.raises(SegmentMoved):
+        await waiting
+    assert world.segment.state is WriterState.STOPPED and world.moved == 1
 
 
 async def test_each_part_has_its_own_outcome(world: World) -> None:

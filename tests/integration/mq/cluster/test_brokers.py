@@ -9,12 +9,17 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from filer.clock import SystemClock
+from filer.errors import InvalidConfig
+from filer.memory_store import MemoryStore
 from filer.slots import slot_of
 from mq.broker import Broker
 from mq.peers import PREFIX, SECRET_HEADER
+from mq.settings import BrokerSettings
 from mq.topic_runtime import RESENDS
 from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 from tests.support.problems import check_problem
+from tests.support.shared_coordinator import SharedCoordinator
 from tests.support.tcp_proxy import TcpProxy
 
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
@@ -93,6 +98,24 @@ async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:
     # The zombie has lost its segments: what it is given goes to the new owners.
     await brokers.publish("c", "t", *((f"key-{n}", f"{n}") for n in range(200, 300)))
     assert sorted(map(int, await brokers.values("b", "t"))) == list(range(300))
+
+
+async def test_a_topic_that_is_created_again_elsewhere_is_there_at_once(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    for name in "abc":
+        await brokers.publish(name, "t", ("key", f"before, {name}"))
+    (await brokers.up["a"].client.delete("/v1/topics/t")).raise_for_status()
+
+    async def gone() -> bool:
+        answers = [await each.client.get("/v1/topics/t") for each in brokers.up.values()]
+        return all(answer.status_code == 404 for answer in answers)
+
+    await until(gone)
+    await brokers.create("a", "t")
+    for name in "bc":
+        await brokers.publish(name, "t", ("key", f"after, {name}"))
+        assert (await brokers.values(name, "t"))[-1] == f"after, {name}"
+    assert await brokers.values("a", "t") == ["after, b", "after, c"]
 
 
 async def test_a_broker_whose_segment_others_took_says_so(
@@ -175,6 +198,20 @@ async def _publish_for_long(brokers: HttpCluster) -> int:
         await brokers.publish("c", "t", (f"key-{number}", f"{number}"))
         number += 1
     return number
+
+
+async def test_a_broker_with_another_store_keeps_itself_out_and_nobody_else(brokers: HttpCluster) -> None:
+    """Also while it is there still, or starts at the same time: who came first has the cluster's store."""
+    settings = BrokerSettings(broker="wrong")
+    wrong = Broker(MemoryStore(), SystemClock(), SharedCoordinator(brokers.membership), settings)
+    with pytest.raises(InvalidConfig, match=r"^a\.\S+ of cluster 'braidmq' at this ZooKeeper has another store"):
+        await wrong.start("http://127.0.0.1:9")
+    assert "wrong" in {each.partition(".")[0] for each in brokers.membership.members}
+    await brokers.start("d")
+    await wrong.close()
+    assert [each["broker"].partition(".")[0] for each in (await brokers.get("d", "/v1/cluster"))["brokers"]] == [
+        *"abcd"
+    ]
 
 
 async def test_new_brokers_get_their_share(brokers: HttpCluster) -> None:

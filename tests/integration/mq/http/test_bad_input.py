@@ -303,6 +303,19 @@ async def test_bad_configurations(memory_broker: HttpBroker) -> None:
     check_problem(await memory_broker.client.get("/v1/topics/t"), 404, "topic-not-found")
 
 
+async def test_what_is_refused_is_counted_by_its_reason(memory_broker: HttpBroker) -> None:
+    client = memory_broker.client
+    await client.post("/v1/topics/none/messages", content=b"x")
+    (await client.put("/v1/topics/t")).raise_for_status()
+    for content in (b"{", b"[", b'{"messages": []}'):
+        await client.post("/v1/topics/t/messages", content=content, headers={"content-type": "application/json"})
+    counted = [line for line in (await client.get("/metrics")).text.splitlines() if "publishes_refused_total{" in line]
+    assert sorted(counted) == [
+        'braidmq_publishes_refused_total{reason="invalid-request"} 2.0',
+        'braidmq_publishes_refused_total{reason="topic-not-found"} 1.0',
+    ]
+
+
 async def test_configuration_nested_out_of_reach(memory_broker: HttpBroker) -> None:
     body = b'{"target": {"messages": ' + b"[" * 600 + b"]" * 600 + b"}}"
     check_problem(await memory_broker.client.put("/v1/topics/t", content=body), 422, "invalid-config")

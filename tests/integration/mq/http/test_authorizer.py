@@ -1,0 +1,74 @@
+"""Whose requests are served: by address, and not those that a page of another site has a browser make."""
+
+import httpx
+import pytest
+
+from filer.clock import SystemClock
+from filer.memory_store import MemoryStore
+from leader.coordinator import InProcessCoordinator
+from mq.authorizer import Action
+from mq.broker import Broker
+from mq.http.app import create_asgi
+from mq.http.dispatcher import Dispatcher
+from mq.settings import BrokerSettings
+from tests.support.http_broker import HttpBroker
+from tests.support.problems import check_problem
+
+CHANGES = [
+    ("PUT", "/v1/topics/u"),
+    ("DELETE", "/v1/topics/t"),
+    ("POST", "/v1/topics/t/messages"),
+    ("POST", "/v1/topics/t/uploads"),
+    ("POST", "/v1/topics/t/segments/0/split"),
+    ("POST", "/v1/cluster/brokers/broker/drain"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+async def test_a_page_of_another_site_changes_nothing(memory_broker: HttpBroker, method: str, path: str) -> None:
+    client = memory_broker.client
+    (await client.put("/v1/topics/t")).raise_for_status()
+    before = (await client.get("/v1/topics/t")).json()
+    answer = await client.request(method, path, headers={"origin": "http://evil.example"}, content=b"x")
+    check_problem(answer, 403, "forbidden", "a web page of http://evil.example")
+    rebound = {"host": "evil.example:8080", "origin": "http://evil.example:8080"}
+    answer = await client.request(method, path, headers=rebound, content=b"x")
+    check_problem(answer, 403, "forbidden", "none of its names")
+    assert (await client.get("/v1/topics/t", headers={"origin": "http://evil.example"})).json() == before
+    assert [each["topic"] for each in (await client.get("/v1/topics")).json()["topics"]] == ["t"]
+
+
+async def test_the_brokers_own_pages_may_do_what_their_reader_may(memory_broker: HttpBroker) -> None:
+    own = {"origin": memory_broker.url, "sec-fetch-site": "same-origin"}
+    assert (await memory_broker.client.put("/v1/topics/t", headers=own)).status_code == 201
+    assert (await memory_broker.client.post("/v1/topics/t/messages", headers=own, content=b"x")).status_code == 200
+
+
+class Watchers:
+    """Lets everybody look, and nobody change anything."""
+
+    def allows(self, principal: str, action: Action, resource: str) -> bool:
+        return action in ("observe", "read")
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+async def test_who_may_only_look_changes_nothing(method: str, path: str) -> None:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app(Watchers())), base_url="http://b") as client:
+        check_problem(await client.request(method, path), 403, "forbidden", "does not allow")
+        assert (await client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(("address", "status"), [("127.0.0.1", 200), ("::1", 200), ("10.0.0.1", 403)])
+async def test_by_default_only_this_machine_is_served(address: str, status: int) -> None:
+    transport = httpx.ASGITransport(app(None), client=(address, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://b") as client:
+        answer = await client.get("/healthz")
+    assert answer.status_code == status
+    if status == 403:
+        check_problem(answer, 403, "forbidden", "does not allow observe requests from this address")
+
+
+def app(authorizer: Watchers | None) -> Dispatcher:
+    """The app of a broker that was not started."""
+    broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), BrokerSettings())
+    return create_asgi(broker, authorizer)
