@@ -15,6 +15,7 @@ import pyarrow as pa
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
 from leader.cut_points import SlotLoads
+from leader.transitions import SealedEnd
 from mq.errors import (
     CopyGap,
     CopyRefused,
@@ -74,12 +75,13 @@ class PeerTransport(Protocol):
 class TailPage:
     """Messages of a segment from an offset on, in the columns of `log_schema`, as its owner has them.
 
-    `sealed`: there will be no more behind them.
+    `sealed`: there will be no more behind them. `stored_bytes` are those of all its files, as they were stored.
     """
 
     table: pa.Table
     end: int
     sealed: bool
+    stored_bytes: int | None = None
 
 
 class Peers:
@@ -120,11 +122,12 @@ class Peers:
             raise PeerSilent(f"a broker answered {len(outcomes)} parts of {len(parts)}")
         return outcomes
 
-    async def seal(self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
-        """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""
+    async def seal(
+        self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
+    ) -> SealedEnd:
+        """Have the owner seal its segment. Raises `SegmentMoved` where it cannot, and as `append`."""
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
-        answer = await self._call("POST", url, path, timeout_seconds=timeout_seconds)
-        return int(_document(answer)["end_offset"])
+        return _sealed_end(_document(await self._call("POST", url, path, timeout_seconds=timeout_seconds)))
 
     async def replicate(
         self,
@@ -148,10 +151,10 @@ class Peers:
 
     async def take_over(
         self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
-    ) -> int:
-        """Have a follower refuse the owner, store what it holds and seal; the end offset. Raises as `append`."""
+    ) -> SealedEnd:
+        """Have a follower refuse the owner, store what it holds and seal. Raises as `append`."""
         path = f"/topics/{topic}/segments/{segment}/takeover?version={version}"
-        return int(_document(await self._call("POST", url, path, timeout_seconds=timeout_seconds))["end_offset"])
+        return _sealed_end(_document(await self._call("POST", url, path, timeout_seconds=timeout_seconds)))
 
     async def tail(
         self,
@@ -174,7 +177,13 @@ class Peers:
             raise SegmentMoved()
         with pa.ipc.open_stream(answer.body) as reader:
             table = reader.read_all()
-        return TailPage(table, int(answer.headers["braid-end-offset"]), answer.headers["braid-sealed"] == "true")
+        stored = answer.headers.get("braid-stored-bytes")
+        return TailPage(
+            table,
+            int(answer.headers["braid-end-offset"]),
+            answer.headers["braid-sealed"] == "true",
+            None if stored is None else int(stored),
+        )
 
     async def refresh(self, url: str, topic: str, version: int) -> None:
         """Tell a broker that the topic's record has changed. Raises as `append`."""
@@ -224,6 +233,11 @@ def _document(answer: PeerAnswer) -> Any:
     if answer.status == 200:
         return document
     raise _error(str(document.get("type", "")).rpartition(":")[2], str(document.get("detail", "")), answer.status)
+
+
+def _sealed_end(document: Mapping[str, Any]) -> SealedEnd:
+    stored_bytes = document.get("stored_bytes")
+    return SealedEnd(int(document["end_offset"]), None if stored_bytes is None else int(stored_bytes))
 
 
 def _outcome(entry: Mapping[str, Any]) -> list[Position] | BraidError:

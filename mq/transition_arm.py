@@ -14,7 +14,7 @@ from filer.topic_state import Reason, Segment, TopicState
 from leader.cut_points import SlotLoads
 from leader.leading import MARGIN_SHARE
 from leader.placement import choose, owned, replacements
-from leader.transitions import Place, TransitionRunner, deleting, merging, replacing, splitting
+from leader.transitions import Place, SealedEnd, TransitionRunner, deleting, merging, replacing, splitting
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
@@ -190,7 +190,7 @@ class TransitionArm:
 
     # -- sealing -------------------------------------------------------------------------------------------
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
         """As `Sealer.seal`: by its owner; else by a follower; else, where all of them are gone, at the end of its log.
 
         The store lets only one of them seal: an owner that still writes either comes before the other's seal, which
@@ -215,15 +215,16 @@ class TransitionArm:
             raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r}: no answer from {', '.join(silent)}")
         return await self._flush_and_seal(runtime, segment.id, ())
 
-    async def seal_ours(self, runtime: TopicRuntime, segment: int) -> int:
+    async def seal_ours(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us."""
         writer = runtime.writers[segment]
         # Whatever stopped the writer, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
-            return await writer.seal()
+            end_offset = await writer.seal()
+            return SealedEnd(end_offset, writer.index.stored_bytes)
         return await self._flush_and_seal(runtime, segment, writer.unflushed)
 
-    async def take_over(self, runtime: TopicRuntime, segment: int) -> int:
+    async def take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that we follow: refuse its owner, then store what we hold of it."""
         return await self._flush_and_seal(runtime, segment, self._parts.copies.refuse(runtime.topic, segment))
 
@@ -252,7 +253,7 @@ class TransitionArm:
             if segment is None or segment.state != "open":
                 del self._missed_seconds[place]
 
-    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
+    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd | None:
         if not self._parts.clustered:
             return None
         url = self._parts.last_url_of(segment.owner)
@@ -264,7 +265,7 @@ class TransitionArm:
 
     async def _sealed_by_follower(
         self, runtime: TopicRuntime, follower: str, segment: Segment, state: TopicState
-    ) -> int | None:
+    ) -> SealedEnd | None:
         # One that cannot, be it ourselves, keeps none of the others from it.
         with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown, CopyRefused):
             if follower == self._parts.broker:
@@ -275,7 +276,7 @@ class TransitionArm:
             )
         return None
 
-    async def _flush_and_seal(self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted]) -> int:
+    async def _flush_and_seal(self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted]) -> SealedEnd:
         segment = runtime.state.segment(segment_id)
         if segment is None:
             raise SegmentMoved(f"topic {runtime.topic!r} has no segment {segment_id} any more")
@@ -290,4 +291,4 @@ class TransitionArm:
             inherit=partial(runtime.inherited, segment),
         )
         runtime.adopt_index(segment_id, index)
-        return index.end
+        return SealedEnd(index.end, index.stored_bytes)

@@ -20,7 +20,7 @@ from filer.segment_log import SegmentRef, recover_index, seal_at_end
 from filer.store import Data, MakeData, Store
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
-from leader.transitions import TransitionRunner, deleting, new_topic, recreated, replacing
+from leader.transitions import SealedEnd, TransitionRunner, deleting, new_topic, recreated, replacing
 from tests.support.instant_clock import InstantClock
 from tests.support.segment_files import append
 from tests.support.segment_owners import owner, single
@@ -99,7 +99,7 @@ class Leader:
     def deleting(self, state: TopicState) -> TopicState | None:
         return deleting(state, now_us=1)
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
         """As `Sealer.seal`."""
         index = await seal_at_end(
             self.store,
@@ -110,7 +110,7 @@ class Leader:
             grace_seconds=60,
             inherit=partial(read_inherited, self.store, self.catalogue, topic, segment),
         )
-        return index.end
+        return SealedEnd(index.end, index.stored_bytes)
 
 
 class World:
@@ -144,6 +144,8 @@ class World:
             assert (index.end, index.sealed) == (count, True)
             sealed = state.segment(segment)
             assert state.deleted or (sealed is not None and sealed.end_offset == count)
+        kept = await Catalogue(self.store, InstantClock()).read_history(TOPIC, after=-1, limit=9)
+        assert [(s.id, s.end_offset) for s in kept] == (list(MESSAGES.items()) if state.deleted else [])
         self.store.check()
 
 

@@ -16,7 +16,7 @@ from filer.segment_log import SegmentRef, recover_index
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader.leading import MARGIN_SHARE
-from leader.transitions import new_topic
+from leader.transitions import SealedEnd, new_topic
 from mq.copies import Copies
 from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
 from mq.front_store import FrontStore
@@ -38,18 +38,18 @@ class FakePeers:
         self.answers: dict[str | None, int | BraidError] = {}
         self.asked: list[str | None] = []
 
-    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd:
         return self._answer(url)
 
-    async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+    async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd:
         return self._answer(url)
 
-    def _answer(self, url: str | None) -> int:
+    def _answer(self, url: str | None) -> SealedEnd:
         self.asked.append(url)
         answer = self.answers.get(url, PeerUnreachable())
         if isinstance(answer, BraidError):
             raise answer
-        return answer
+        return SealedEnd(answer, 10 * answer)
 
 
 class World:
@@ -98,7 +98,7 @@ class World:
 
     async def seal(self, state: TopicState | None = None) -> int:
         state = state or self.state
-        return await self.arm.seal("t", state.segments[0], state)
+        return (await self.arm.seal("t", state.segments[0], state)).end_offset
 
     async def refuses_to_seal(self) -> None:
         with pytest.raises(OutcomeUnknown):
