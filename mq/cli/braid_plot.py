@@ -49,7 +49,7 @@ def draw_braid(topic: str, lives: Sequence[SegmentLife], *, now_us: int) -> Figu
     _label_axes(axes, topic, lives, corners)
     _add_legend(axes, loads)
     if (loads > 0).any():
-        _add_bar(figure, axes, scale)
+        _add_bar(figure, axes, scale, loads)
     # Only the layout tells how large anything is.
     figure.draw_without_rendering()
     colours, sizes = _colours(scale, loads), _sizes_points(axes, corners)
@@ -119,11 +119,11 @@ def _add_legend(axes: Axes, loads: Rows) -> None:
         )
 
 
-def _add_bar(figure: Figure, axes: Axes, scale: ScalarMappable) -> None:
+def _add_bar(figure: Figure, axes: Axes, scale: ScalarMappable, loads: Rows) -> None:
     ticks = None
     if isinstance(scale.norm, LogNorm):
-        few = scale.norm.vmax / scale.norm.vmin < MOST_TICKS_RATIO
-        ticks = LogLocator(subs=(1, 2, 5) if few else (1,), numticks=MOST_TICKS)
+        is_short = loads[loads > 0].max() < MOST_TICKS_RATIO * loads[loads > 0].min()
+        ticks = LogLocator(subs=(1, 2, 5) if is_short else (1,), numticks=MOST_TICKS)
     bar = figure.colorbar(
         scale,
         ax=axes,
