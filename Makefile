@@ -9,14 +9,15 @@ WORKERS ?= 2
 SECONDS ?= 300
 ARGS ?=
 
-.PHONY: help run test setup lint format unit integration cluster chaos bench bench-cluster bench-scaling clean
+.PHONY: help run test setup lint format unit integration cluster chaos bench bench-cluster bench-scaling bench-counting clean
 
 help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
 	@echo "make test     set up and run everything: lint, types, unit, integration, cluster, simulation"
 	@echo "make setup    a complete .venv with .venv/bin/mq"
 	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
-	@echo "make unit | integration | cluster | lint | format | bench | bench-cluster | bench-scaling | clean"
+	@echo "make unit | integration | cluster | lint | format | clean"
+	@echo "make bench | bench-cluster | bench-scaling | bench-counting"
 
 run: $(VENV)/.server
 	@exec $(BIN)/mq serve $(ARGS)
@@ -49,6 +50,9 @@ bench-cluster: $(VENV)/.all
 
 bench-scaling: $(VENV)/.all
 	$(BIN)/python bench/scaling.py $(ARGS)
+
+bench-counting: $(VENV)/.all
+	$(BIN)/python bench/counting.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -80,7 +80,7 @@ def compare(cases: Sequence[Case], *, rounds: int, seconds: float, tell: Callabl
 
 def _on_floor(case: Case, seconds: float) -> float:
     with floor_server() as url:
-        result = _load(case, f"{url}/{'single' if case.batch is None else 'batch'}", seconds)
+        result = load(case, f"{url}/{'single' if case.batch is None else 'batch'}", seconds)
     return case.messages_a_request * result.requests / result.seconds
 
 
@@ -88,14 +88,14 @@ def _on_broker(case: Case, seconds: float) -> float:
     with broker() as (url, _):
         topic = f"{url}/v1/topics/{TOPIC}"
         httpx.put(topic, json={"segments": case.segments, "acks": "stored"}).raise_for_status()
-        result = _load(case, f"{topic}/messages", seconds)
+        result = load(case, f"{topic}/messages", seconds)
         acknowledged, stored = case.messages_a_request * result.requests, _stored(topic)
         if stored < acknowledged:
             raise BenchFailed(f"{case.name}: {acknowledged} messages acknowledged, {stored} stored")
     return acknowledged / result.seconds
 
 
-def _load(case: Case, url: str, seconds: float) -> LoadResult:
+def load(case: Case, url: str, seconds: float) -> LoadResult:
     """A second to warm up, then the load that counts."""
     with scratch_folder() as folder:
         body = folder / "body"

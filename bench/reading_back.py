@@ -33,7 +33,7 @@ def read_back(*, rounds: int, tell: Callable[[str], None]) -> list[Reading]:
     with broker() as (url, data):
         topic = f"{url}/v1/topics/{TOPIC}"
         tell("filling a topic to read back")
-        _fill(topic)
+        fill(topic)
         ways: dict[str, Callable[[], pa.Table]] = {
             "whole topic through the broker, Arrow": lambda: _through_the_broker(topic),
             "whole topic from its files, pyarrow": lambda: _from_files(topic, data),
@@ -48,7 +48,7 @@ def read_back(*, rounds: int, tell: Callable[[str], None]) -> list[Reading]:
     return [_reading(what, statistics.median(took)) for what, took in seconds.items()]
 
 
-def _fill(topic: str) -> None:
+def fill(topic: str) -> None:
     httpx.put(topic, json={"segments": SEGMENTS}).raise_for_status()
     batch = random_batch(BATCH_MESSAGES, MESSAGE_BYTES)
     sink = pa.BufferOutputStream()

@@ -50,6 +50,14 @@ def broker() -> Iterator[tuple[str, Path]]:
 
 
 @contextlib.contextmanager
+def counting_broker(folder: Path, side: str) -> Iterator[str]:
+    """A broker as `bench.counting_server` has it; its address. At its end `report.json` in the folder tells of it."""
+    serving = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error"]
+    with _server("bench.counting_server", [side, str(folder / "report.json"), *serving]) as url:
+        yield url
+
+
+@contextlib.contextmanager
 def _server(module: str, arguments: Sequence[str]) -> Iterator[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAIDMQ_")}
     paths = [str(_ROOT), str(_ROOT / "clients"), environment.get("PYTHONPATH", "")]

@@ -1,9 +1,9 @@
 """The topic catalogue: reading topic.json and changing it by compare-and-swap."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -15,7 +15,9 @@ from filer.store import Store
 from filer.topic_state import Segment, TopicState, broken_invariants
 
 TRIES = 12
-_READS_AT_ONCE = 16
+MOST_IN_ONE_RECORD = 1000
+"""Segments in one file of a topic's history."""
+_CALLS_AT_ONCE = 16
 
 
 class BrokenInvariant(BraidError):
@@ -108,25 +110,64 @@ class Catalogue:
     async def read_history(self, topic: str, *, after: int, limit: int) -> list[Segment]:
         """Segments that have left topic.json, in ascending order of their ids from behind `after` on.
 
-        As many as `limit` objects hold, so at least that many where there are. Raises `CorruptFile`.
+        At least `limit` where there are so many, and no more than are in the files that have these. Raises
+        `CorruptFile`.
         """
-        listed = self._store.list(keys.history_folder(topic), after=keys.history_after(topic, after), limit=limit)
-        found = [info.key async for info in listed]
-        turns = asyncio.Semaphore(_READS_AT_ONCE)
+        gate = asyncio.Semaphore(_CALLS_AT_ONCE)
 
         async def read(key: str) -> list[Segment]:
-            async with turns:
+            async with gate:
                 return _lineage(key, (await self._store.get(key)).data)
 
-        return [segment for lineage in await asyncio.gather(*map(read, found)) for segment in lineage]
+        records = await asyncio.gather(*map(read, await self._history_keys(topic, after, limit)))
+        segments = {segment.id: segment for lineage in records for segment in lineage if segment.id > after}
+        return [segments[i] for i in sorted(segments)]
 
-    async def write_history(self, topic: str, lineage: list[dict[str, Any]]) -> None:
-        """Keep the lineage of segments that are about to leave topic.json; repeating it changes nothing."""
-        first, last = lineage[0]["id"], lineage[-1]["id"]
-        try:
-            await self._store.create(keys.history(topic, first, last), orjson.dumps({"segments": lineage}))
-        except ObjectExists:
-            return
+    async def _history_keys(self, topic: str, after: int, limit: int) -> list[str]:
+        """The files with the first `limit` segments behind `after`.
+
+        A file has all the ids from its first to its last, so what one further on has is never missing before it.
+        """
+        found: list[str] = []
+        reached, count, most = after, 0, limit + MOST_IN_ONE_RECORD
+        # One that begins before `after` may go on behind it.
+        begin = keys.history_from(topic, max(0, after + 2 - MOST_IN_ONE_RECORD))
+        while True:
+            listed = [i.key async for i in self._store.list(keys.history_folder(topic), after=begin, limit=most)]
+            for key in listed:
+                first, last = keys.history_bounds(key) or (0, -1)
+                if last > reached and count < limit:
+                    found.append(key)
+                    count += last - max(reached, first - 1)
+                    reached = last
+            if count >= limit or len(listed) < most:
+                return found
+            begin = listed[-1]
+
+    async def write_history(self, topic: str, leaving: Sequence[Segment]) -> None:
+        """Keep what is known of segments that are about to leave topic.json; repeating it changes nothing.
+
+        Stopping here leaves a segment in both, which say the same of it.
+        """
+        gate = asyncio.Semaphore(_CALLS_AT_ONCE)
+
+        async def write(run: Sequence[Segment]) -> None:
+            data = orjson.dumps({"segments": [segment.model_dump(mode="json") for segment in run]})
+            async with gate:
+                with contextlib.suppress(ObjectExists):
+                    await self._store.create(keys.history(topic, run[0].id, run[-1].id), data)
+
+        await asyncio.gather(*map(write, _runs(leaving)))
+
+
+def _runs(segments: Iterable[Segment]) -> list[list[Segment]]:
+    """The segments by id, cut wherever an id is missing or a file is full."""
+    runs: list[list[Segment]] = []
+    for segment in sorted(segments, key=lambda segment: segment.id):
+        if not runs or runs[-1][-1].id + 1 < segment.id or len(runs[-1]) == MOST_IN_ONE_RECORD:
+            runs.append([])
+        runs[-1].append(segment)
+    return runs
 
 
 def _lineage(key: str, data: bytes) -> list[Segment]:

@@ -5,7 +5,7 @@
 | `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
-| `topics/<topic>/history/<first:010d>-<last:010d>.json` | never | lineage that has left topic.json |
+| `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that have left topic.json |
 | `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
 | `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
 | `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment, producer windows |
@@ -26,6 +26,7 @@ NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
 NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
 _NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")
 _FILE = re.compile(r"(\d{20})(?:-(\d{20}))?\.parquet\Z")
+_LINEAGE = re.compile(r"(\d{20})-(\d{20})\.json\Z")
 
 
 def check_name(name: str, *, what: str = "topic") -> str:
@@ -78,13 +79,19 @@ def topic_folder(topic: str) -> str:
 
 
 def history(topic: str, first: int, last: int) -> str:
-    """Lineage of the segments `first` to `last` that left topic.json together."""
-    return f"{history_folder(topic)}{first:010d}-{last:010d}.json"
+    """All segments from `first` to `last`, which left topic.json together; these keys sort as the segments do."""
+    return f"{history_folder(topic)}{first:020d}-{last:020d}.json"
 
 
-def history_after(topic: str, segment: int) -> str:
-    """What sorts behind the history of all segments up to that one, and before those of all after it."""
-    return f"{history_folder(topic)}{segment:010d}."
+def history_from(topic: str, first: int) -> str:
+    """What sorts behind the history that begins before that segment, and before all the rest."""
+    return f"{history_folder(topic)}{first:020d}"
+
+
+def history_bounds(key: str) -> tuple[int, int] | None:
+    """The first and the last segment in a history file; None for anything else."""
+    match = _LINEAGE.match(key.rpartition("/")[2])
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def history_folder(topic: str) -> str:

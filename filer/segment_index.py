@@ -51,15 +51,17 @@ class Superseded:
 class SegmentIndex:
     """The live files of a segment in offset order, and the ranges of superseded ones that still await deletion.
 
-    `size_bytes` is the sum over the live files; `changes` counts what the snapshot it came from lacks. `windows` are
-    of the requests in its files; once it has `inherited`, those of its predecessors are among them.
+    `size_bytes` is the sum over the live files, `stored_bytes` over all there have been, as they were stored: neither
+    roll-ups nor retention change it. (Where no snapshot tells, what is left counts.) `changes` counts what the snapshot
+    it came from lacks. `windows` are of the requests in its files; once it has `inherited`, those of its predecessors
+    are among them.
     """
 
     def __init__(self, start_offset: int = 0) -> None:
         self.start_offset = start_offset
         self.files: list[FileFacts] = []
         self.superseded: list[Superseded] = []
-        self.size_bytes = 0
+        self.size_bytes = self.stored_bytes = 0
         self.changes = 0
         self.windows = ProducerWindows()
         self.inherited = False
@@ -95,6 +97,7 @@ class SegmentIndex:
         self.files.append(facts)
         self._starts.append(facts.start)
         self.size_bytes += facts.size_bytes
+        self.stored_bytes += facts.size_bytes
         self.changes += 1
         for request, position in requests:
             self.windows.note(request, position, facts.last_timestamp_us)
@@ -183,7 +186,7 @@ class SegmentIndex:
         """The index as it is now, which no later change touches."""
         same = SegmentIndex(self.start_offset)
         same.files, same.superseded, same._starts = self.files[:], self.superseded[:], self._starts[:]
-        same.size_bytes, same.changes = self.size_bytes, self.changes
+        same.size_bytes, same.stored_bytes, same.changes = self.size_bytes, self.stored_bytes, self.changes
         if not self.sealed:
             same.windows, same.inherited = self.windows.copy(), self.inherited
         return same
@@ -203,7 +206,10 @@ def to_snapshot(index: SegmentIndex) -> bytes:
     rows = [*map(_file_row, index.files), *map(_superseded_row, index.superseded)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    metadata: dict[str, str | bytes] = {"start_offset": str(index.start_offset)}
+    metadata: dict[str, str | bytes] = {
+        "start_offset": str(index.start_offset),
+        "stored_bytes": str(index.stored_bytes),
+    }
     if not index.sealed:
         metadata["windows"] = index.windows.to_bytes()
         metadata["inherited"] = str(index.inherited)
@@ -220,7 +226,7 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
         table = pa.ipc.open_stream(data).read_all()
         rows = table.to_pylist()
         metadata = table.schema.metadata
-        taken_at = int(metadata[b"start_offset"])
+        taken_at, stored_bytes = int(metadata[b"start_offset"]), int(metadata[b"stored_bytes"])
     except (pa.ArrowInvalid, OSError, KeyError, TypeError, ValueError) as error:
         raise CorruptFile(f"not an index snapshot: {error}") from error
     chain = walk_chain((_facts(row) for row in rows if row["superseded_us"] is None), taken_at)
@@ -231,6 +237,7 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
         if row["superseded_us"] is not None
     ]
     index.start_offset = max(taken_at, start_offset)
+    index.stored_bytes = stored_bytes
     index.changes = 0
     if b"windows" in metadata:
         index.windows = ProducerWindows.from_bytes(metadata[b"windows"])

@@ -132,6 +132,7 @@ async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> Segmen
         await _extend(store, ref, full, from_the_first_name=True)
         if full.end > index.end:
             full.superseded = index.superseded
+            full.stored_bytes = max(full.stored_bytes, index.stored_bytes)
             if not full.sealed:
                 full.inherit(index.windows)
                 full.inherited = index.inherited

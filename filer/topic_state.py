@@ -19,7 +19,10 @@ class _Frozen(BaseModel):
 
 
 class Segment(_Frozen):
-    """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch."""
+    """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch.
+
+    `stored_bytes`, once it is sealed, are those of all files it has had, as they were stored.
+    """
 
     id: int
     start_slot: int
@@ -32,6 +35,7 @@ class Segment(_Frozen):
     state: SegmentStatus = "open"
     start_offset: int = 0
     end_offset: int | None = None
+    stored_bytes: int | None = None
     sealed_us: int | None = None
 
     @property

@@ -6,6 +6,7 @@ conditional put, and each step first looks whether it has been done.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -25,11 +26,19 @@ _Group = tuple[tuple[Segment, ...], Sequence[tuple[int, int]]]
 _SHOWN_POINTS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class SealedEnd:
+    """Where a sealed segment ends, and the bytes of its files as they were stored; None where nobody has told."""
+
+    end_offset: int
+    stored_bytes: int | None
+
+
 class Sealer(Protocol):
     """The transport by which a leader has a segment sealed."""
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
-        """Have the segment sealed by its owner, or in its stead where it is gone; its end offset."""
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
+        """Have the segment sealed by its owner, or in its stead where it is gone."""
         ...
 
 
@@ -157,15 +166,18 @@ def deleting(state: TopicState, *, now_us: int) -> TopicState | None:
     return state.model_copy(update={"transition": record})
 
 
-def finished(state: TopicState, record: Transition, ends: Mapping[int, int], *, now_us: int) -> TopicState | None:
+def finished(
+    state: TopicState,
+    record: Transition,
+    ends: Mapping[int, int],
+    *,
+    now_us: int,
+    stored_bytes: Mapping[int, int | None] | None = None,
+) -> TopicState | None:
     """The state after a transition whose segments have been sealed at `ends`; None where it is over already."""
     if state.transition != record:
         return None
-    segments = []
-    for segment in state.segments:
-        if segment.id in ends:
-            segment = _sealed(segment, record, ends[segment.id], now_us=now_us)
-        segments.append(segment)
+    segments = _with_sealed(state, record, ends, stored_bytes or {}, now_us=now_us)
     after = state.model_copy(update={"segments": (*segments, *record.open), "transition": None})
     if record.reason == "delete":
         removals = [*state.removals, *(Removal(segment=s.id, since_us=now_us) for s in after.segments)]
@@ -173,10 +185,28 @@ def finished(state: TopicState, record: Transition, ends: Mapping[int, int], *, 
     return after
 
 
-def _sealed(segment: Segment, record: Transition, end_offset: int, *, now_us: int) -> Segment:
-    successors = tuple(s.id for s in record.open if segment.id in s.predecessors)
-    update = {"state": "sealed", "end_offset": end_offset, "sealed_us": now_us, "successors": successors}
-    return segment.model_copy(update=update)
+def _with_sealed(
+    state: TopicState,
+    record: Transition,
+    ends: Mapping[int, int],
+    stored_bytes: Mapping[int, int | None],
+    *,
+    now_us: int,
+) -> list[Segment]:
+    """The segments of the state, those that have an end sealed."""
+
+    def sealed(segment: Segment) -> Segment:
+        return segment.model_copy(
+            update={
+                "state": "sealed",
+                "end_offset": ends[segment.id],
+                "stored_bytes": stored_bytes.get(segment.id),
+                "sealed_us": now_us,
+                "successors": tuple(s.id for s in record.open if segment.id in s.predecessors),
+            }
+        )
+
+    return [sealed(segment) if segment.id in ends else segment for segment in state.segments]
 
 
 def _open(
@@ -214,9 +244,17 @@ class TransitionRunner:
             return state
         sealing = [s for s in state.segments if s.id in record.seal]
         sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
-        ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
+        ends = {segment.id: end.end_offset for segment, end in zip(sealing, sealed, strict=True)}
+        stored_bytes = {segment.id: end.stored_bytes for segment, end in zip(sealing, sealed, strict=True)}
         now_us = self._clock.now_us()
-        after = await self._catalogue.change_record(
-            state.topic, lambda newest: finished(newest, record, ends, now_us=now_us), known=found
-        )
+        if record.reason == "delete":
+            # Before topic.json forgets them. Whoever stops here leaves the transition under way: the next one finds
+            # what is written, and writes the same again.
+            leaving = _with_sealed(state, record, ends, stored_bytes, now_us=now_us)
+            await self._catalogue.write_history(state.topic, leaving)
+
+        def finish(newest: TopicState) -> TopicState | None:
+            return finished(newest, record, ends, now_us=now_us, stored_bytes=stored_bytes)
+
+        after = await self._catalogue.change_record(state.topic, finish, known=found)
         return None if after is None else after.state

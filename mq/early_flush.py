@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from leader.transitions import SealedEnd
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
@@ -28,7 +29,7 @@ class EarlyFlush:
         self,
         parts: Parts,
         topics: Mapping[str, TopicRuntime],
-        take_over: Callable[[TopicRuntime, int], Awaitable[int]],
+        take_over: Callable[[TopicRuntime, int], Awaitable[SealedEnd]],
     ) -> None:
         self._parts, self._topics, self._take_over = parts, topics, take_over
         self._wake = asyncio.Event()
@@ -75,4 +76,4 @@ class EarlyFlush:
         if (topic, segment) in copies.held() and (leaving or not self._parts.coordinator.in_touch()):
             why = "leaving" if leaving else "out of touch"
             _log.warning("%s: storing the copy of %s/%d in its owner's stead", why, topic, segment)
-            copies.drop_stored(topic, segment, await self._take_over(runtime, segment))
+            copies.drop_stored(topic, segment, (await self._take_over(runtime, segment)).end_offset)

@@ -13,8 +13,9 @@ from mq.slot_counters import SlotCounters
 COUNT_SLOTS_FROM, COUNT_SLOTS_UNTIL = 0.5, 0.25
 """Slots are counted once the recent load is above this share of the lowest load that may split the segment, and until
 it is below that one."""
-SLOTS_EVERY_SECONDS = 0.05
-"""A file is looked into so often at most: more would cost a publisher much and tell the leader little."""
+LOOKS_A_WINDOW, SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 240, 0.05, 0.25
+"""So many files are looked into while the shortest of the rules' windows passes, within these bounds: more would cost
+publishers much (some 0.3 ms each) and tell the leader little."""
 
 
 class LoadMeter:
@@ -36,7 +37,7 @@ class LoadMeter:
         self._bytes += size_bytes
         if self._slots is not None and self._clock.monotonic_seconds() >= self._slots_due_seconds:
             self._slots.count(table)
-            self._slots_due_seconds = self._clock.monotonic_seconds() + SLOTS_EVERY_SECONDS
+            self._slots_due_seconds = self._clock.monotonic_seconds() + self._pause_seconds
 
     def count_read(self, messages: int, size_bytes: int) -> None:
         """Take in an answer to a reader."""
@@ -79,14 +80,24 @@ class LoadMeter:
         """
         return self._slots.loads() if self._slots is not None and self._slots_tell else None
 
+    @property
+    def _window_seconds(self) -> float:
+        """The shortest that a split may go by."""
+        scaling = self._config.scaling
+        return min((rule.for_seconds for rule in scaling.split), default=scaling.merge.for_seconds)
+
+    @property
+    def _pause_seconds(self) -> float:
+        """Between two files that are looked into."""
+        return min(max(self._window_seconds / LOOKS_A_WINDOW, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+
     def _watch_slots(self, recent: float, elapsed_seconds: float) -> None:
         """Count slots only where a split may come: for each segment of a large cluster it would be much memory."""
         rules = self._config.scaling.split
         limit = min((1.0, *(rule.times_target for rule in rules)))
         if self._slots is None and recent > COUNT_SLOTS_FROM * limit:
-            windows = [rule.for_seconds for rule in rules] or [self._config.scaling.merge.for_seconds]
             generator = np.random.default_rng(int.from_bytes(self._clock.entropy(8), "big"))
-            self._slots = SlotCounters(*self._range, window_seconds=min(windows), generator=generator)
+            self._slots = SlotCounters(*self._range, window_seconds=self._window_seconds, generator=generator)
             self._slots_tell = False
         elif self._slots is not None and recent < COUNT_SLOTS_UNTIL * limit:
             self._slots = None

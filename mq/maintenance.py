@@ -240,10 +240,9 @@ class Maintenance:
             await self._change(runtime, lambda state: with_starts(state, starts))
         grace_seconds = self._parts.settings.grace
         leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds)
-        for segment in leaving:
-            # The lineage is kept before topic.json forgets it; what stands there already says the same.
-            await self._parts.catalogue.write_history(topic, [segment.model_dump(mode="json")])
         if leaving:
+            # Kept before topic.json forgets them: whoever stops in between leaves them in both, and does it again.
+            await self._parts.catalogue.write_history(topic, leaving)
             written = {segment.id for segment in leaving}
 
             def remove(state: TopicState) -> TopicState | None:

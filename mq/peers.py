@@ -16,6 +16,7 @@ from filer.errors import BraidError, InvalidInput, OutcomeUnknown, SegmentMoved,
 from filer.requests import Position
 from leader.cut_points import SlotLoads
 from leader.load_averages import KnownAverages
+from leader.transitions import SealedEnd
 from mq.errors import (
     CopyGap,
     CopyRefused,
@@ -88,12 +89,13 @@ class PeerTransport(Protocol):
 class TailPage:
     """Messages of a segment from an offset on, in the columns of `log_schema`, as its owner has them.
 
-    `sealed`: there will be no more behind them.
+    `sealed`: there will be no more behind them. `stored_bytes` are those of all its files, as they were stored.
     """
 
     table: pa.Table
     end: int
     sealed: bool
+    stored_bytes: int | None = None
 
 
 class Peers:
@@ -140,11 +142,12 @@ class Peers:
             raise PeerSilent(f"a broker answered {len(outcomes)} parts of {len(parts)}")
         return outcomes
 
-    async def seal(self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
-        """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""
+    async def seal(
+        self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
+    ) -> SealedEnd:
+        """Have the owner seal its segment. Raises `SegmentMoved` where it cannot, and as `append`."""
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
-        answer = await self._call("POST", url, path, timeout_seconds=timeout_seconds)
-        return _number(answer, "end_offset")
+        return _sealed_end(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
 
     async def replicate(
         self,
@@ -168,10 +171,10 @@ class Peers:
 
     async def take_over(
         self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
-    ) -> int:
-        """Have a follower refuse the owner, store what it holds and seal; the end offset. Raises as `append`."""
+    ) -> SealedEnd:
+        """Have a follower refuse the owner, store what it holds and seal. Raises as `append`."""
         path = f"/topics/{topic}/segments/{segment}/takeover?version={version}"
-        return _number(await self._call("POST", url, path, timeout_seconds=timeout_seconds), "end_offset")
+        return _sealed_end(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
 
     async def tail(
         self,
@@ -197,7 +200,13 @@ class Peers:
         try:
             with pa.ipc.open_stream(answer.body) as reader:
                 table = reader.read_all()
-            return TailPage(table, int(answer.headers["braid-end-offset"]), answer.headers["braid-sealed"] == "true")
+            stored = answer.headers.get("braid-stored-bytes")
+            return TailPage(
+                table,
+                int(answer.headers["braid-end-offset"]),
+                answer.headers["braid-sealed"] == "true",
+                None if stored is None else int(stored),
+            )
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise PeerSilent(f"{_NO_BROKERS_ANSWER}: {type(error).__name__}: {error}") from error
 
@@ -293,6 +302,14 @@ def _read(answer: PeerAnswer, take: Callable[[Any], T]) -> T:
         return take(orjson.loads(answer.body))
     except (LookupError, TypeError, ValueError) as error:
         raise PeerSilent(f"{_NO_BROKERS_ANSWER} ({answer.status}): {type(error).__name__}: {error}") from error
+
+
+def _sealed_end(answer: PeerAnswer) -> SealedEnd:
+    def take(document: Any) -> SealedEnd:
+        end_offset, stored_bytes = int(document["end_offset"]), document["stored_bytes"]
+        return SealedEnd(end_offset, None if stored_bytes is None else int(stored_bytes))
+
+    return _read(_checked(answer), take)
 
 
 def _outcome(entry: Mapping[str, Any]) -> list[Position] | BraidError:

@@ -1,6 +1,7 @@
 """One topic as a broker runs it: writers for the segments it owns, indexes and tails to read from, waiters."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -498,6 +499,21 @@ class TopicRuntime:
             return max(end, page.end)
         return max(end, (await self.index(segment_id, fresh=True)).end)
 
+    async def carried(self, segment_id: int) -> tuple[int, int | None]:
+        """How many messages an open segment has had, and the bytes of its files as they were stored.
+
+        None for the bytes where its owner does not tell them; of a silent owner's what the store shows counts.
+        """
+        writer = self.writers.get(segment_id)
+        if writer is not None:
+            return await self.end_of(segment_id), writer.index.stored_bytes
+        with contextlib.suppress(OwnerSilent):
+            page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
+            if page is not None:
+                return page.end, page.stored_bytes
+        index = await self.index(segment_id, fresh=True)
+        return index.end, index.stored_bytes
+
     async def index(self, segment_id: int, *, fresh: bool = False) -> SegmentIndex:
         """The segment's index, recovered from the store the first time.
 
@@ -511,10 +527,6 @@ class TopicRuntime:
         if index is not None and writer is not None and writer.state is not WriterState.STOPPED:
             return index
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else FOREIGN_INDEX_SECONDS)
-
-    def known_index(self, segment_id: int) -> SegmentIndex | None:
-        """The segment's index as far as it is at hand: nobody is asked for it."""
-        return self._indexes.known.get(segment_id)
 
     def distrust_index(self, segment_id: int) -> None:
         """Recover the index of a segment at its next use: a file it names is gone.

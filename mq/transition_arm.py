@@ -17,7 +17,7 @@ from leader.leading import MARGIN_SHARE
 from leader.load_table import LoadTable
 from leader.placement import choose, owned, replacements
 from leader.successors import reshaped
-from leader.transitions import Place, TransitionRunner, deleting, replacing
+from leader.transitions import Place, SealedEnd, TransitionRunner, deleting, replacing
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.first_answer import first_answer
 from mq.load_hand_over import LoadHandOver
@@ -234,7 +234,7 @@ class TransitionArm:
 
     # -- sealing -------------------------------------------------------------------------------------------
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
         """As `Sealer.seal`: by its owner; else by a follower; else, where all of them are gone, at the end of its log.
 
         The store lets only one of them seal: an owner that still writes either comes before the other's seal, which
@@ -257,15 +257,16 @@ class TransitionArm:
             raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r}: no answer from {', '.join(silent)}")
         return await self._flush_and_seal(runtime, segment.id, ())
 
-    async def seal_ours(self, runtime: TopicRuntime, segment: int) -> int:
+    async def seal_ours(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us."""
         writer = runtime.writers[segment]
         # Whatever stopped the writer, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
-            return await writer.seal()
+            end_offset = await writer.seal()
+            return SealedEnd(end_offset, writer.index.stored_bytes)
         return await self._flush_and_seal(runtime, segment, writer.unflushed)
 
-    async def take_over(self, runtime: TopicRuntime, segment: int) -> int:
+    async def take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that we follow: refuse its owner, then store what we hold of it."""
         return await self._flush_and_seal(runtime, segment, self._parts.copies.refuse(runtime.topic, segment))
 
@@ -294,7 +295,7 @@ class TransitionArm:
             if segment is None or segment.state != "open":
                 del self._missed_seconds[place]
 
-    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> int | None:
+    async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd | None:
         if not self._parts.clustered:
             return None
         url = self._parts.last_url_of(segment.owner)
@@ -304,7 +305,9 @@ class TransitionArm:
             return await self._parts.peers.seal(url, topic, segment.id, state.version, timeout_seconds=timeout_seconds)
         return None
 
-    async def _sealed_by_followers(self, runtime: TopicRuntime, segment: Segment, state: TopicState) -> int | None:
+    async def _sealed_by_followers(
+        self, runtime: TopicRuntime, segment: Segment, state: TopicState
+    ) -> SealedEnd | None:
         """By whichever follower has done it first; None where none of them can.
 
         A paused one keeps the next waiting for a moment only. Several may be at it then: each has all that was
@@ -316,7 +319,7 @@ class TransitionArm:
 
     async def _sealed_by_follower(
         self, runtime: TopicRuntime, follower: str, segment: Segment, state: TopicState
-    ) -> int | None:
+    ) -> SealedEnd | None:
         # One that cannot, be it ourselves, keeps none of the others from it.
         with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown, CopyRefused):
             if follower == self._parts.broker:
@@ -327,7 +330,7 @@ class TransitionArm:
             )
         return None
 
-    async def _flush_and_seal(self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted]) -> int:
+    async def _flush_and_seal(self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted]) -> SealedEnd:
         segment = runtime.state.segment(segment_id)
         if segment is None:
             raise SegmentMoved(f"topic {runtime.topic!r} has no segment {segment_id} any more")
@@ -342,4 +345,4 @@ class TransitionArm:
             inherit=partial(runtime.inherited, segment),
         )
         runtime.adopt_index(segment_id, index)
-        return index.end
+        return SealedEnd(index.end, index.stored_bytes)

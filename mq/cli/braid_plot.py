@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm, Normalize, to_rgba
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from braidmq.models import SegmentLife
@@ -20,28 +20,41 @@ from filer.slots import SLOTS
 Rows = npt.NDArray[np.float64]
 
 COLOURS = "viridis"
-SIZE_INCHES, DOTS_PER_INCH = (12.0, 6.75), 150
+DOTS_PER_INCH = 150
+SIZE_INCHES, LARGE_INCHES, LARGE_FROM_SEGMENTS = (12.0, 6.75), (18.0, 12.0), 60
 LOG_FROM_RATIO = 10.0
 """Loads further apart than this are coloured by their orders of magnitude, or the small ones would all look alike."""
+MOST_TICKS_RATIO, MOST_TICKS = 1e5, 20
+"""Loads that are further apart than this get a tick for each power of ten only."""
 LEAST_SPAN_SECONDS = 1.0
+LEAST_POINTS = 1.0
+"""What is shorter or lower is drawn so large all the same: a segment of one slot may have the highest load of all."""
+OUTLINED_FROM_POINTS, OUTLINE_SHARE, WIDEST_OUTLINE_POINTS = 1.2, 0.1, 0.8
+"""Outlines are thinner around small rectangles, and left out where they would hide them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FONT_POINTS = 7.0
+_FONT_POINTS, _LEGEND_POINTS, _TITLE_POINTS = 7.0, 9.0, 11.0
 _CHARACTER_POINTS, _LINE_POINTS = 0.66 * _FONT_POINTS, 1.6 * _FONT_POINTS
-_UNKNOWN = "0.85"
+_LONGEST_NAME = 70
+_IDLE, _UNKNOWN = "0.86", "0.6"
 
 
 def draw_braid(topic: str, lives: Sequence[SegmentLife], *, now_us: int) -> Figure:
     """The whole history of a topic up to now."""
-    figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
+    size_inches = SIZE_INCHES if len(lives) < LARGE_FROM_SEGMENTS else LARGE_INCHES
+    figure = Figure(figsize=size_inches, dpi=DOTS_PER_INCH, layout="constrained")
     axes = figure.add_subplot()
     corners = _corners(lives, _EPOCH + timedelta(microseconds=now_us))
     loads = np.array([np.nan if s.messages_per_second is None else s.messages_per_second for s in lives])
-    colours = ScalarMappable(norm(loads), _colour_map())
-    axes.add_collection(_rectangles(corners, colours.to_rgba(np.ma.masked_invalid(loads))))
+    scale = ScalarMappable(norm(loads), COLOURS)
     _label_axes(axes, topic, lives, corners)
-    _add_bar(figure, axes, colours)
+    _add_legend(axes, loads)
+    if (loads > 0).any():
+        _add_bar(figure, axes, scale, loads)
+    # Only the layout tells how large anything is.
     figure.draw_without_rendering()
-    _write_reasons(axes, lives, corners, loads, colours)
+    colours, sizes = _colours(scale, loads), _sizes_points(axes, corners)
+    axes.add_collection(_rectangles(corners, sizes, colours, loads))
+    _write_reasons(axes, lives, corners, sizes, colours)
     return figure
 
 
@@ -55,8 +68,11 @@ def norm(loads: Rows) -> Normalize:
     return Normalize(0.0, largest or 1.0, clip=True)
 
 
-def _colour_map() -> matplotlib.colors.Colormap:
-    return matplotlib.colormaps[COLOURS].with_extremes(bad=_UNKNOWN)
+def _colours(scale: ScalarMappable, loads: Rows) -> Rows:
+    colours = np.array(scale.to_rgba(np.ma.masked_invalid(loads)))
+    colours[loads == 0] = to_rgba(_IDLE)
+    colours[np.isnan(loads)] = to_rgba(_UNKNOWN)
+    return colours
 
 
 def _corners(lives: Sequence[SegmentLife], now: datetime) -> Rows:
@@ -69,17 +85,47 @@ def _corners(lives: Sequence[SegmentLife], now: datetime) -> Rows:
     return np.column_stack((opened, until, ranges))
 
 
-def _rectangles(corners: Rows, colours: Rows) -> PolyCollection:
-    left, right, bottom, top = corners.T
+def _sizes_points(axes: Axes, corners: Rows) -> Rows:
+    """Width and height of each rectangle as it is laid out."""
+    lower, upper = (axes.transData.transform(corners[:, places]) for places in ((0, 2), (1, 3)))
+    return np.asarray((upper - lower) * 72 / DOTS_PER_INCH)
+
+
+def _rectangles(corners: Rows, sizes: Rows, colours: Rows, loads: Rows) -> PolyCollection:
+    """Large ones first, with white between them; then the tiny ones, the hottest in front of all."""
+    smaller = sizes.min(axis=1)
+    is_tiny = smaller < OUTLINED_FROM_POINTS
+    order = np.lexsort((np.where(is_tiny, np.nan_to_num(loads), 0.0), is_tiny))
+    left, right, bottom, top = corners[order].T
     outlines = np.stack([np.stack(p, axis=1) for p in ((left, bottom), (right, bottom), (right, top), (left, top))], 1)
-    width_points = 0.8 if len(corners) <= 50 else 0.35
-    return PolyCollection(list(outlines), facecolors=colours, edgecolors="white", linewidths=width_points)
+    widths = np.where(
+        is_tiny,
+        np.maximum(LEAST_POINTS - smaller, 0.0),
+        np.minimum(OUTLINE_SHARE * smaller, WIDEST_OUTLINE_POINTS),
+    )
+    edges = np.where(is_tiny[:, np.newaxis], colours, to_rgba("white"))
+    return PolyCollection(
+        list(outlines), facecolors=colours[order], edgecolors=edges[order], linewidths=widths[order], joinstyle="miter"
+    )
 
 
-def _add_bar(figure: Figure, axes: Axes, colours: ScalarMappable) -> None:
-    ticks = LogLocator(subs=(1, 2, 5)) if isinstance(colours.norm, LogNorm) else None
+def _add_legend(axes: Axes, loads: Rows) -> None:
+    """What has no place on the colour bar, where there is any."""
+    shown = (("no messages", _IDLE, loads == 0), ("load not known", _UNKNOWN, np.isnan(loads)))
+    patches = [Patch(facecolor=colour, label=label) for label, colour, which in shown if which.any()]
+    if patches:
+        axes.legend(
+            handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=_LEGEND_POINTS
+        )
+
+
+def _add_bar(figure: Figure, axes: Axes, scale: ScalarMappable, loads: Rows) -> None:
+    ticks = None
+    if isinstance(scale.norm, LogNorm):
+        is_short = loads[loads > 0].max() < MOST_TICKS_RATIO * loads[loads > 0].min()
+        ticks = LogLocator(subs=(1, 2, 5) if is_short else (1,), numticks=MOST_TICKS)
     bar = figure.colorbar(
-        colours,
+        scale,
         ax=axes,
         pad=0.015,
         ticks=ticks,
@@ -91,7 +137,9 @@ def _add_bar(figure: Figure, axes: Axes, colours: ScalarMappable) -> None:
 
 def _label_axes(axes: Axes, topic: str, lives: Sequence[SegmentLife], corners: Rows) -> None:
     opened = sum(life.sealed is None for life in lives)
-    axes.set_title(f"{topic}: {len(lives)} {_segments(len(lives))}, {opened} open", loc="left", fontsize=11)
+    name = topic if len(topic) <= _LONGEST_NAME else f"{topic[:_LONGEST_NAME]}…"
+    title = f"{name}: {len(lives):,} {_segments(len(lives))}, {opened:,} open"
+    axes.set_title(title, loc="left", fontsize=_TITLE_POINTS)
     axes.set_xlim(corners[:, 0].min(), corners[:, 1].max())
     axes.set_ylim(0, SLOTS)
     axes.set_yticks(np.linspace(0, SLOTS, 9), [f"{int(slot):,}" for slot in np.linspace(0, SLOTS, 9)])
@@ -104,14 +152,9 @@ def _label_axes(axes: Axes, topic: str, lives: Sequence[SegmentLife], corners: R
         axes.spines[side].set_visible(False)
 
 
-def _write_reasons(
-    axes: Axes, lives: Sequence[SegmentLife], corners: Rows, loads: Rows, colours: ScalarMappable
-) -> None:
+def _write_reasons(axes: Axes, lives: Sequence[SegmentLife], corners: Rows, sizes: Rows, colours: Rows) -> None:
     """Id and reason in the rectangles that have room for them; only the id where there is room for no more."""
-    points_per_pixel = 72 / DOTS_PER_INCH
-    starts = axes.transData.transform(corners[:, (0, 2)])
-    widths, heights = ((axes.transData.transform(corners[:, (1, 3)]) - starts) * points_per_pixel).T
-    for life, (left, _, bottom, top), width, height, load in zip(lives, corners, widths, heights, loads, strict=True):
+    for life, (left, _, bottom, top), (width, height), colour in zip(lives, corners, sizes, colours, strict=True):
         fitting = [
             text
             for text in (f"{life.segment} {life.reason}", str(life.segment))
@@ -125,12 +168,12 @@ def _write_reasons(
                 textcoords="offset points",
                 va="center",
                 fontsize=_FONT_POINTS,
-                color="black" if _is_light(colours, load) else "white",
+                color="black" if _is_light(colour) else "white",
             )
 
 
-def _is_light(colours: ScalarMappable, load: float) -> bool:
-    red, green, blue, _ = colours.to_rgba(np.ma.masked_invalid([load]))[0]
+def _is_light(colour: Rows) -> bool:
+    red, green, blue, _ = colour
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from urllib.parse import parse_qsl
 
 import orjson
@@ -15,6 +16,7 @@ from filer.requests import Position
 from filer.schema import rows_schema
 from filer.segment_writer import SegmentWriter, WriterState
 from filer.topic_state import TopicState
+from leader.transitions import SealedEnd
 from mq.bodies.intake import ClientGone, Intake, Receive
 from mq.broker import Broker
 from mq.errors import CopyRefused, Forbidden, NotFound, OutOfTouch
@@ -160,9 +162,9 @@ class Internal:
         runtime = await self._runtime(topic, int(query["version"]))
         found = runtime.state.segment(segment)
         if found is not None and found.state == "sealed" and found.end_offset is not None:
-            return _json({"end_offset": found.end_offset})
+            return _json(asdict(SealedEnd(found.end_offset, found.stored_bytes)))
         _check_copied(runtime, segment, self._broker.id)
-        return _json({"end_offset": await self._broker.arm.take_over(runtime, segment)})
+        return _json(asdict(await self._broker.arm.take_over(runtime, segment)))
 
     async def _runtime(self, topic: str, version: int) -> TopicRuntime:
         """The topic as of that version of its record or a later one: the asker may have heard of it before us."""
@@ -172,11 +174,11 @@ class Internal:
         return runtime
 
     async def _seal(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
-        """Seal a segment of ours, everything accepted before in it; repeated it gives the same answer."""
+        """Seal a segment of ours, everything accepted before in it; repeated it gives the same end."""
         runtime = await self._runtime(topic, int(query["version"]))
         if segment not in runtime.writers:
             raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
-        return _json({"end_offset": await self._broker.arm.seal_ours(runtime, segment)})
+        return _json(asdict(await self._broker.arm.seal_ours(runtime, segment)))
 
     async def _tail(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Messages of a segment of ours from an offset on, as soon as there are any."""
@@ -207,6 +209,7 @@ class Internal:
             (b"content-type", ARROW.encode()),
             (b"braid-end-offset", b"%d" % run.end),
             (b"braid-sealed", b"true" if sealed else b"false"),
+            (b"braid-stored-bytes", b"%d" % writer.index.stored_bytes),
         ]
 
     async def _load(self, receive: Receive) -> Answer:

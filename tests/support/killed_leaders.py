@@ -96,6 +96,9 @@ class World:
             assert (index.end, index.sealed) == (count, True)
             closed = state.segment(segment)
             assert state.deleted or (closed is not None and closed.end_offset == count)
+        kept = await Catalogue(self.store, InstantClock()).read_history(TOPIC, after=-1, limit=9)
+        ends = [(segment, self.messages[segment]) for segment in sealed]
+        assert [(s.id, s.end_offset) for s in kept] == (ends if state.deleted else [])
         self.store.check()
 
 

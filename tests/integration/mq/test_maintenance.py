@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import sys
 from collections.abc import AsyncIterator, Mapping
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from filer import keys
+from filer.catalogue import Catalogue
 from filer.clock import ManualClock, settle
 from filer.errors import ObjectNotFound, OutcomeUnknown
 from filer.forwarding_store import ForwardingStore
@@ -246,6 +248,40 @@ async def test_retention_by_time_empties_and_then_removes_segments():
         assert await read_all(broker) == [60]
 
 
+@pytest.mark.parametrize("before", [True, False])
+async def test_no_segment_is_forgotten_wherever_it_stops_while_some_leave(before: bool):
+    """At every request of the round: each segment is in topic.json, in the history, or in both."""
+    for at in itertools.count():
+        memory, clock = MemoryStore(), ManualClock()
+        dying = DyingStore(memory)
+        async with running(dying, clock) as broker:
+            runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
+            for first in range(3):
+                await publish(runtime, first, 1)
+                await clock.advance(101)
+                await broker.maintenance.round()
+            await clock.advance(650)
+            dying.die_at(at, before=before)
+            await broker.maintenance.round()
+            assert await known_segments(memory, clock) == [0, 1, 2, 3]
+        async with running(memory, clock) as broker:
+            await broker.topic("t")
+            await broker.maintenance.round()
+            assert await known_segments(memory, clock) == [0, 1, 2, 3, 4], "the last is a failover's"
+            assert (await state_of(broker)).segments[0].id > 0
+        if not dying.dead:
+            assert at > 4, "the round takes more requests than that"
+            return
+
+
+async def known_segments(store: MemoryStore, clock: ManualClock) -> list[int]:
+    catalogue = Catalogue(store, clock)
+    record = await catalogue.read("t")
+    assert record is not None
+    kept = await catalogue.read_history("t", after=-1, limit=100)
+    return sorted({segment.id for segment in (*kept, *record.state.segments)})
+
+
 async def test_retention_by_size_keeps_the_newest():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
@@ -264,7 +300,7 @@ async def test_retention_by_size_keeps_the_newest():
         assert len(await files_of(store)) == len(left)
 
 
-async def test_a_deleted_topic_leaves_nothing_but_its_tombstone():
+async def test_a_deleted_topic_leaves_nothing_but_its_tombstone_and_its_history():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
         runtime, _ = await broker.put_topic("t", {"segments": 2})
@@ -286,7 +322,7 @@ async def test_a_deleted_topic_leaves_nothing_but_its_tombstone():
         state = await state_of(broker)
         assert (state.deleted, state.segments, state.removals) == (True, (), ())
         left = [info.key async for info in store.list("topics/t/")]
-        assert left == [keys.topic("t")]
+        assert left == [keys.history("t", 0, 1), keys.history("t", 2, 2), keys.topic("t")]
 
 
 async def upload(broker: Broker, topic: str = "t") -> str:

@@ -1,15 +1,22 @@
 import asyncio
+from collections.abc import AsyncIterator
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from filer import catalogue as subject
 from filer import keys
-from filer.catalogue import TRIES, BrokenInvariant, Catalogue
+from filer.catalogue import MOST_IN_ONE_RECORD, TRIES, BrokenInvariant, Catalogue
 from filer.errors import CorruptFile, OutcomeUnknown
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
+from filer.forwarding_store import ForwardingStore
 from filer.memory_store import MemoryStore
+from filer.store import Fetched, ObjectInfo
 from filer.topic_config import TopicConfig, parse_config
-from filer.topic_state import TopicState
+from filer.topic_state import Segment, TopicState
 from leader.transitions import new_topic
 from tests.support.instant_clock import InstantClock
 
@@ -107,28 +114,98 @@ async def test_impossible_shapes_are_never_written(catalogue: Catalogue) -> None
     assert record is not None and record.state == state()
 
 
+class Counted(ForwardingStore):
+    """A store that counts what it lists and gives."""
+
+    listed = gets = 0
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        self.gets += 1
+        return await super().get(key, start=start, stop=stop)
+
+    async def list(
+        self, prefix: str, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[ObjectInfo]:
+        async for info in self.inner.list(prefix, after=after, limit=limit):
+            self.listed += 1
+            yield info
+
+
+def segments(*ids: int, end_offset: int | None = None) -> list[Segment]:
+    (template,) = state().segments[:1]
+    return [template.model_copy(update={"id": number, "end_offset": end_offset}) for number in ids]
+
+
+async def history_keys(store: MemoryStore) -> list[str]:
+    return [info.key.rpartition("/")[2] async for info in store.list(keys.history_folder("t"))]
+
+
 async def test_history_is_written_once() -> None:
     store = MemoryStore()
     catalogue = Catalogue(store, InstantClock())
-    for note in ("first", "second"):
-        await catalogue.write_history("t", [{"id": 3, "note": note}, {"id": 5}])
-    assert b"first" in (await store.get(keys.history("t", 3, 5))).data
+    for end_offset in (1, 2):
+        await catalogue.write_history("t", segments(3, 4, end_offset=end_offset))
+    assert [s.end_offset for s in await catalogue.read_history("t", after=-1, limit=9)] == [1, 1]
+    assert await history_keys(store) == [f"{3:020d}-{4:020d}.json"]
+
+
+async def test_history_has_all_the_ids_that_its_names_say() -> None:
+    store = MemoryStore()
+    await Catalogue(store, InstantClock()).write_history("t", segments(2, 0, 1, 7, 5))
+    bounds = [keys.history_bounds(name) for name in await history_keys(store)]
+    assert bounds == [(0, 2), (5, 5), (7, 7)]
 
 
 async def test_history_is_read_in_order_a_page_at_a_time() -> None:
     catalogue = Catalogue(MemoryStore(), InstantClock())
-    (template,) = state().segments[:1]
-    for number in (9, 100, 11, 2):
-        await catalogue.write_history("t", [template.model_copy(update={"id": number}).model_dump(mode="json")])
+    for number in (9, 100, 10**11, 11, 2):
+        await catalogue.write_history("t", segments(number))
 
     async def ids(after: int, limit: int) -> list[int]:
         return [segment.id for segment in await catalogue.read_history("t", after=after, limit=limit)]
 
-    assert await ids(-1, 10) == [2, 9, 11, 100]
+    assert await ids(-1, 10) == [2, 9, 11, 100, 10**11]
     assert await ids(-1, 2) == [2, 9]
     assert await ids(9, 2) == [11, 100]
     assert await ids(10, 1) == [11]
-    assert await ids(100, 10) == []
+    assert await ids(10**11, 10) == []
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=8),
+    st.integers(-1, 41),
+    st.integers(1, 12),
+    st.integers(1, 5),
+)
+@settings(deadline=None)
+def test_a_page_of_history_lacks_nothing(groups: list[set[int]], after: int, limit: int, most_in_one: int) -> None:
+    """Whatever left together, and where whoever stopped in between wrote some of it twice, differently cut."""
+
+    async def page() -> list[int]:
+        catalogue = Catalogue(MemoryStore(), InstantClock())
+        for group in groups:
+            await catalogue.write_history("t", segments(*group))
+        return [segment.id for segment in await catalogue.read_history("t", after=after, limit=limit)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subject, "MOST_IN_ONE_RECORD", most_in_one)
+        found = asyncio.run(page())
+    expected = sorted(i for i in set().union(*groups) if i > after)
+    assert found[:limit] == expected[:limit]
+    assert len(found) < limit + most_in_one
+
+
+async def test_a_page_of_a_long_history_costs_no_more_than_the_page() -> None:
+    """100,000 segments that left one by one."""
+    inner = MemoryStore()
+    for number, segment in enumerate(segments(*range(100_000))):
+        data = orjson.dumps({"segments": [segment.model_dump(mode="json")]})
+        await inner.create(keys.history("t", number, number), data)
+    store = Counted(inner)
+    read = await Catalogue(store, InstantClock()).read_history("t", after=70_000, limit=100)
+    assert [segment.id for segment in read] == list(range(70_001, 70_101))
+    assert store.gets == 100
+    assert store.listed <= MOST_IN_ONE_RECORD + 100
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"segments": [{"id": 1}]}', b'{"segments": 1}'])

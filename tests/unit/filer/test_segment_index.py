@@ -133,6 +133,7 @@ def test_retention_trims_whole_files_and_never_the_last() -> None:
 @given(COUNTS, st.booleans(), st.data())
 def test_snapshots_bring_back_the_index(counts: list[int], seal: bool, data: st.DataObject) -> None:
     index = index_of(*counts, seal=seal)
+    stored_bytes = index.size_bytes
     if len(counts) > 2:
         index.supersede(roll_up(0, sum(counts[:2])), since_us=5)
     # Retention moves the start to where a file begins.
@@ -142,6 +143,7 @@ def test_snapshots_bring_back_the_index(counts: list[int], seal: bool, data: st.
     assert again.files == index.files
     assert again.superseded == index.superseded
     assert (again.start_offset, again.size_bytes, again.changes) == (index.start_offset, index.size_bytes, 0)
+    assert again.stored_bytes == index.copy().stored_bytes == stored_bytes, "whatever has become of the files since"
 
 
 def test_snapshot_of_nothing() -> None:

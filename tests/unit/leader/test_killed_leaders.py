@@ -16,7 +16,16 @@ from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, seal_at_end
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
-from leader.transitions import TransitionRunner, deleting, merging, new_topic, recreated, replacing, splitting
+from leader.transitions import (
+    SealedEnd,
+    TransitionRunner,
+    deleting,
+    merging,
+    new_topic,
+    recreated,
+    replacing,
+    splitting,
+)
 from tests.support.instant_clock import InstantClock
 from tests.support.killed_leaders import MESSAGES, TOPIC, Killed, World, killing_at
 from tests.support.segment_owners import owner, single
@@ -60,7 +69,7 @@ class Leader:
     def deleting(self, state: TopicState) -> TopicState | None:
         return deleting(state, now_us=1)
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
         """As `Sealer.seal`."""
         index = await seal_at_end(
             self.store,
@@ -71,7 +80,7 @@ class Leader:
             grace_seconds=60,
             inherit=partial(read_inherited, self.store, self.catalogue, topic, segment),
         )
-        return index.end
+        return SealedEnd(index.end, index.stored_bytes)
 
 
 def begin_of(leader: Leader, kind: str) -> Begin:

@@ -13,6 +13,7 @@ from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
 from leader.transitions import (
+    SealedEnd,
     TransitionRunner,
     deleting,
     finished,
@@ -212,12 +213,12 @@ class Seals:
     failures: int = 0
     asked: list[int] = field(default_factory=list)
 
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> int:
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
         self.asked.append(segment.id)
         if self.failures:
             self.failures -= 1
             raise OutcomeUnknown()
-        return segment.id * 10
+        return SealedEnd(segment.id * 10, segment.id * 1000)
 
 
 async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next() -> None:
@@ -234,9 +235,9 @@ async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next
     done = await second.run("t", lambda state: replacing(state, [1], place, "roll", now_us=3))
     assert done is not None and done.transition is None
     assert seals.asked == [0, 1]
-    assert [(s.id, s.end_offset, s.successors) for s in done.segments if s.state == "sealed"] == [
-        (0, 0, (2,)),
-        (1, 10, (3,)),
+    assert [(s.id, s.end_offset, s.stored_bytes, s.successors) for s in done.segments if s.state == "sealed"] == [
+        (0, 0, 0, (2,)),
+        (1, 10, 1000, (3,)),
     ]
     assert await second.resume(record) == done
     assert await second.run("nothing", lambda state: None) is None

@@ -11,6 +11,7 @@ from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown
 from filer.next_file import Accepted
 from filer.segment_index import SegmentIndex
+from leader.transitions import SealedEnd
 from mq import early_flush as subject
 from mq.copies import Copies
 from mq.early_flush import EarlyFlush
@@ -59,13 +60,13 @@ class World:
         assert fresh
         return cast(SegmentIndex, SimpleNamespace(end=self.stored[segment]))
 
-    async def _take_over(self, runtime: TopicRuntime, segment: int) -> int:
+    async def _take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         held = self.copies.refuse("t", segment)
         if self.failures:
             raise self.failures.pop(0)
         self.taken_over.append(segment)
         self.stored[segment] = held[-1].end
-        return held[-1].end
+        return SealedEnd(held[-1].end, None)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from filer.slots import slot_of
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from filer.topic_state import TopicState
 from leader.transitions import finished, new_topic, replacing, splitting
-from mq.load_meter import SLOTS_EVERY_SECONDS
+from mq.load_meter import LONGEST_PAUSE_SECONDS
+from mq.slot_counters import SlotCounters
 from mq.topic_loads import TopicLoads
 
 CONFIG = TopicConfig(
@@ -129,7 +130,7 @@ async def test_what_was_counted_for_less_than_an_interval_says_nothing(world: Wo
     (load,) = world.loads.tick()
     world.loads.count(0, stored(1), 10)
     assert load.pressure > 1 and world.loads.slot_loads(0) is None, "hot at once, and nobody knows where"
-    await world.clock.advance(SLOTS_EVERY_SECONDS)
+    await world.clock.advance(LONGEST_PAUSE_SECONDS)
     await world.pass_seconds(1, rate=1000, key="ben")
     seen = world.loads.slot_loads(0)
     assert seen is not None and seen.messages.argmax() == slot_of(b"ben")
@@ -142,6 +143,24 @@ async def test_a_split_rule_far_below_the_target_has_slots_counted_below_it() ->
     world = World(CONFIG.model_copy(update={"scaling": scaling}))
     await world.pass_seconds(2, rate=8)
     assert world.loads.slot_loads(0) is not None
+
+
+@pytest.mark.parametrize(("window_seconds", "looks"), [(1, 19), (24, 9), (120, 4)])
+async def test_files_are_looked_into_now_and_then(
+    window_seconds: float, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a second of a file each 10 ms."""
+    looked: list[pa.Table] = []
+    monkeypatch.setattr(SlotCounters, "count", lambda self, table: looked.append(table))
+    scaling = Scaling(
+        split=(SplitRule(times_target=1, for_seconds=window_seconds),), merge=MergeRule(for_seconds=window_seconds)
+    )
+    world = World(CONFIG.model_copy(update={"scaling": scaling}))
+    await world.pass_seconds(1, rate=1000)
+    for _ in range(100):
+        world.loads.count(0, stored(10), 100)
+        await world.clock.advance(0.01)
+    assert looks <= len(looked) <= looks + 1
 
 
 async def test_without_split_rules_the_load_is_counted_all_the_same() -> None:

@@ -39,7 +39,8 @@ class Runtime:
         async def seal() -> int:
             return 0
 
-        return {segment.id: SimpleNamespace(seal=seal) for segment in self.state.open_segments}
+        index = SimpleNamespace(stored_bytes=0)
+        return {segment.id: SimpleNamespace(seal=seal, index=index) for segment in self.state.open_segments}
 
 
 class World:

@@ -18,7 +18,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader.leading import MARGIN_SHARE
 from leader.load_table import LoadTable
-from leader.transitions import new_topic
+from leader.transitions import SealedEnd, new_topic
 from mq.copies import Copies
 from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
 from mq.front_store import FrontStore
@@ -43,10 +43,10 @@ class FakePeers:
         self.resumed = asyncio.Event()
         self.given_up: list[str | None] = []
 
-    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd:
         return self._answer(url)
 
-    async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+    async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd:
         answer = self._answer(url)
         if url in self.paused:
             try:
@@ -55,12 +55,12 @@ class FakePeers:
                 self.given_up.append(url)
         return answer
 
-    def _answer(self, url: str | None) -> int:
+    def _answer(self, url: str | None) -> SealedEnd:
         self.asked.append(url)
         answer = self.answers.get(url, PeerUnreachable())
         if isinstance(answer, BraidError):
             raise answer
-        return answer
+        return SealedEnd(answer, 10 * answer)
 
 
 class World:
@@ -114,7 +114,7 @@ class World:
 
     async def seal(self, state: TopicState | None = None) -> int:
         state = state or self.state
-        return await self.arm.seal("t", state.segments[0], state)
+        return (await self.arm.seal("t", state.segments[0], state)).end_offset
 
     async def refuses_to_seal(self) -> None:
         with pytest.raises(OutcomeUnknown):

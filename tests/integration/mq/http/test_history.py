@@ -50,7 +50,7 @@ async def test_a_split_and_a_merge(broker: HttpBroker) -> None:
     assert lives[0]["sealed"] > lives[0]["opened"] and lives[3]["sealed"] is None
     seconds = (datetime.fromisoformat(lives[0]["sealed"]) - datetime.fromisoformat(lives[0]["opened"])).total_seconds()
     assert lives[0]["messages_per_second"] == pytest.approx(40 / seconds, abs=0.001)
-    assert lives[0]["bytes"] > 0
+    assert lives[0]["bytes"] > 0 and lives[1]["bytes"] > 0
     assert lives[0]["bytes_per_second"] == pytest.approx(lives[0]["bytes"] / seconds, abs=0.001)
     assert (lives[3]["messages_per_second"], lives[3]["bytes"]) == (0, 0)
 
@@ -75,7 +75,7 @@ async def test_what_retention_has_removed_stays_in_it(store: MemoryStore, broker
     state = broker.broker.topics["t"].state
     gone = [state.segments[0], state.segments[2]]
     for segment in gone:
-        await broker.broker.catalogue.write_history("t", [segment.model_dump(mode="json")])
+        await broker.broker.catalogue.write_history("t", [segment])
     before = (await history(broker))["segments"]
     assert [s["state"] for s in before if s["segment"] in (0, 2)] == ["sealed", "sealed"]
     left = tuple(s for s in state.segments if s not in gone)
@@ -88,13 +88,36 @@ async def test_what_retention_has_removed_stays_in_it(store: MemoryStore, broker
     assert [s["segment"] for s in (await history(broker, limit=2))["segments"]] == [0, 1]
 
 
-async def test_a_topic_made_again_has_no_part_in_the_one_before(broker: HttpBroker) -> None:
-    for life in range(2):
-        await broker.client.put(T, json={"segments": 3})
-        segments = broker.broker.topics["t"].state.segments
-        for segment in segments:
-            await broker.broker.catalogue.write_history("t", [segment.model_dump(mode="json")])
-        # As if each life's segments took several pages.
-        lives = (await history(broker, limit=2))["segments"]
-        assert [s["segment"] for s in lives] == [3 * life, 3 * life + 1]
-        await broker.client.delete(T)
+async def test_a_topic_that_was_deleted_and_made_again_has_had_the_segments_of_both(broker: HttpBroker) -> None:
+    await broker.client.put(T, json={"segments": 2})
+    await broker.client.post(f"{T}/messages", json={"messages": [{"key": "ann", "value": "x"}]})
+    before = (await history(broker))["segments"]
+    await broker.client.delete(T)
+    check_problem(await broker.client.get(f"{T}/history"), 404, "topic-not-found")
+    await broker.client.put(T, json={"segments": 3})
+    first, second, *rest = (await history(broker))["segments"]
+    assert [(s["segment"], s["state"], s["reason"]) for s in rest] == [
+        (2, "open", "create"), (3, "open", "create"), (4, "open", "create"),
+    ]  # fmt: skip
+    for life, known in zip((first, second), before, strict=True):
+        assert (life["state"], life["successors"]) == ("removed", [])
+        assert known["opened"] == life["opened"] < life["sealed"] <= rest[0]["opened"]
+        assert life["messages"] == known["messages"] and life["bytes"] >= known["bytes"]
+    assert first["messages"] == 1
+    assert [s["segment"] for s in (await history(broker, limit=2))["segments"]] == [0, 1]
+
+
+async def test_bytes_are_those_that_were_stored_whatever_became_of_them(store: MemoryStore, broker: HttpBroker) -> None:
+    """Rolled up, taken by retention, removed: the segment has carried them."""
+    await broker.client.put(T, json={"retention": {"bytes": 1}})
+    for value in ("a", "b", "c"):
+        await broker.client.post(f"{T}/messages", content=value.encode() * 1000)
+    while_open = (await history(broker))["segments"][0]["bytes"]
+    sizes = [info.size_bytes async for info in store.list("topics/t/segments/segment=0/")]
+    assert while_open == sum(sizes) and len(sizes) == 3
+    await broker.client.post(f"{T}/segments/0/split")
+    await broker.broker.maintenance.round()
+    assert broker.broker.topics["t"].state.segments[0].start_offset == 3
+    life = (await history(broker))["segments"][0]
+    assert (life["state"], life["messages"]) == ("sealed", 3)
+    assert life["bytes"] > while_open, "with the seal"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
 
 from braidmq.models import SegmentLife
 from filer.slots import SLOTS
@@ -33,7 +34,7 @@ def life(number: int, bounds: tuple[int, int], opened: float, sealed: float | No
 
 def drawn(lives: list[SegmentLife]) -> tuple[list[tuple[float, float, float, float]], list[str]]:
     """Each rectangle (hours and slots), and what is written."""
-    (axes, _) = draw_braid("t", lives, now_us=NOW_US).axes
+    axes = draw_braid("t", lives, now_us=NOW_US).axes[0]
     (rectangles,) = (each for each in axes.collections if isinstance(each, PolyCollection))
     begin_days = BEGIN.timestamp() / 86_400
     boxes = []
@@ -87,7 +88,60 @@ def test_colours_from_loads(loads: list[float], logarithmic: bool, bounds: tuple
     assert (scale.vmin, scale.vmax) == bounds
 
 
-def test_a_load_that_is_not_known_is_grey() -> None:
-    (axes, _) = draw_braid("t", [life(0, (0, SLOTS), 0, None, messages_per_second=None)], now_us=NOW_US).axes
-    red, green, blue, _ = axes.collections[0].get_facecolor()[0]
-    assert red == green == blue
+def legend_of(figure: Figure) -> list[str]:
+    legend = figure.axes[0].get_legend()
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+def test_what_has_no_place_on_the_colour_bar_is_grey_and_said_so() -> None:
+    loads = {"no messages": 0.0, "load not known": None}
+    for words, load in loads.items():
+        figure = draw_braid("t", [life(0, (0, SLOTS), 0, None, messages_per_second=load)], now_us=NOW_US)
+        (axes,) = figure.axes
+        red, green, blue, _ = axes.collections[0].get_facecolor()[0]
+        assert red == green == blue
+        assert legend_of(figure) == [words], "and there is no bar: it would have nothing to tell"
+    some = [life(n, (n, n + 1), 0, None, messages_per_second=load) for n, load in enumerate((5.0, 0.0, None))]
+    figure = draw_braid("t", some, now_us=NOW_US)
+    assert legend_of(figure) == list(loads)
+    assert len(figure.axes) == 2
+    assert legend_of(draw_braid("t", some[:1], now_us=NOW_US)) == []
+
+
+def test_the_hottest_of_what_is_too_small_to_see_is_seen() -> None:
+    """A slot of its own, seconds among days: with an outline around it there would be only the outline."""
+    lives = [
+        life(0, (0, 29_999), 0, None, messages_per_second=5.0),
+        life(1, (29_999, 30_000), 0, None, messages_per_second=100.0),
+        life(2, (30_000, 30_001), 0, None, messages_per_second=1.0),
+        life(3, (30_001, SLOTS), 0, None, messages_per_second=5.0),
+    ]
+    (rectangles,) = draw_braid("t", lives, now_us=NOW_US).axes[0].collections
+    bottoms = [path.vertices[:, 1].min() for path in rectangles.get_paths()]
+    assert bottoms == [0, 30_001, 30_000, 29_999], "large ones behind, the hottest in front"
+    faces, edges, widths = rectangles.get_facecolor(), rectangles.get_edgecolor(), rectangles.get_linewidth()
+    assert (edges[3] == faces[3]).all() and widths[3] > 0.9
+    assert (edges[0] == 1).all() and widths[0] == 0.8
+
+
+def test_outlines_leave_more_of_a_rectangle_than_they_take() -> None:
+    """200 open segments beside each other, each of some four points."""
+    bounds = [SLOTS * n // 200 for n in range(201)]
+    lives = [life(n, (bounds[n], bounds[n + 1]), 0, None) for n in range(200)]
+    figure = draw_braid("t", lives, now_us=NOW_US)
+    (rectangles,) = figure.axes[0].collections
+    height_points = figure.axes[0].get_window_extent().height * 72 / figure.dpi / 200
+    assert 0 < max(rectangles.get_linewidth()) < height_points / 4
+
+
+@pytest.mark.parametrize(("least", "count"), [(1e-3, 10), (100.0, 13)])
+def test_the_colour_bar_is_labelled_however_far_apart_loads_are(least: float, count: int) -> None:
+    lives = [life(0, (0, 9), 0, None, messages_per_second=least), life(1, (9, SLOTS), 0, None, messages_per_second=1e6)]
+    bar = draw_braid("t", lives, now_us=NOW_US).axes[1]
+    low, high = bar.get_ylim()
+    assert sum(low * 0.999 <= tick <= high * 1.001 for tick in bar.get_yticks()) == count
+
+
+def test_a_long_name_leaves_room_for_the_counts() -> None:
+    title = draw_braid("n" * 200, [life(0, (0, SLOTS), 0, None)], now_us=NOW_US).axes[0].get_title(loc="left")
+    assert title.endswith("n…: 1 segment, 1 open") and len(title) < 100

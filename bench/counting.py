@@ -1,0 +1,126 @@
+"""What counting the load costs a broker: its share of the processor time, and the throughput with and without it.
+
+    python bench/counting.py [--rounds 5] [--seconds 4] [--only CASE ...]
+
+Both sides are the real broker with its files in memory (/dev/shm); one of them counts and reports nothing. See
+bench/README.md.
+"""
+
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import httpx
+from rich.table import Table
+
+from bench.load import check_wrk
+from bench.publishing import CASES, TOPIC, load
+from bench.reading_back import fill
+from bench.running import about, console, run_options, tell
+from bench.server_process import BenchFailed, counting_broker, scratch_folder
+
+COUNTED, UNCOUNTED = "counted", "uncounted"
+PUBLISHING = {case.name: case for case in CASES if case.name in ("arrow-1k-4", "single-64", "single-1")}
+READING, PAGE_MESSAGES = "reading", 100
+NAMES = [*PUBLISHING, READING]
+
+
+@dataclass(slots=True)
+class Cost:
+    """Messages a second on either side, and the share that counting took of the processor time, round by round."""
+
+    what: str
+    rates: dict[str, list[float]] = field(default_factory=lambda: {COUNTED: [], UNCOUNTED: []})
+    shares: list[float] = field(default_factory=list)
+
+    def row(self) -> tuple[str, ...]:
+        """As the table shows it."""
+        counted, uncounted = (statistics.median(self.rates[side]) for side in (COUNTED, UNCOUNTED))
+        share = statistics.median(self.shares)
+        return self.what, f"{counted:,.0f}/s", f"{uncounted:,.0f}/s", f"{counted / uncounted:.2f}", f"{share:.2%}"
+
+
+def main() -> None:
+    options = run_options(__doc__, NAMES, rounds=5, rounds_help="rounds that count; one more warms up")
+    wanted = options.only or NAMES
+    try:
+        check_wrk()
+        costs = measure([name for name in NAMES if name in wanted], rounds=options.rounds, seconds=options.seconds)
+    except BenchFailed as error:
+        sys.exit(f"bench: {error}")
+    screen = console()
+    screen.print(about(options), markup=False)
+    screen.print(_table(costs))
+
+
+def measure(names: Sequence[str], *, rounds: int, seconds: float) -> list[Cost]:
+    """Each case on both sides in every round, in a random order, each with a new process."""
+    costs = {name: Cost(_what(name)) for name in names}
+    sides = [(name, side) for name in names for side in (COUNTED, UNCOUNTED)]
+    for number in range(rounds + 1):
+        random.shuffle(sides)
+        for name, side in sides:
+            tell(f"round {number} of {rounds}: {name}, {side}")
+            rate, share = _run(name, side, seconds)
+            if number:
+                costs[name].rates[side].append(rate)
+            if number and side == COUNTED:
+                costs[name].shares.append(share)
+    return list(costs.values())
+
+
+def _what(name: str) -> str:
+    if name == READING:
+        return f"reading back, {PAGE_MESSAGES} x 1 KiB a page, JSON"
+    return f"publishing, {PUBLISHING[name].what}"
+
+
+def _run(name: str, side: str, seconds: float) -> tuple[float, float]:
+    """Messages a second on a broker of that side, and the share of its processor time that counting took."""
+    with scratch_folder() as folder:
+        with counting_broker(folder, side) as url:
+            rate = _rate(name, url, seconds)
+        told = json.loads((folder / "report.json").read_text("utf-8"))["read" if name == READING else "stored"]
+    return rate, told["counting_seconds"] / told["processor_seconds"] if side == COUNTED else 0.0
+
+
+def _rate(name: str, url: str, seconds: float) -> float:
+    """Messages a second."""
+    topic = f"{url}/v1/topics/{TOPIC}"
+    if name == READING:
+        fill(topic)
+        return _reading_rate(topic, seconds)
+    case = PUBLISHING[name]
+    httpx.put(topic, json={"segments": case.segments}).raise_for_status()
+    result = load(case, f"{topic}/messages", seconds)
+    return case.messages_a_request * result.requests / result.seconds
+
+
+def _reading_rate(topic: str, seconds: float) -> float:
+    """Small pages from the front, again from the front at the end: the more answers, the more there is to count."""
+    count, marker = 0, None
+    began_seconds = time.perf_counter()
+    with httpx.Client(timeout=60) as client:
+        while (took_seconds := time.perf_counter() - began_seconds) < seconds:
+            where = {"marker": marker} if marker else {"from": "earliest"}
+            page = client.get(f"{topic}/messages", params={"limit": PAGE_MESSAGES, **where}).raise_for_status().json()
+            count += len(page["messages"])
+            marker = page["marker"] if page["messages"] else None
+    return count / took_seconds
+
+
+def _table(costs: Sequence[Cost]) -> Table:
+    table = Table("case")
+    for title in ("counted", "not counted", "ratio", "share"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for cost in costs:
+        table.add_row(*cost.row())
+    return table
+
+
+if __name__ == "__main__":
+    main()
