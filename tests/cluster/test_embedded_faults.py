@@ -12,8 +12,6 @@ from tests.cluster.mixed_load import demand_clean, mixed_load
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
-pytestmark = pytest.mark.xdist_group("faults")
-
 TOPICS = ("one", "four")
 AWAY_SECONDS = 4.0
 
