@@ -9,7 +9,8 @@ WORKERS ?= 2
 SECONDS ?= 300
 ARGS ?=
 
-.PHONY: help run test setup lint format unit integration cluster chaos bench bench-cluster bench-scaling bench-counting clean
+.PHONY: help run test setup lint style format unit integration cluster chaos bench bench-cluster bench-scaling \
+	bench-counting clean
 
 help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -24,13 +25,19 @@ run: $(VENV)/.server
 
 setup: $(VENV)/.all
 
-test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+# Types are checked at low priority while the tests run, which wait a lot.
+test: style
+	@nice $(BIN)/mypy & types=$$!; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS); tests=$$?; \
+	wait $$types || { echo "make test: mypy found errors, which are printed above; make lint repeats them" >&2; exit 1; }; \
+	exit $$tests
 
-lint: $(VENV)/.all
+lint: style
+	$(BIN)/mypy
+
+style: $(VENV)/.all
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy
 
 format: $(VENV)/.all
 	$(BIN)/ruff format --quiet .

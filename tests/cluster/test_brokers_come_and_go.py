@@ -20,7 +20,7 @@ from tests.cluster.scene import Scene
 from tests.support.cluster import Cluster
 from tests.support.shared_store import SharedDirectory
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SESSION_TIMEOUT_SECONDS = 2.0
 RECOVER_SECONDS = 60.0

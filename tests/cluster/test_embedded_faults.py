@@ -13,8 +13,6 @@ from tests.cluster.scene import Scene
 from tests.support.cluster import Cluster
 from tests.support.shared_store import S3Bucket, SharedDirectory, SharedStore
 
-pytestmark = pytest.mark.xdist_group("faults")
-
 TOPICS = ("one", "four")
 AWAY_SECONDS = 4.0
 

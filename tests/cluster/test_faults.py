@@ -20,7 +20,7 @@ from tests.support.cluster import Cluster
 from tests.support.kept_cluster import KeptCluster
 from tests.support.shared_store import S3Bucket
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 RECOVER_SECONDS = 90.0
 STORED = {"segments": 3}

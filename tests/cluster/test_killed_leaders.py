@@ -20,7 +20,7 @@ from tests.support.deadly_broker import TAKE_OVER_STEPS
 from tests.support.deadly_cluster import DeadlyCluster, Death
 from tests.support.shared_store import SharedDirectory
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SESSION_TIMEOUT_SECONDS = 2.0
 RECOVER_SECONDS = 60.0

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import duckdb
 import httpx
 import pytest
-from pyspark.sql import SparkSession
 
 from braidmq import Client
 from filer import keys
@@ -23,6 +23,9 @@ from tests.support.format_snippets import (
     rows_of,
 )
 from tests.support.quick_folder import quick_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
@@ -78,7 +81,7 @@ def file_names(topic: Path) -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in (topic / "segments").glob("segment=*/*.parquet")}
 
 
-def test_each_message_once_at_every_moment(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_message_once_at_every_moment(spark: "SparkSession", tmp_path: Path) -> None:
     with quick_folder() as data, BrokerProcess(data=data, args=UPKEEP) as broker:
         topic = data / keys.topic_folder(TOPIC)
         httpx.put(f"{broker.url}/v1/topics/{TOPIC}", json={"segments": SEGMENTS}).raise_for_status()
@@ -94,7 +97,7 @@ def test_each_message_once_at_every_moment(spark: SparkSession, tmp_path: Path) 
         check_once(rows_of(found.to_arrow_table()), acknowledged=MESSAGES, sent=MESSAGES)
 
 
-def read_while_publishing(topic: Path, url: str, publisher: CountingPublisher, spark: SparkSession) -> None:
+def read_while_publishing(topic: Path, url: str, publisher: CountingPublisher, spark: "SparkSession") -> None:
     readers: list[Callable[[], list[Row]]] = [
         lambda: listed_and_read(SparkSnippets(topic, spark)),
         lambda: listed_and_read(DuckDbSnippets(topic)),
@@ -114,7 +117,7 @@ def read_while_publishing(topic: Path, url: str, publisher: CountingPublisher, s
     assert rolled_up_between
 
 
-def read_after_a_roll_up(topic: Path, publisher: CountingPublisher, spark: SparkSession) -> bool:
+def read_after_a_roll_up(topic: Path, publisher: CountingPublisher, spark: "SparkSession") -> bool:
     """Take a list, wait for a roll-up and read what was listed; whether one came and all read in time."""
     before, names = publisher.acknowledged, file_names(topic)
     snippets = [DuckDbSnippets(topic), PythonSnippets(topic), SparkSnippets(topic, spark)]

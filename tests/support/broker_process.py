@@ -23,6 +23,7 @@ from typing import IO, Self
 
 import httpx
 
+from tests.support.forked_process import ForkedProcess
 from tests.support.processes import end_with_us
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +40,9 @@ class BrokerFailedToStart(Exception):
 class BrokerProcess:
     """`mq serve` as a subprocess. Entering the context starts it, leaving it kills whatever is left.
 
-    `data` is its local directory, `store` an address instead; `args` are further flags. `module` is run with
-    `python -m` (a test may put one of its own around `mq.cli.main`). With `wait=False` in `start` it is not
-    waited for: read `returncode` and `log` after `wait`.
+    `data` is its local directory, `store` an address instead; `args` are further flags. `module` is run as by
+    `python -m` (a test may put one of its own around `mq.cli.main`), in an interpreter of its own where `forked` is
+    not wanted. With `wait=False` in `start` it is not waited for: read `returncode` and `log` after `wait`.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class BrokerProcess:
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         module: str = "mq.cli.main",
+        forked: bool = True,
     ) -> None:
         place = ["--data", str(data)] if data is not None else []
         place += ["--store", store] if store is not None else []
-        self.command = [sys.executable, "-m", module, "serve", *place, "--port", str(port), *args]
+        self.module, self.arguments, self.forked = module, ["serve", *place, "--port", str(port), *args], forked
         self.env = broker_environment(env or {})
         self.url = ""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | ForkedProcess | None = None
         self._printed: deque[str] = deque(maxlen=_LOG_LINES)
         self._logged: deque[str] = deque(maxlen=_LOG_LINES)
         self._readers: list[threading.Thread] = []
@@ -75,7 +77,7 @@ class BrokerProcess:
             self.kill()
 
     @property
-    def process(self) -> "subprocess.Popen[str]":
+    def process(self) -> "subprocess.Popen[str] | ForkedProcess":
         """The newest process, running or not."""
         assert self._process is not None, "the broker has not been started"
         return self._process
@@ -103,16 +105,8 @@ class BrokerProcess:
     def start(self, *, wait: bool = True, timeout_seconds: float = START_SECONDS) -> Self:
         """Start a process, and wait until it is ready; raises `BrokerFailedToStart`."""
         assert not self.running, "the broker is running already"
-        self._process = subprocess.Popen(
-            self.command,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        end_with_us(self._process)
+        self._process = ForkedProcess(self.module, self.arguments, env=self.env) if self.forked else self._interpreter()
+        end_with_us(self._process.pid)
         addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._readers = [
             self._follow(self._process.stdout, self._printed, addresses),
@@ -152,6 +146,17 @@ class BrokerProcess:
         for reader in self._readers:
             reader.join(timeout_seconds)
         return code
+
+    def _interpreter(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", self.module, *self.arguments],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
 
     def _wait_ready(self, addresses: "queue.SimpleQueue[str]", deadline: float) -> None:
         self.url = ""

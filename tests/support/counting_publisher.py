@@ -32,7 +32,7 @@ class CountingPublisher:
             self._counts = mmap.mmap(file.fileno(), _BYTES)
         command = [sys.executable, "-m", "tests.support.counting_publisher", *self._arguments]
         self._process = subprocess.Popen(command, text=True, env=child_environment())
-        end_with_us(self._process)
+        end_with_us(self._process.pid)
         return self
 
     def __exit__(

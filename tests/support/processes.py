@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 REPOSITORY = Path(__file__).parents[2]
 STOP_SECONDS = 10
@@ -21,11 +22,11 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def end_with_us(process: "subprocess.Popen[str]") -> None:
+def end_with_us(pid: int) -> None:
     """Have a process killed when this one ends, in whatever way: interrupted at the wrong line, or killed itself."""
     watchdog = _watchdog()
     assert watchdog.stdin is not None
-    watchdog.stdin.write(f"{process.pid}\n")
+    watchdog.stdin.write(f"{pid}\n")
     watchdog.stdin.flush()
 
 
@@ -49,7 +50,19 @@ def _release(watchdog: "subprocess.Popen[str]") -> None:
     watchdog.wait(STOP_SECONDS)
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+class Process(Protocol):
+    """What can be told to end: `subprocess.Popen`, and what is used like it."""
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def stop(process: Process) -> None:
     """End a process, politely at first."""
     if process.poll() is None:
         process.terminate()

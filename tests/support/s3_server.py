@@ -7,10 +7,10 @@ It fails when `S3Faults` tells it to.
 
 import contextlib
 import subprocess
-import sys
 from collections.abc import Iterator
 
 from mq.local.s3_server import main
+from tests.support.forked_process import ForkedProcess
 from tests.support.processes import child_environment, end_with_us, stop
 from tests.support.s3_faults import FaultyApplication
 
@@ -30,16 +30,9 @@ S3_ENVIRONMENT = {
 @contextlib.contextmanager
 def s3_server() -> Iterator[str]:
     """A running server; its endpoint URL. Raises `RuntimeError` where it does not come up."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.s3_server"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=child_environment(),
-    )
-    end_with_us(process)
+    process = ForkedProcess("tests.support.s3_server", env=child_environment(), stderr=subprocess.DEVNULL)
+    end_with_us(process.pid)
     try:
-        assert process.stdout is not None
         with contextlib.closing(process.stdout) as output:
             port = output.readline().strip()
             if not port:

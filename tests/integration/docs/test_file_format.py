@@ -41,8 +41,6 @@ from tests.support.segment_owners import owner, single
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 TOPIC = "demo"
 FILES, FILE_ROWS = 12, 100
 SEALED_EMPTY, SEALED_WITH_ROWS, OPEN = SegmentRef(TOPIC, 0), SegmentRef(TOPIC, 1), SegmentRef(TOPIC, 12)
@@ -212,6 +210,7 @@ async def test_list_then_what_was_superseded_goes_then_read(
     assert snippets.read() == EXPECTED
 
 
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("state", [both_stand, deleting_has_begun, only_the_larger_left, three_overlapping])
 async def test_spark(files: Files, state: State, spark: "SparkSession") -> None:
     await state(files)
@@ -220,6 +219,7 @@ async def test_spark(files: Files, state: State, spark: "SparkSession") -> None:
     assert snippets.read() == EXPECTED
 
 
+@pytest.mark.xdist_group("spark")
 async def test_spark_reads_a_list_taken_before_a_roll_up(files: Files, spark: "SparkSession") -> None:
     snippets = SparkSnippets(files.topic, spark)
     snippets.list_files()

@@ -1,3 +1,5 @@
+"""`mq serve` as people run it. Interpreters of their own have those that are about the command line and its signals."""
+
 import shlex
 import signal
 import socket
@@ -15,7 +17,7 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 
 def test_the_commands_it_prints_work_as_printed(tmp_path: Path) -> None:
-    with BrokerProcess(data=tmp_path / "data") as broker:
+    with BrokerProcess(data=tmp_path / "data", forked=False) as broker:
         printed = [line.strip() for line in broker.output.splitlines() if line.startswith("  ")]
         create, publish, read, subscribe, query = printed
         for command in (create, publish):
@@ -34,7 +36,7 @@ def test_the_commands_it_prints_work_as_printed(tmp_path: Path) -> None:
 
 def test_sigterm_drains_answers_what_was_accepted_and_ends_open_streams(tmp_path: Path) -> None:
     # A second between puts: what is published now waits in memory when the signal comes.
-    with BrokerProcess(data=tmp_path / "data", args=["--flush-interval", "1"]) as broker:
+    with BrokerProcess(data=tmp_path / "data", args=["--flush-interval", "1"], forked=False) as broker:
         httpx.put(f"{broker.url}/v1/topics/t", json={}).raise_for_status()
         answers: list[int] = []
 
@@ -60,7 +62,7 @@ def test_sigterm_drains_answers_what_was_accepted_and_ends_open_streams(tmp_path
 
 
 def test_sigint_ends_it_as_well_and_frees_the_port(tmp_path: Path) -> None:
-    with BrokerProcess(data=tmp_path / "data") as broker:
+    with BrokerProcess(data=tmp_path / "data", forked=False) as broker:
         broker.process.send_signal(signal.SIGINT)
         assert broker.wait() == 0
         port = int(broker.url.rpartition(":")[2])
@@ -70,7 +72,7 @@ def test_sigint_ends_it_as_well_and_frees_the_port(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    with BrokerProcess(data=tmp_path / "data", args=["--drain-timeout", "600"]) as broker:
+    with BrokerProcess(data=tmp_path / "data", args=["--drain-timeout", "600"], forked=False) as broker:
         # An answer that cannot be delivered holds the end up: nobody reads it.
         httpx.put(f"{broker.url}/v1/topics/t", json={}).raise_for_status()
         httpx.post(f"{broker.url}/v1/topics/t/messages", content=b"x" * 30_000_000).raise_for_status()
@@ -98,7 +100,7 @@ def test_what_is_printed_where(quiet: bool, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    broker = BrokerProcess(data=tmp_path / "data", port=port, args=["--quiet"] if quiet else [])
+    broker = BrokerProcess(data=tmp_path / "data", port=port, args=["--quiet"] if quiet else [], forked=False)
     try:
         broker.start(wait=False)
         until(lambda: is_ready(f"http://127.0.0.1:{port}"))
@@ -125,7 +127,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        told = refusal(BrokerProcess(data=tmp_path / "data", port=port))
+        told = refusal(BrokerProcess(data=tmp_path / "data", port=port, forked=False))
     assert f"cannot listen on 127.0.0.1:{port}: address already in use" in told and "--port" in told
     assert not (tmp_path / "data").exists()
 

@@ -149,7 +149,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"before\n"
             broker.kill()
-            broker.command[broker.command.index("--port") + 1] = str(port)
+            broker.arguments[broker.arguments.index("--port") + 1] = str(port)
             broker.start()
             httpx.post(f"{broker.url}/v1/topics/t/messages", content=b"after").raise_for_status()
             assert process.stdout.readline() == b"after\n"
