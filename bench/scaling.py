@@ -6,12 +6,15 @@ The real averages, policy, cut points, transitions and placement; synthetic traf
 """
 
 import argparse
+import math
+import random
 import statistics
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -19,10 +22,15 @@ from rich.table import Table
 from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState
+from leader.broker_loads import carried, weights_of
+from leader.coordinator import BrokerInfo
 from leader.cut_points import cut_hot
 from leader.load_averages import SegmentLoad
 from leader.load_table import LoadTable
-from leader.scaling import decide
+from leader.reshaping import MOST_AT_ONCE
+from leader.scaling import Reshape, decide
+from leader.spreading import moves
+from leader.successors import reshaped
 from leader.transitions import new_topic
 from tests.simulation.braid import OBSERVED_MESSAGES, Braid
 from tests.simulation.traffic import (
@@ -41,10 +49,14 @@ from tests.simulation.traffic import (
 
 TOPICS, SEGMENTS_EACH, BROKERS, FLOODED_TOPICS = 10_000, 10, 1_000, 100
 REPORT_SECONDS, STALE_SECONDS, ROUNDS = 1.0, 5.0, 5
+LONGEST_STEP_SECONDS = 0.05
 TARGET = TopicConfig().target.messages
-HOUR = 3600.0
-FLOOD_AT_SECONDS, FLOOD_SECONDS = 1200.0, 900.0
-_PLAIN_WIDTH = 150
+MINUTE, HOUR = 60.0, 3600.0
+FLOOD_AT_SECONDS, FLOOD_SECONDS = 700.0, 900.0
+MANY_TOPICS = 2_000
+SEED = 4
+_Made = TypeVar("_Made")
+_PLAIN_WIDTH = 170
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +72,6 @@ class Case:
     settles: bool = True
 
 
-def _flood() -> Case:
-    level = flood(TARGET / 10, times=100, from_seconds=FLOOD_AT_SECONDS, to_seconds=DAY_SECONDS)
-    topics = {f"t{n}": even(level) for n in range(FLOODED_TOPICS)}
-    return Case(topics, FLOOD_AT_SECONDS + FLOOD_SECONDS, 1.0, brokers=BROKERS, since_seconds=FLOOD_AT_SECONDS)
-
-
 def _one(traffic: Traffic, seconds: float) -> Case:
     return Case({"t": traffic}, seconds, 10.0)
 
@@ -75,13 +81,54 @@ def _wave() -> Case:
     return Case({"t": traffic}, 7 * DAY_SECONDS, 30.0, settles=False)
 
 
+def _flood() -> Case:
+    """All topics are there, and one in a hundred is flooded."""
+    quiet = even(steady(TARGET / 10))
+    flooded = even(flood(TARGET / 10, times=100, from_seconds=FLOOD_AT_SECONDS, to_seconds=DAY_SECONDS))
+    topics = {f"t{n}": quiet if n % (TOPICS // FLOODED_TOPICS) else flooded for n in range(TOPICS)}
+    return Case(topics, FLOOD_AT_SECONDS + FLOOD_SECONDS, 10.0, brokers=BROKERS, since_seconds=FLOOD_AT_SECONDS)
+
+
+def _many(kinds: Sequence[Callable[[float, random.Random], Traffic]], seconds: float) -> Case:
+    """Topics of very different sizes, from hundredths of the target to many times as much."""
+    chance = random.Random(SEED)
+    rates = [TARGET * min(0.1 * chance.paretovariate(0.8), 20) for _ in range(MANY_TOPICS)]
+    topics = {f"t{n}": kinds[n % len(kinds)](rate, chance) for n, rate in enumerate(rates)}
+    return Case(topics, seconds, 2 * MINUTE, brokers=BROKERS, settles=False)
+
+
+def _steady_topic(rate: float, chance: random.Random) -> Traffic:
+    return even(steady(rate))
+
+
+def _wave_topic(rate: float, chance: random.Random) -> Traffic:
+    """Each at its own time of day."""
+    level, noon = daily_wave(rate / 20, rate), chance.uniform(0, DAY_SECONDS)
+    return even(lambda seconds: level(seconds + noon))
+
+
+def _zipf_topic(rate: float, chance: random.Random) -> Traffic:
+    return shaped(steady(rate), shares_of(zipf_weights(chance.choice(("key {}", "user-{}", "{}", "sensor/{}")))))
+
+
+def _hot_key_topic(rate: float, chance: random.Random) -> Traffic:
+    return shaped(steady(rate), hot_slot_shares(chance.randrange(SLOTS), 0.6))
+
+
+def _moving_topic(rate: float, chance: random.Random) -> Traffic:
+    return moving_hot_spot(rate, width=500, share=0.8, every_seconds=chance.uniform(1, 4) * HOUR)
+
+
+def _floods_topic(rate: float, chance: random.Random) -> Traffic:
+    """Ten times as much for half an hour, once a day."""
+    at_seconds = chance.uniform(0, DAY_SECONDS)
+    return even(flood(rate / 10, times=10, from_seconds=at_seconds, to_seconds=at_seconds + HOUR / 2))
+
+
+_KINDS = (_steady_topic, _wave_topic, _zipf_topic, _hot_key_topic, _moving_topic, _floods_topic)
 CASES: dict[str, tuple[str, Callable[[], Case]]] = {
     "steady": ("20 x target, steady, a day", lambda: _one(even(steady(20 * TARGET)), DAY_SECONDS)),
     "wave": ("daily wave, 0.25 to 20 x target, a week", _wave),
-    "flood": (
-        f"0.1 to 10 x target at once, {FLOODED_TOPICS} topics ({FLOODED_TOPICS / TOPICS:.0%} of {TOPICS:,})",
-        _flood,
-    ),
     "zipf": (
         "Zipf keys (s=1.1 of 100,000), 20 x target, a day",
         lambda: _one(shaped(steady(20 * TARGET), shares_of(zipf_weights())), DAY_SECONDS),
@@ -94,8 +141,21 @@ CASES: dict[str, tuple[str, Callable[[], Case]]] = {
         "80% of 10 x target in 500 slots that move each 2 h, a day",
         lambda: _one(moving_hot_spot(10 * TARGET, width=500, share=0.8, every_seconds=2 * HOUR), DAY_SECONDS),
     ),
+    "flood": (f"0.1 to 10 x target at once in {FLOODED_TOPICS} of {TOPICS:,} topics", _flood),
+    "many-steady": (f"{MANY_TOPICS:,} topics of all sizes, steady, 6 h", lambda: _many([_steady_topic], 6 * HOUR)),
+    "many-waves": (
+        f"{MANY_TOPICS:,} daily waves, each at its time of day, a day",
+        lambda: _many([_wave_topic], DAY_SECONDS),
+    ),
+    "many-kinds": (f"{MANY_TOPICS:,} topics of all kinds, a day", lambda: _many(_KINDS, DAY_SECONDS)),
 }
 DECIDING = "deciding"
+
+
+COLUMNS = (
+    "traffic", "first split", "near target", "splits", "merges", "moves", "most segments", "busiest broker",
+    "by number", "requests",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -106,17 +166,7 @@ def main() -> None:
     if not console.is_terminal:
         console = Console(width=_PLAIN_WIDTH)
     if simulated := [name for name in chosen if name in CASES]:
-        columns = (
-            "traffic",
-            "first split",
-            "near target",
-            "splits",
-            "merges",
-            "most segments",
-            "busiest broker",
-            "puts",
-        )
-        table = Table(*columns)
+        table = Table(*COLUMNS)
         for name in simulated:
             _tell(CASES[name][0])
             table.add_row(CASES[name][0], *_simulated(CASES[name][1]()))
@@ -137,29 +187,36 @@ def _simulated(case: Case) -> tuple[str, ...]:
     """The figures of one case.
 
     "near target": no segment above it that could be split; "busiest broker": over the least its load can be, the mean
-    of all brokers or the largest segment's.
+    of all brokers or the largest segment's, and "by number" the same where placing knows nothing of the load.
     """
+    braid, near, most, busiest = _run(case)
+    *_, before = _run(case, by_number=True)
+    splits = [change for change in braid.changes if change.reason == "split"]
+    first = f"{splits[0].seconds - case.since_seconds:.0f} s" if splits and case.settles else ""
+    return (
+        first, near, f"{braid.groups('split'):,}", f"{braid.groups('merge'):,}", f"{braid.moves():,}", f"{most:,}",
+        f"{busiest:.2f} x least", f"{before:.2f}", f"{braid.requests:,}",
+    )  # fmt: skip
+
+
+def _run(case: Case, *, by_number: bool = False) -> tuple[Braid, str, int, float]:
     braid = Braid(
-        case.traffic, TopicConfig(), segments=case.segments, brokers=case.brokers, tick_seconds=case.tick_seconds
-    )
+        case.traffic, TopicConfig(), segments=case.segments, brokers=case.brokers, tick_seconds=case.tick_seconds,
+        by_number=by_number,
+    )  # fmt: skip
     most = 0
     busiest: list[float] = []
-    near_seconds = None if case.settles else -1.0
+    near_seconds = None if case.settles else math.nan
     braid.run(case.since_seconds)
     while braid.seconds < case.seconds:
         # Looking at everything takes longer than a tick: now and then will do once the load has been taken up.
-        braid.run(case.tick_seconds if near_seconds is None else 60 * case.tick_seconds)
+        braid.run(case.tick_seconds if near_seconds is None else max(20 * case.tick_seconds, 10 * MINUTE))
         most = max(most, sum(len(braid.open(topic)) for topic in case.traffic))
         busiest.append(braid.imbalance())
         if near_seconds is None and _is_near(braid):
             near_seconds = braid.seconds - case.since_seconds
-    splits = [change for change in braid.changes if change.reason == "split"]
-    first = f"{splits[0].seconds - case.since_seconds:.0f} s" if splits else ""
-    near = "never" if near_seconds is None else f"{near_seconds:.0f} s"
-    return (
-        first, near if case.settles else "", str(braid.groups("split")),
-        str(braid.groups("merge")), str(sum(c.sealed for c in braid.changes if c.reason == "move")), str(most), f"{statistics.median(busiest):.2f} x least", f"{braid.puts:,}",
-    )  # fmt: skip
+    near = "never" if near_seconds is None else f"{near_seconds:.0f} s" if case.settles else ""
+    return braid, near, most, statistics.median(busiest)
 
 
 def _is_near(braid: Braid) -> bool:
@@ -175,57 +232,101 @@ def _is_near(braid: Braid) -> bool:
 
 def _deciding() -> Iterator[tuple[str, str, str, str]]:
     _tell("making topics")
-    states = [_topic(number) for number in range(TOPICS)]
-    heard = [_load(state.topic, segment.id) for state in states for segment in state.segments]
-    table, megabytes = _filled(states)
-    reports = [heard[number::BROKERS] for number in range(BROKERS)]
-    _tell("deciding")
-    taking = _median_seconds(lambda: _take(table, reports))
-    quiet = _median_seconds(lambda: decide(table, now_seconds=1, stale_seconds=STALE_SECONDS))
+    states, states_mb = _traced(lambda: [TopicState.from_json(_topic(number).to_json()) for number in range(TOPICS)])
+    table, table_mb = _traced(lambda: _seen(states))
+    yield "memory: what topic.json says of all topics", f"{states_mb:.0f} MB", "", ""
+    yield "memory: table of loads", f"{table_mb:.0f} MB, {table.bytes_held / 1e6:.0f} MB of it columns", "", ""
+    yield "a new leader takes in all topics", f"{_seconds(lambda: _seen(states)) * 1000:.0f} ms", "", ""
+    steps = dict(_round_steps(table, states))
+    for step, seconds in steps.items():
+        yield step, f"{seconds * 1000:.1f} ms", "", ""
+    longest = max(seconds for step, seconds in steps.items() if step != TAKING)
+    yield "the longest of these: what the event loop waits", *_judged(longest, LONGEST_STEP_SECONDS)
+    yield "a round: reports, records, decision, spreading, 32 splits", *_judged(_whole_round(steps), REPORT_SECONDS)
+
+
+TAKING = f"taking {BROKERS:,} reports, one by one"
+SEEING = f"looking for news of {TOPICS:,} topics"
+CHANGED = f"taking the records of {TOPICS // 10:,} topics that changed"
+CUTTING = "cutting and placing a split into 8"
+
+
+def _round_steps(table: LoadTable, states: list[TopicState]) -> Iterator[tuple[str, float]]:
+    """Processor time of what a round is made of, nothing of which lets others run in between but the first."""
+    chance = random.Random(SEED)
+    heard = [_load(s.topic, segment.id, chance.uniform(0.1, 0.9)) for s in states for segment in s.segments]
+    yield TAKING, _median_seconds(lambda: _take(table, [heard[number::BROKERS] for number in range(BROKERS)]))
+    yield SEEING, _median_seconds(lambda: [table.see(state) for state in states])
+    brokers = [BrokerInfo(_broker(number), "", f"zone {number % 3}", "1") for number in range(BROKERS)]
+    yield "spreading, all even", _median_seconds(lambda: moves(table, brokers))
+    emptied = [BrokerInfo(f"new-{number}", "", "", "1") for number in range(10)]
+    yield "spreading, 10 brokers have joined", _median_seconds(lambda: moves(table, brokers + emptied))
+    yield "deciding, all quiet", _median_seconds(lambda: _decide(table))
     flooded = [replace(each, pressure=20, recent=100, firing_average=100) for each in heard[: 10 * FLOODED_TOPICS]]
     table.report(flooded, now_seconds=1)
-    decisions = decide(table, now_seconds=1, stale_seconds=STALE_SECONDS)
-    hot = _median_seconds(lambda: decide(table, now_seconds=1, stale_seconds=STALE_SECONDS))
+    yield f"deciding, {FLOODED_TOPICS} topics flooded", _median_seconds(lambda: _decide(table))
+    yield CUTTING, _median_seconds(lambda: _split(table, states[0], brokers))
+    table.report([replace(each, pressure=20, recent=100, firing_average=100) for each in heard], now_seconds=1)
+    yield "deciding, all flooded", _median_seconds(lambda: _decide(table))
     table.report([replace(each, warmest=0, merge_average=0, recent=0) for each in heard], now_seconds=1)
-    idle = _median_seconds(lambda: decide(table, now_seconds=1, stale_seconds=STALE_SECONDS))
-    weights = zipf_weights()
-    cutting = _median_seconds(lambda: cut_hot(weights, 0, SLOTS, 8, observations=OBSERVED_MESSAGES))
-    changing = _median_seconds(lambda: _see_again(table, states[: TOPICS // 10]))
-    yield f"taking {BROKERS:,} reports", f"{taking * 1000:.0f} ms", "", ""
-    yield "deciding, all quiet", f"{quiet * 1000:.1f} ms", "", ""
-    yield f"deciding, {len(decisions)} topics flooded", f"{hot * 1000:.1f} ms", "", ""
-    yield "deciding, all idle: all merge", f"{idle * 1000:.1f} ms", "", ""
-    yield f"taking the records of {TOPICS // 10:,} topics that changed", f"{changing * 1000:.0f} ms", "", ""
-    yield "finding the cut points of a split", f"{cutting * 1000:.1f} ms", "", ""
-    total = taking + max(hot, idle) + changing
-    met = "met" if total <= REPORT_SECONDS else "missed"
-    yield (
-        "a round: reports, the longest decision, records",
-        f"{total * 1000:.0f} ms",
-        f"{REPORT_SECONDS * 1000:.0f} ms",
-        met,
-    )
-    yield "memory of the table", f"{megabytes:.0f} MB, {table.bytes_held / 1e6:.0f} MB of it columns", "", ""
+    yield "deciding, all idle: all merge", _median_seconds(lambda: _decide(table))
+    yield CHANGED, _median_seconds(lambda: _see_again(table, states[: TOPICS // 10]))
+
+
+def _whole_round(steps: Mapping[str, float]) -> float:
+    each = [max(seconds for step, seconds in steps.items() if step.startswith(kind)) for kind in ("decid", "spread")]
+    return sum(each) + steps[TAKING] + steps[SEEING] + steps[CHANGED] + MOST_AT_ONCE * steps[CUTTING]
+
+
+def _judged(seconds: float, target_seconds: float) -> tuple[str, str, str]:
+    met = "met" if seconds <= target_seconds else "missed"
+    return f"{seconds * 1000:.0f} ms", f"{target_seconds * 1000:.0f} ms", met
+
+
+def _decide(table: LoadTable) -> list[Reshape]:
+    return decide(table, now_seconds=1, stale_seconds=STALE_SECONDS, most=MOST_AT_ONCE)
+
+
+def _split(table: LoadTable, state: TopicState, brokers: Sequence[BrokerInfo]) -> TopicState | None:
+    segment = state.segments[0]
+    load = zipf_weights()[segment.start_slot : segment.stop_slot]
+    cut = cut_hot(load, *segment.range, 8, observations=OBSERVED_MESSAGES)
+    weights = weights_of(table, state.topic, [segment.id])
+    return reshaped(state, {segment.id: cut}, [], brokers=brokers, carried=carried(table), weights=weights, now_us=2)
+
+
+def _broker(number: int) -> str:
+    return f"broker-{number % BROKERS}"
 
 
 def _topic(number: int) -> TopicState:
-    return new_topic(f"topic-{number}", TopicConfig(), SEGMENTS_EACH, lambda n: ("b",), now_us=1)
+    def place(segment: int) -> tuple[str, ...]:
+        return (_broker(number * SEGMENTS_EACH + segment),)
+
+    return new_topic(f"topic-{number}", TopicConfig(), SEGMENTS_EACH, place, now_us=1)
 
 
-def _load(topic: str, segment: int) -> SegmentLoad:
+def _load(topic: str, segment: int, average: float) -> SegmentLoad:
     """Neither hot nor cold."""
-    return SegmentLoad(topic, segment, 5e3, 5e5, 0.5, 0.5, 0.5, 0.5, 0.5, 1e5)
+    return SegmentLoad(
+        topic, segment, average * TARGET, average * 5e5, average, average, average, average, average, 1e5
+    )
 
 
-def _filled(states: Sequence[TopicState]) -> tuple[LoadTable, float]:
-    """The table, and what it takes in MB."""
-    tracemalloc.start()
+def _seen(states: Sequence[TopicState]) -> LoadTable:
     table = LoadTable()
     for state in states:
         table.see(state)
+    return table
+
+
+def _traced(make: Callable[[], _Made]) -> tuple[_Made, float]:
+    """What is made, and the memory it takes in MB."""
+    tracemalloc.start()
+    made = make()
     megabytes = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
-    return table, megabytes
+    return made, megabytes
 
 
 def _take(table: LoadTable, reports: Sequence[Sequence[SegmentLoad]]) -> None:
@@ -248,12 +349,14 @@ def _see_again(table: LoadTable, states: list[TopicState]) -> None:
 
 
 def _median_seconds(call: Callable[[], object]) -> float:
-    taken = []
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        call()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
+    return statistics.median(_seconds(call) for _ in range(ROUNDS))
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """Processor time."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
 def _tell(doing: str) -> None:

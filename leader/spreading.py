@@ -16,6 +16,7 @@ is within `CALM_SHARE` of the average: being just past a limit moves nothing bac
 """
 
 from collections.abc import Collection, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +73,8 @@ class _Spread:
         is_fit = places >= 0
         own = places[table.segments["owner"]]
         rows = np.flatnonzero((self._weights > 0) & (own >= 0))
-        self._rows = _by_place(_movable(table, rows, except_topics), own, len(fit))
+        # Most of the time nothing moves, and nobody asks what each of them has.
+        self._of_places = cache(lambda: _by_place(_movable(table, rows, except_topics), own, len(fit)))
         self._count = np.bincount(own[rows], minlength=len(fit))
         np.add.at(self._count, [place for each in table.opening if (place := places[each.owner]) >= 0], 1)
         self._carried = np.zeros(len(fit))
@@ -127,7 +129,7 @@ class _Spread:
         self, place: int, wanted: float, most: float, *, among: npt.NDArray[np.bool_] | None = None
     ) -> int | None:
         """Of those that broker may give, the one that weighs nearest to `wanted`, and no more than `most`."""
-        rows = self._rows[place]
+        rows = self._of_places()[place]
         if among is not None:
             rows = rows[among[rows]]
         weighing = self._weights[rows]
@@ -137,7 +139,7 @@ class _Spread:
 
     def _move(self, row: int, giver: int, taker: int) -> None:
         self.moved[row] = taker
-        self._rows[giver] = self._rows[giver][self._rows[giver] != row]
+        self._of_places()[giver] = self._of_places()[giver][self._of_places()[giver] != row]
         for place, sign in ((giver, -1), (taker, 1)):
             self._count[place] += sign
             self._carried[place] += sign * self._weights[row]

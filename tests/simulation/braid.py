@@ -6,7 +6,7 @@ before the next tick. Then it spreads what brokers carry.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
@@ -42,16 +42,20 @@ class Change:
 
 @dataclass
 class Braid:
-    """Topics, their traffic, and the brokers that own their segments."""
+    """Topics, their traffic, and the brokers that own their segments.
+
+    `by_number`: placing and spreading know nothing of the load.
+    """
 
     traffic: Mapping[str, Traffic]
     config: TopicConfig
     segments: int = 1
     brokers: int = 3
     tick_seconds: float = 1.0
+    by_number: bool = False
     seconds: float = 0.0
     changes: list[Change] = field(default_factory=list)
-    puts: int = 0
+    requests: int = 0
     hot_slots: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,12 +86,16 @@ class Braid:
         for averages in self.averages[topic].values():
             averages.configure(config)
 
-    def restart_broker(self, number: int) -> None:
-        """All it owned has successors elsewhere, whose owners know nothing of the load yet."""
-        gone = self.members[number].id
-        self.members[number] = BrokerInfo(f"{gone}'", self.members[number].url, self.members[number].zone, "1")
+    def restart_broker(self, number: int, *, away_seconds: float) -> None:
+        """All it owned gets successors elsewhere, whose owners know nothing of the load; then it is back, with nothing.
+
+        It is another broker then: its id has changed.
+        """
+        gone = self.members.pop(number)
         for state in list(self.states.values()):
-            self._fail_over(state, gone)
+            self._fail_over(state, gone.id)
+        self.run(away_seconds)
+        self.members.append(replace(gone, id=f"{gone.id}'"))
 
     def roll(self, topic: str) -> None:
         """All its segments have successors at the same brokers."""
@@ -117,8 +125,10 @@ class Braid:
 
     def tick(self) -> None:
         self.seconds += self.tick_seconds
-        for topic in self.traffic:
-            self.table.report(self._heard(topic), now_seconds=self.seconds)
+        heard = [load for topic in self.traffic for load in self._heard(topic)]
+        if self.by_number:
+            heard = [replace(load, messages_per_second=0.0, bytes_per_second=0.0) for load in heard]
+        self.table.report(heard, now_seconds=self.seconds)
         self.act(decide(self.table, now_seconds=self.seconds, stale_seconds=STALE_TICKS * self.tick_seconds))
         for topic, owners in moves(self.table, self.members).items():
             self._move(self.states[topic], owners)
@@ -172,8 +182,8 @@ class Braid:
         assert broken_invariants(begun) == []
         after = finished(begun, record, dict.fromkeys(record.seal, 0), now_us=self._now_us)
         assert after is not None and broken_invariants(after) == []
-        # topic.json twice, and the seals; the successors' first files hold messages, as any.
-        self.puts += 2 + len(record.seal)
+        # topic.json is read and replaced twice, and there are the seals; successors' first files are as any.
+        self.requests += 4 + len(record.seal)
         self.changes.append(Change(self.seconds, after.topic, record.reason, len(record.seal), len(record.open)))
         # Versions as the two compare-and-swaps would leave them.
         self._take(after.model_copy(update={"version": after.version + 2}))
@@ -204,6 +214,14 @@ class Braid:
     def groups(self, reason: str) -> int:
         """Splits or merges carried out, several of one transition counted one by one."""
         return sum(c.sealed if reason == "split" else c.opened for c in self.changes if c.reason == reason)
+
+    def moves(self) -> int:
+        """Segments that were moved only to spread the load."""
+        return sum(c.sealed for c in self.changes if c.reason == "move")
+
+    def reshapes(self) -> list[Change]:
+        """Splits and merges."""
+        return [c for c in self.changes if c.reason in ("split", "merge")]
 
     def imbalance(self) -> float:
         """The load of the busiest broker over what it must be: the mean of all, or the largest segment's load."""

@@ -14,11 +14,14 @@ from leader.cut_points import LARGEST_SHARE, even_cut_points
 from tests.simulation.braid import OBSERVED_MESSAGES, Braid, Change
 from tests.simulation.traffic import (
     DAY_SECONDS,
+    Shares,
     daily_wave,
     even,
+    even_shares,
     flood,
     hot_slot_shares,
     moving_hot_spot,
+    poisson,
     shaped,
     shares_of,
     steady,
@@ -140,18 +143,70 @@ def test_noise_around_a_limit_never_makes_a_merge_undo_a_split_or_a_split_a_merg
     assert many.changes, "at a quarter of the target each, noise makes some pair pass"
 
 
-@pytest.mark.parametrize("what", ["leader", "broker"])
-def test_neither_a_new_leader_nor_a_broker_that_restarts_moves_anything(what: str) -> None:
+LEVELS = (
+    0,
+    0.05,
+    0.24,
+    0.26,
+    0.45,
+    0.49,
+    0.5,
+    0.51,
+    0.55,
+    0.9,
+    0.97,
+    1,
+    1.03,
+    1.5,
+    1.9,
+    1.99,
+    2.01,
+    2.1,
+    3,
+    4.9,
+    5.1,
+    8,
+)
+
+
+def test_steady_load_at_any_level_moves_nothing_once_it_has_settled_though_messages_come_by_chance() -> None:
+    """Just below and above each limit too, from one segment and from many, on brokers that they all share."""
+    for segments in (1, 4):
+        topics = {
+            f"t{level:g}-{seed}": poisson(even(steady(level * TARGET)), seed) for level in LEVELS for seed in (1, 2)
+        }
+        braid = Braid(topics, QUICK, segments=segments)
+        braid.run(3 * QUICK_SETTLED_SECONDS)
+        settled = list(braid.changes)
+        assert settled, "there is something to be done at first"
+        braid.run(QUICK_SETTLED_SECONDS)
+        assert braid.changes == settled
+
+
+def test_a_new_leader_moves_nothing() -> None:
     braid = quick(shaped(steady(20 * TARGET), shares_of(zipf_weights())))
     braid.run(QUICK_SETTLED_SECONDS)
-    settled = [c for c in braid.changes if c.reason != "failover"]
-    for number in range(6):
-        if what == "leader":
-            braid.new_leader()
-        else:
-            braid.restart_broker(number % 3)
+    settled = list(braid.changes)
+    for _ in range(6):
+        braid.new_leader()
         braid.run(45)
-    assert [c for c in braid.changes if c.reason != "failover"] == settled
+    assert braid.changes == settled
+
+
+@pytest.mark.parametrize("away_seconds", [0.0, 5.0, 60.0])
+def test_a_broker_that_restarts_makes_no_split_and_no_merge(away_seconds: float) -> None:
+    """What is known of the load of its segments is lost; they are failed over, and it gets its share again."""
+    braid = quick(shaped(steady(20 * TARGET), shares_of(zipf_weights())), brokers=4)
+    braid.run(QUICK_SETTLED_SECONDS)
+    reshapes, before = braid.reshapes(), braid.imbalance()
+    for number in range(4):
+        braid.restart_broker(number, away_seconds=away_seconds)
+        moves = braid.moves()
+        braid.run(45)
+        assert braid.moves() - moves <= len(braid.open("t")) / 3, "its share, and little more"
+        assert {segment.owner for segment in braid.open("t")} == {member.id for member in braid.members}
+    assert braid.reshapes() == reshapes
+    assert braid.imbalance() <= max(1.3, before)
 
 
 def test_a_leader_that_changes_in_the_middle_of_a_flood_loses_no_time() -> None:
@@ -180,17 +235,72 @@ def test_segments_that_roll_all_the_time_split_and_merge_as_ever() -> None:
     assert reshapes(rolling) == reshapes(plain)
 
 
-def test_a_week_of_a_daily_wave() -> None:
-    braid = Braid({"t": even(daily_wave(TARGET / 4, 20 * TARGET))}, DEFAULTS, tick_seconds=2 * MINUTE)
+@pytest.mark.parametrize("shares", [even_shares(), shares_of(zipf_weights())], ids=["even", "zipf"])
+def test_a_week_of_a_daily_wave(shares: Shares) -> None:
+    """No more transitions a day than four for each segment that there are at the peak, moves included."""
+    braid = Braid(
+        {"t": shaped(daily_wave(TARGET / 4, 20 * TARGET), shares)}, DEFAULTS, brokers=10, tick_seconds=4 * MINUTE
+    )
     for day in range(7):
-        before = braid.groups("split") + braid.groups("merge")
+        before = braid.groups("split") + braid.groups("merge") + braid.moves()
         most = 0
         for _ in range(24):
             braid.run(HOUR)
             most = max(most, len(braid.open("t")))
         assert most >= 20
-        assert braid.groups("split") + braid.groups("merge") - before <= 4 * most, f"day {day}"
+        assert braid.groups("split") + braid.groups("merge") + braid.moves() - before <= 4 * most, f"day {day}"
     assert braid.seconds == 7 * DAY_SECONDS
+
+
+def sizes(count: int) -> list[float]:
+    """Of topics, in messages a second: many small ones, and few that are very large."""
+    chance = np.random.default_rng(4)
+    rates: list[float] = np.minimum(TARGET * 0.1 * (1 + chance.pareto(0.8, count)), 10 * TARGET).tolist()
+    return rates
+
+
+def test_topics_of_all_sizes_are_spread_over_many_brokers_by_their_load() -> None:
+    topics = {f"t{number}": even(steady(rate)) for number, rate in enumerate(sizes(300))}
+    by_load = Braid(topics, DEFAULTS, brokers=40, tick_seconds=2 * MINUTE)
+    by_number = Braid(topics, DEFAULTS, brokers=40, tick_seconds=2 * MINUTE, by_number=True)
+    by_load.run(4 * HOUR)
+    by_number.run(4 * HOUR)
+    assert by_load.imbalance() <= 1.25 < by_number.imbalance()
+    settled = list(by_load.changes)
+    by_load.run(2 * HOUR)
+    assert by_load.changes == settled
+
+
+def test_daily_waves_at_any_time_of_day_stay_spread_with_few_moves() -> None:
+    level = daily_wave(0.05, 1)
+    topics = {
+        f"t{number}": even(lambda seconds, rate=rate, n=number: rate * level(seconds + n * HOUR))
+        for number, rate in enumerate(sizes(150))
+    }
+    braid = Braid(topics, DEFAULTS, brokers=20, tick_seconds=5 * MINUTE)
+    braid.run(6 * HOUR)
+    worst = []
+    for _ in range(24):
+        braid.run(HOUR)
+        worst.append(braid.imbalance())
+    assert float(np.median(worst)) <= 1.3
+    assert braid.moves() <= len(topics), "less than one for each topic and day"
+
+
+def test_a_flood_of_some_of_many_topics_is_absorbed_and_concerns_no_other() -> None:
+    quiet = even(steady(0.1 * TARGET))
+    flooded = {f"t{number}" for number in range(0, 500, 100)}
+    wild = even(flood(0.1 * TARGET, times=100, from_seconds=660, to_seconds=1e9))
+    topics = {f"t{number}": wild if f"t{number}" in flooded else quiet for number in range(500)}
+    braid = Braid(topics, DEFAULTS, brokers=100, tick_seconds=20)
+    braid.run(660)
+    assert braid.changes == []
+    braid.run(80)
+    assert {change.topic for change in braid.changes} == flooded, "all have split"
+    braid.run(700)
+    assert all(max(braid.segment_rates(topic)) <= TARGET for topic in flooded)
+    assert {change.topic for change in braid.reshapes()} == flooded
+    assert braid.imbalance() <= 1.3
 
 
 def share_ratio(weights: np.ndarray, points: Sequence[int]) -> float:

@@ -89,3 +89,18 @@ def moving_hot_spot(rate: float, *, width: int, share: float, every_seconds: flo
         return shares_of(weights)
 
     return Traffic(steady(rate), lambda seconds: shares(int(seconds // every_seconds)))
+
+
+@dataclass(frozen=True)
+class PoissonTraffic(Traffic):
+    """The same on average: how many messages come in a second is up to chance, in each range of slots by itself."""
+
+    chance: np.random.Generator
+
+    def rate(self, seconds: float, start: int, stop: int) -> float:
+        """Of that very second."""
+        return float(self.chance.poisson(super().rate(seconds, start, stop)))
+
+
+def poisson(traffic: Traffic, seed: int) -> Traffic:
+    return PoissonTraffic(traffic.level, traffic.shares, np.random.default_rng(seed))

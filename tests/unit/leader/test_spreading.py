@@ -253,15 +253,16 @@ def test_noise_moves_nothing_where_load_has_been_evened_out(seed: int) -> None:
     members, states = brokers("abcdef"), [state]
     table = table_of(state, loads=[load(s.id, works[s.start_slot]) for s in state.open_segments])
     settled(states, table, members)
-    count = 0
+    counts: list[int] = []
     for number in range(600):
         loads = [load(s.id, works[s.start_slot] * chance.normal(1, 0.2)) for s in states[0].open_segments]
         table.report(loads, now_seconds=6.0 * number + 2)
-        if plan := moves(table, members):
-            count += len(plan["t"])
+        plan = moves(table, members)
+        counts.append(len(plan.get("t", ())))
+        if plan:
             states[0] = moved(states[0], plan["t"])
             table.see(states[0])
-    assert count <= 1
+    assert sum(counts) <= MOST_LOAD_MOVES and not any(counts[300:]), "what was near the limit may have gone past it"
 
 
 def test_a_burst_moves_nothing() -> None:
