@@ -34,6 +34,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 SHORT_SECONDS = 5.0
 # A record of more than that, some thousands of segments, is read from the store by whoever hears of it.
 MOST_RECORD_BYTES = 1024 * 1024
+# How much of the time for which it is waited an owner may take to say that it is sealing yet.
+SEAL_WAIT_SHARE = 0.5
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
 # What a peer says of a part that it certainly has not stored; but for the last, where that is not known.
@@ -122,11 +124,18 @@ class Peers:
             raise PeerSilent(f"a broker answered {len(outcomes)} parts of {len(parts)}")
         return outcomes
 
-    async def seal(self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float) -> int:
-        """Have the owner seal its segment: the end offset. Raises `SegmentMoved` where it cannot, and as `append`."""
-        path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
+    async def seal(
+        self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
+    ) -> int | None:
+        """Have the owner seal its segment: the end offset; None where it is at it yet, and is to be asked again.
+
+        Raises `SegmentMoved` where it cannot, and as `append`.
+        """
+        wait_seconds = timeout_seconds * SEAL_WAIT_SHARE
+        path = f"/topics/{topic}/segments/{segment}/seal?version={version}&wait={wait_seconds}"
         answer = await self._call("POST", url, path, timeout_seconds=timeout_seconds)
-        return int(_document(answer)["end_offset"])
+        end_offset = _document(answer)["end_offset"]
+        return None if end_offset is None else int(end_offset)
 
     async def replicate(
         self,

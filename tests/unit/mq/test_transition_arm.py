@@ -22,7 +22,7 @@ from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
 from mq.front_store import FrontStore
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
-from mq.transition_arm import Topics, TransitionArm
+from mq.transition_arm import OWNER_SEAL_SECONDS, Topics, TransitionArm
 from tests.support.segment_owners import single
 
 SESSION_SECONDS = 10.0
@@ -37,8 +37,16 @@ class FakePeers:
     def __init__(self) -> None:
         self.answers: dict[str | None, int | BraidError] = {}
         self.asked: list[str | None] = []
+        self.slow_answers = 0.0
+        self.clock: ManualClock | None = None
 
-    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> int:
+    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> int | None:
+        """An owner that is slow says so a few times, each time a while before the asker would give up."""
+        if self.slow_answers > 0 and self.clock is not None:
+            self.slow_answers -= 1
+            self.asked.append(url)
+            await self.clock.advance(timeout_seconds / 2)
+            return None
         return self._answer(url)
 
     async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> int:
@@ -58,6 +66,7 @@ class World:
     def __init__(self, me: str = "leader") -> None:
         self.clock, self.store = ManualClock(), MemoryStore()
         self.peers = FakePeers()
+        self.peers.clock = self.clock
         self.live = set(BROKERS)
         self.in_touch = True
         self.coordinator = SimpleNamespace(
@@ -126,6 +135,24 @@ async def test_then_one_follower_after_the_other(world: World, error: BraidError
     assert await world.seal() == 5
     assert world.peers.asked == ["owner", "f1", "f2"]
     assert not (await recover_index(world.store, REF)).files, "it is theirs to do"
+
+
+async def test_an_owner_that_is_at_it_is_waited_for(world: World) -> None:
+    """The store is slow for everybody."""
+    world.peers.slow_answers = 1.0
+    world.answers(owner=7, f1=6)
+    assert await world.seal() == 7
+    assert world.peers.asked == ["owner"] * 2
+
+
+async def test_but_not_for_longer_than_a_silent_one(world: World) -> None:
+    """The store is away for the owner alone."""
+    world.peers.slow_answers = math.inf
+    world.answers(owner=7, f1=6)
+    began_seconds = world.clock.monotonic_seconds()
+    assert await world.seal() == 6
+    assert world.clock.monotonic_seconds() - began_seconds <= SESSION_SECONDS + OWNER_SEAL_SECONDS
+    assert world.peers.asked[-2:] == ["owner", "f1"]
 
 
 async def test_nobody_seals_while_one_of_them_may_live(world: World) -> None:
