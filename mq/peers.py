@@ -46,6 +46,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 SHORT_SECONDS = 5.0
 # A record of more than that, some thousands of segments, is read from the store by whoever hears of it.
 MOST_RECORD_BYTES = 1024 * 1024
+# How much of the time for which it is waited an owner may take to say that it is sealing yet.
+SEAL_WAIT_SHARE = 0.5
 # A put may be retried for long; whoever asked has given up by then.
 APPEND_SECONDS = 120.0
 _NO_BROKERS_ANSWER = "that is not how a broker answers"
@@ -144,10 +146,15 @@ class Peers:
 
     async def seal(
         self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
-    ) -> SealedEnd:
-        """Have the owner seal its segment. Raises `SegmentMoved` where it cannot, and as `append`."""
-        path = f"/topics/{topic}/segments/{segment}/seal?version={version}"
-        return _sealed_end(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
+    ) -> SealedEnd | None:
+        """Have the owner seal its segment: its end; None where it is at it yet, and is to be asked again.
+
+        Raises `SegmentMoved` where it cannot, and as `append`.
+        """
+        wait_seconds = timeout_seconds * SEAL_WAIT_SHARE
+        path = f"/topics/{topic}/segments/{segment}/seal?version={version}&wait={wait_seconds}"
+        answer = _checked(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
+        return None if _read(answer, lambda document: document["end_offset"] is None) else _sealed_end(answer)
 
     async def replicate(
         self,

@@ -296,13 +296,24 @@ class TransitionArm:
                 del self._missed_seconds[place]
 
     async def _sealed_by_owner(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd | None:
+        """The end of it where the owner has sealed it; None where it is silent, or says for too long that it is at it.
+
+        The store may be slow for everybody: then whoever decided against the owner would only make more work for it. It
+        may be away for the owner alone, so the owner has no longer for it than a silent one takes to lose its session.
+        """
         if not self._parts.clustered:
             return None
         url = self._parts.last_url_of(segment.owner)
         session_seconds = self._parts.coordinator.session_timeout_seconds
         timeout_seconds = min(OWNER_SEAL_SECONDS, session_seconds * OWNER_SEAL_SHARE)
+        deadline = self._parts.clock.monotonic_seconds() + max(OWNER_SEAL_SECONDS, session_seconds)
         with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
-            return await self._parts.peers.seal(url, topic, segment.id, state.version, timeout_seconds=timeout_seconds)
+            while self._parts.clock.monotonic_seconds() < deadline:
+                end = await self._parts.peers.seal(
+                    url, topic, segment.id, state.version, timeout_seconds=timeout_seconds
+                )
+                if end is not None:
+                    return end
         return None
 
     async def _sealed_by_followers(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
@@ -174,11 +175,22 @@ class Internal:
         return runtime
 
     async def _seal(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
-        """Seal a segment of ours, everything accepted before in it; repeated it gives the same end."""
+        """Seal a segment of ours, everything accepted before in it; repeated it gives the same answer.
+
+        While the store takes longer than the asker would wait, it hears that we are at it: who says nothing may be
+        paused, and others would have to decide against us. Its end is told only once the seal stands.
+        """
         runtime = await self._runtime(topic, int(query["version"]))
-        if segment not in runtime.writers:
+        if (writer := runtime.writers.get(segment)) is None:
             raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
-        return _json(asdict(await self._broker.arm.seal_ours(runtime, segment)))
+        sealing = asyncio.create_task(self._broker.arm.seal_ours(runtime, segment), name=f"seal {topic}/{segment}")
+        try:
+            await asyncio.wait([sealing], timeout=min(query.get("wait", math.inf), _LONGEST_WAIT_SECONDS))
+            if not sealing.done() and writer.state is WriterState.SEALING:
+                return _json({"end_offset": None, "stored_bytes": None})
+            return _json(asdict(await sealing))
+        finally:
+            sealing.cancel()
 
     async def _tail(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """Messages of a segment of ours from an offset on, as soon as there are any."""

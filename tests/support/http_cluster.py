@@ -94,16 +94,18 @@ class HeldStore(ForwardingStore):
 
 
 class PartedPeers(HttpPeers):
-    """The way to other brokers as one of them has it: none to the addresses in `parted`."""
+    """The way to other brokers as one of them has it: none to those `parted`. `calls` counts, by last part of path."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parted: set[str] = set()
+        self.calls: Counter[str] = Counter()
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
     ) -> PeerAnswer:
         """As `PeerTransport.send`."""
+        self.calls[url.partition("?")[0].rpartition("/")[2]] += 1
         if any(url.startswith(f"{each}/") for each in self.parted):
             raise PeerUnreachable(url)
         return await super().send(method, url, headers, body, timeout_seconds=timeout_seconds)

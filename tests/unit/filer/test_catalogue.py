@@ -89,6 +89,34 @@ async def test_changes_of_unknown_outcome_happen_once(
     assert (changed.config.retention.bytes, changed.version) == (7, 2)
 
 
+async def test_a_record_at_hand_is_not_read_again(catalogue: Catalogue, faults: ScriptedFaults) -> None:
+    await catalogue.create(state())
+    first = await catalogue.change_record("t", lambda old: with_bytes(old, 1))
+    faults.add("get", FaultKind.UNAVAILABLE)
+    second = await catalogue.change_record("t", lambda old: with_bytes(old, 2), known=first)
+    assert second is not None and faults.left == 1
+    with pytest.raises(OutcomeUnknown):
+        await catalogue.read("t")
+    assert await catalogue.read("t") == second
+
+
+async def test_a_record_at_hand_that_is_out_of_date_changes_nothing(catalogue: Catalogue) -> None:
+    """The store says so; then `decide` sees what stands there."""
+    await catalogue.create(state())
+    old = await catalogue.read("t")
+    await catalogue.change("t", lambda newest: with_bytes(newest, 7))
+    seen: list[int | None] = []
+
+    def double(newest: TopicState) -> TopicState:
+        seen.append(newest.config.retention.bytes)
+        return with_bytes(newest, 2 * (newest.config.retention.bytes or 1))
+
+    changed = await catalogue.change_record("t", double, known=old)
+    assert changed is not None and (changed.state.config.retention.bytes, changed.state.version) == (14, 3)
+    assert seen == [None, 7]
+    assert await catalogue.read("t") == changed
+
+
 async def test_nothing_to_change(catalogue: Catalogue) -> None:
     assert await catalogue.change("t", lambda old: old) is None
     await catalogue.create(state())

@@ -18,6 +18,7 @@ from filer.segment_log import SegmentRef
 from filer.slots import SLOTS
 from filer.topic_state import TopicState
 from leader.coordinator import BrokerInfo
+from leader.load_table import LoadTable
 from mq.metrics import Metrics
 from mq.parts import Parts
 from mq.shape_requests import Merge, Split, carry_out
@@ -57,7 +58,9 @@ class Reshaper:
         )
         self._topics: dict[str, SimpleNamespace] = {}
         topics = SimpleNamespace(topics=self._topics, see=self._see, draining=asyncio.Event())
-        self.arm = TransitionArm(cast(Parts, parts), cast(Topics, topics), on_unfinished=lambda topic: None)
+        self.arm = TransitionArm(
+            cast(Parts, parts), cast(Topics, topics), LoadTable(), on_unfinished=lambda topic: None
+        )
 
     def _see(self, state: TopicState) -> None:
         self._runtime.state = state

@@ -9,6 +9,7 @@ import pytest
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.schema import log_schema
 from filer.segment_log import SegmentRef
+from leader.transitions import SealedEnd
 from mq.errors import NotFound, OwnerSilent, PeerFailed, PeerSilent, PeerUnreachable
 from mq.http.problems import problem_of
 from mq.load_report import LoadReport
@@ -96,10 +97,10 @@ async def test_messages_without_an_end_are_none_of_a_brokers() -> None:
 
 
 async def test_what_a_broker_answers_is_read() -> None:
-    answer = {"end_offset": 7, "held_end": 8, "taken": True, "segments": 9}
+    answer = {"end_offset": 7, "stored_bytes": None, "held_end": 8, "taken": True, "segments": 9}
     peers = Peers(Transport(PeerAnswer(200, {}, orjson.dumps(answer))))
-    assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) == 7
-    assert await peers.take_over(URL, "t", 0, 1, timeout_seconds=1) == 7
+    assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, None)
+    assert await peers.take_over(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, None)
     assert await peers.replicate(URL, "t", 0, 1, REF.schema.empty_table(), [], base=0, stored_end=0) == 8
     assert await peers.report_load(URL, LoadReport("b", 0, [])) is True
     assert (await peers.drain(URL), await peers.undrain(URL)) == (9, 9)

@@ -24,7 +24,7 @@ from mq.errors import CopyRefused, PeerFailed, PeerUnreachable
 from mq.front_store import FrontStore
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
-from mq.transition_arm import NEXT_FOLLOWER_SECONDS, Topics, TransitionArm
+from mq.transition_arm import NEXT_FOLLOWER_SECONDS, OWNER_SEAL_SECONDS, Topics, TransitionArm
 from tests.support.segment_owners import single
 
 SESSION_SECONDS = 10.0
@@ -42,8 +42,16 @@ class FakePeers:
         self.paused: set[str | None] = set()
         self.resumed = asyncio.Event()
         self.given_up: list[str | None] = []
+        self.slow_answers = 0.0
+        self.clock: ManualClock | None = None
 
-    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd:
+    async def seal(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd | None:
+        """An owner that is slow says so a few times, each time a while before the asker would give up."""
+        if self.slow_answers > 0 and self.clock is not None:
+            self.slow_answers -= 1
+            self.asked.append(url)
+            await self.clock.advance(timeout_seconds / 2)
+            return None
         return self._answer(url)
 
     async def take_over(self, url: str | None, *place: object, timeout_seconds: float) -> SealedEnd:
@@ -69,6 +77,7 @@ class World:
     def __init__(self, me: str = "leader") -> None:
         self.clock, self.store = ManualClock(), MemoryStore()
         self.peers = FakePeers()
+        self.peers.clock = self.clock
         self.live = set(BROKERS)
         self.in_touch = True
         self.coordinator = SimpleNamespace(
@@ -165,6 +174,24 @@ async def test_a_follower_that_is_slow_is_still_listened_to_when_the_next_cannot
     assert not sealing.done()
     world.peers.resumed.set()
     assert await sealing == 6
+
+
+async def test_an_owner_that_is_at_it_is_waited_for(world: World) -> None:
+    """The store is slow for everybody."""
+    world.peers.slow_answers = 1.0
+    world.answers(owner=7, f1=6)
+    assert await world.seal() == 7
+    assert world.peers.asked == ["owner"] * 2
+
+
+async def test_but_not_for_longer_than_a_silent_one(world: World) -> None:
+    """The store is away for the owner alone."""
+    world.peers.slow_answers = math.inf
+    world.answers(owner=7, f1=6)
+    began_seconds = world.clock.monotonic_seconds()
+    assert await world.seal() == 6
+    assert world.clock.monotonic_seconds() - began_seconds <= SESSION_SECONDS + OWNER_SEAL_SECONDS
+    assert world.peers.asked[-2:] == ["owner", "f1"]
 
 
 async def test_nobody_seals_while_one_of_them_may_live(world: World) -> None:

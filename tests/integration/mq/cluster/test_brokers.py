@@ -324,6 +324,7 @@ async def test_the_secret_is_asked_for(brokers: HttpCluster) -> None:
         ("POST /topics/nothing/segments/0/seal?version=1", 404, "there is no topic 'nothing'"),
         ("POST /topics/t/segments/0/append?version=1", 400, "not the parts of requests"),
         ("GET /topics/t/segments/0/seal?version=1", 404, "there is no GET /internal/v1/topics/t/segments/0/seal"),
+        ("POST /topics/t/refresh?version=1", 422, "that is no topic's record"),
         ("POST /nothing", 404, "there is no POST /internal/v1/nothing"),
     ],
 )
@@ -339,6 +340,19 @@ async def test_what_makes_no_sense_from_another_broker(
     )
     assert answer.status_code == status
     assert detail in answer.json()["detail"]
+
+
+async def test_another_topic_s_record_is_refused(brokers: HttpCluster) -> None:
+    for name in ("t", "other"):
+        await brokers.create("a", name)
+    each = brokers.up["a"]
+    secret = hmac.new(_secret(each.broker), b"braidmq peers", hashlib.sha256).hexdigest()
+    answer = await each.client.post(
+        f"{PREFIX}/topics/t/refresh?version=1",
+        headers={SECRET_HEADER: secret},
+        content=each.broker.topics["other"].state.to_json(),
+    )
+    check_problem(answer, 422, "invalid-request", "the record is that of topic 'other', not of 't'")
 
 
 def _secret(broker: Broker) -> bytes:

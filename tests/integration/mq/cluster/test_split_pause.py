@@ -8,6 +8,7 @@ import pytest
 
 from filer import keys
 from filer.catalogue import Catalogue
+from filer.segment_writer import WriterState
 from filer.slots import slot_of
 from tests.support.http_cluster import HttpCluster, until
 
@@ -152,3 +153,29 @@ async def test_the_end_of_a_split_is_known_without_reading_it(brokers: HttpClust
     await split.end()
     assert set(await held_back) == {1, 2}
     brokers.stores[former].can_be_read = True
+
+
+async def test_an_owner_whose_store_is_slow_seals_its_segment_itself(brokers: HttpCluster) -> None:
+    """It says that it is at it, each time before it would be taken for silent, and nobody seals in its stead."""
+    await brokers.create("a", "t", segments=1)
+    owner = await owner_of(brokers, 0)
+    [asked, *_] = sorted(set("abc") - {owner})
+    writer = brokers.up[owner].broker.topics["t"].writers[0]
+    brokers.stores[owner].hold("segment=0/")
+    waiting = asyncio.create_task(publish(brokers, asked, SPLIT_KEYS[0]))
+
+    async def is_accepted() -> bool:
+        return writer.pending_bytes > 0
+
+    async def is_asked_again() -> bool:
+        return brokers.peers[asked].calls["seal"] >= 3
+
+    await until(is_accepted)
+    client = brokers.up[asked].client
+    splitting = asyncio.create_task(client.post("/v1/topics/t/segments/0/split", json={"at": [CUT]}))
+    await until(is_asked_again)
+    assert writer.state is WriterState.SEALING and not splitting.done()
+    brokers.stores[owner].release()
+    (await splitting).raise_for_status()
+    assert await waiting == 0
+    assert writer.state is WriterState.SEALED
