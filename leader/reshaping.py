@@ -228,6 +228,11 @@ class Reshaping:
             _log.warning("topic %r is not reshaped yet: %s: %s", reshape.topic, type(error).__name__, error)
 
     async def _work(self, reshape: Reshape) -> None:
+        """Cut and merge as was decided.
+
+        Before the arm is asked nothing has changed, so that stopping there is as if nothing had been decided; from then
+        on the arm's transition is in topic.json or it is not, and is finished by whoever leads.
+        """
         state = self._topics.states.get(reshape.topic)
         if state is None:
             return

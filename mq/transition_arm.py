@@ -105,7 +105,11 @@ class TransitionArm:
                 state = await self._run(topic, lambda s: deleting(s, now_us=self._parts.clock.now_us()))
 
     async def change(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
-        """Begin a transition unless another is under way, and bring the one that is to its end."""
+        """Begin a transition unless another is under way, and bring the one that is to its end.
+
+        Stopped at any line it has begun or it has not: that is one compare-and-swap of topic.json, whose record names
+        what is sealed and all successors, with their ids. Whoever finds it there goes on with it, and opens no others.
+        """
         async with self.lock(topic):
             return await self._run(topic, begin)
 
@@ -124,7 +128,7 @@ class TransitionArm:
         return state
 
     async def reshape(self, topic: str, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]) -> TopicState | None:
-        """As `ReshapingArm.reshape`."""
+        """As `ReshapingArm.reshape`. Safe to stop at any line, as `change`: asked again, what is sealed is left out."""
         return await self.change(topic, lambda state: self._reshaped(state, cuts, pairs))
 
     def _reshaped(
@@ -258,7 +262,10 @@ class TransitionArm:
         return await self._flush_and_seal(runtime, segment.id, ())
 
     async def seal_ours(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
-        """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us."""
+        """Seal a segment that we own, or owned until its writer stopped, with what its followers hold besides us.
+
+        Stopped before the seal's put, nothing has happened to the segment; after it, whoever asks next finds the seal.
+        """
         writer = runtime.writers[segment]
         # Whatever stopped the writer, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
@@ -267,7 +274,11 @@ class TransitionArm:
         return await self._flush_and_seal(runtime, segment, writer.unflushed)
 
     async def take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
-        """Seal a segment that we follow: refuse its owner, then store what we hold of it."""
+        """Seal a segment that we follow: refuse its owner, then store what we hold of it.
+
+        Stopped in between, what we had acknowledged to its owner is with the owner or with the other followers still,
+        as after any end of ours; what we have stored of it by then counts, and whoever seals comes behind that.
+        """
         return await self._flush_and_seal(runtime, segment, self._parts.copies.refuse(runtime.topic, segment))
 
     def _is_gone(self, topic: str, segment: Segment, broker: str) -> bool:

@@ -29,6 +29,7 @@ from leader.coordinator import InProcessCoordinator
 from mq.broker import Broker
 from mq.maintenance import FIRST_LOOKS_PER_ROUND, REFRESH_SECONDS, SWEEP_SECONDS
 from mq.settings import BrokerSettings
+from mq.shape_requests import Merge, Split
 from mq.topic_runtime import TopicRuntime
 from tests.support.dying_store import DyingStore
 from tests.support.segment_files import exists, list_live, read_listed, value_of
@@ -280,6 +281,35 @@ async def known_segments(store: MemoryStore, clock: ManualClock) -> list[int]:
     assert record is not None
     kept = await catalogue.read_history("t", after=-1, limit=100)
     return sorted({segment.id for segment in (*kept, *record.state.segments)})
+
+
+async def test_segments_that_never_had_a_message_leave_like_others():
+    """Split, split again and merged while they were empty; upkeep finds nothing to do but to let them go in the end."""
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 600}})
+        _, (low, high) = await broker.reshape("t", Split(0))
+        _, (_, middle) = await broker.reshape("t", Split(low.id))
+        _, (merged,) = await broker.reshape("t", Merge(middle.id, high.id))
+        await publish(runtime, 0, 20)
+        for _ in range(2):
+            await broker.maintenance.round()
+            await clock.advance(GRACE_SECONDS + 1)
+        assert [await files_of(store, each) for each in (0, low.id, middle.id, high.id)] == [[f"{0:020d}.parquet"]] * 4
+        assert len((await state_of(broker)).segments) == 6
+        assert await read_all(broker) == list(range(20))
+    async with running(store, clock) as broker:
+        await clock.advance(700)
+        for _ in range(4):
+            await broker.maintenance.round()
+        state = await state_of(broker)
+        assert {0, low.id, middle.id, high.id}.isdisjoint(s.id for s in state.segments)
+        assert {s.range for s in state.open_segments} == {(0, 16384), merged.range}
+        await clock.advance(GRACE_SECONDS + 1)
+        await broker.maintenance.round()
+        assert await files_of(store) == []
+        await publish(await broker.topic("t"), 20, 5)
+        assert (await read_all(broker))[-5:] == list(range(20, 25))
 
 
 async def test_retention_by_size_keeps_the_newest():

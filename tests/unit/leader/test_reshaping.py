@@ -57,6 +57,7 @@ class World:
     looked: list[str] = field(default_factory=list)
     slots: dict[tuple[str, int], SlotLoads | None] = field(default_factory=dict)
     deeds: list[tuple[str, dict[int, tuple[int, ...]], list[tuple[int, int]]]] = field(default_factory=list)
+    newer: dict[str, TopicState] = field(default_factory=dict)
     failing: bool = False
     hanging: bool = False
 
@@ -91,7 +92,8 @@ class World:
             raise OutcomeUnknown("the store is away")
         if self.hanging:
             await asyncio.Future()
-        state = self.states[topic]
+        # Others may have changed it since the leader has read it.
+        state = self.states[topic] = self.newer.pop(topic, self.states[topic])
         begun = splitting(state, points, place, now_us=2) if cuts else merging(state, pairs, place, now_us=2)
         if begun is not None and begun.transition is not None:
             after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=3)
@@ -282,6 +284,24 @@ async def test_a_topic_that_is_worked_on_is_left_alone(world: World) -> None:
         world.report(load("t", 0, 2))
         await world.round()
     assert len(world.deeds) == 1, "one at a time"
+
+
+async def test_a_merge_whose_neighbour_somebody_has_just_split_is_left_out(world: World) -> None:
+    """What the leader knows of the topic is older: the arm leaves the pair out, and the next round goes by the news."""
+    world.create("t", 3)
+    for segment in range(3):
+        world.report(load("t", segment, 0))
+    old = world.states["t"]
+    begun = splitting(old, {1: (30_000,)}, place, now_us=2)
+    assert begun is not None and begun.transition is not None
+    newest = finished(begun, begun.transition, {1: 0}, now_us=3)
+    assert newest is not None
+    world.newer["t"] = newest.model_copy(update={"version": old.version + 2})
+    await world.round()
+    assert world.deeds == [("t", {}, [(0, 1)])]
+    assert [s.id for s in world.states["t"].open_segments] == [0, 3, 4, 2]
+    await world.round()
+    assert len(world.deeds) == 1, "the new ones have not been heard of"
 
 
 async def test_what_fails_is_decided_anew_and_keeps_no_other_topic_from_anything(world: World) -> None:
