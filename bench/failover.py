@@ -97,12 +97,11 @@ class _Probe(threading.Thread):
 
     def run(self) -> None:
         with httpx.Client(timeout=_ANSWER_SECONDS) as client:
-            while not self._stopping.is_set():
+            while not self._stopping.wait(_PAUSE_SECONDS):
                 sent = time.perf_counter()
                 answer = client.post(self._url, params={"key": self._key}, content=b"probe")
                 if answer.status_code == 200:
                     self.acknowledged.append((sent, time.perf_counter()))
-                time.sleep(_PAUSE_SECONDS)
 
     def has_gone_on(self, since: float) -> bool:
         """Whether a message that was sent after that time has been acknowledged."""

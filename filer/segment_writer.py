@@ -371,10 +371,8 @@ class SegmentWriter:
         held: list[_Pending] = []
         while self._unheld and self._unheld[0].end <= self._held_end:
             held.append(self._unheld.popleft())
-        fresh = [pending for pending in held if pending.base >= self.index.end]
-        if fresh:
-            replication.on_held(self.ref.segment, fresh)
-        for pending in fresh:
+        replication.on_held(self.ref.segment, held)
+        for pending in held:
             pending.held = True
             self._answer_early(pending)
 
@@ -423,8 +421,6 @@ class SegmentWriter:
                     return  # and so is the inheritance: a seal without it would forget what predecessors knew
                 file.seal_with(self.index.windows, self._last_timestamp_us)
             ours = await self._put(file, base)
-            if self._has_stopped():
-                return  # refused by a follower meanwhile: everybody has been told
             if not ours:
                 await self._lose(batch, seal)
                 return
@@ -438,7 +434,7 @@ class SegmentWriter:
             self._stop(error, batch)
             return
         if self._has_stopped():
-            return
+            return  # refused by a follower meanwhile: everybody has been told
         self._proof_seconds = sent_seconds
         if base > 0 or not self._awaited:
             self._last_put_seconds = sent_seconds

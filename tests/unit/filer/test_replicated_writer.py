@@ -240,6 +240,31 @@ async def test_a_repeat_is_answered_early_though_the_first_wants_it_stored_or_is
     assert offset_of(first.result()) == 0
 
 
+async def test_out_of_touch_a_repeat_of_what_was_held_waits_for_the_store(world: World) -> None:
+    await world.store_first()
+    first = world.append(b"x", request=REQUEST)
+    world.replicas.hold(2)
+    assert offset_of(first.result()) == 1
+    world.may_answer = False
+    world.faults.add("create", FaultKind.HANG)
+    repeat = world.append(b"x", request=REQUEST)
+    await world.clock.advance(1.1)
+    assert not repeat.done()
+    world.store.release()
+    await settle()
+    assert offset_of(repeat.result()) == 1
+    assert await stored_values(world.memory, REF) == [b"first", b"x"]
+
+
+async def test_what_is_not_stored_is_told_by_whole_requests(world: World) -> None:
+    await world.store_first()
+    for value in (b"1", b"2", b"3"):
+        world.append(value)
+    assert [each.base for each in world.writer.unstored(1, 4)] == [1, 2, 3]
+    assert [each.base for each in world.writer.unstored(2, 3)] == [2]
+    assert [each.base for each in world.writer.unstored(0, 1)] == []
+
+
 async def test_refused_it_stops_and_gives_what_it_holds(world: World) -> None:
     await world.store_first()
     early = world.append(b"early")
@@ -277,6 +302,32 @@ async def test_refused_while_a_put_is_under_way(world: World, fault: FaultKind, 
     await settle()
     assert world.writer.state is WriterState.STOPPED
     assert await stored_values(world.memory, REF) == [b"early", b"late"]
+
+
+async def test_refused_between_a_put_and_the_proof_that_it_counts() -> None:
+    """Whoever takes over stores what the owner holds, so what was told stays told: nothing of it is stored here."""
+    world, looking, may_go_on = World(), asyncio.Event(), asyncio.Event()
+    await world.writer.close()
+
+    async def look() -> bool:
+        looking.set()
+        await may_go_on.wait()
+        return True
+
+    replication = Replication(world.replicas, lambda: True, world._give, world._grow)
+    world.writer = owner(world.store, world.clock, REF, SegmentIndex(), replication=replication, look=look)
+    await world.writer.inheritance.wait()
+    message = world.append(b"x", request=REQUEST)
+    await looking.wait()
+    world.replicas.refuse()
+    may_go_on.set()
+    await settle()
+    with pytest.raises(SegmentMoved):
+        message.result()
+    assert world.writer.state is WriterState.STOPPED and world.writer.index.end == 0
+    assert world.replicas.stored_ends == [] and world.unstored_bytes == 0
+    assert (await world.seal_for_the_owner()).end == 1
+    await world.writer.close()
 
 
 async def test_closed_while_a_put_is_under_way_it_still_holds_what_it_answered(world: World) -> None:

@@ -175,6 +175,19 @@ async def test_an_unknown_put_is_repeated(fault: FaultKind, calls: int) -> None:
     assert await stored_values(store, REF) == [b"0", b"1"]
 
 
+async def test_who_loses_a_name_stores_what_lies_behind_it() -> None:
+    """Another's file has less than its own would have had: the rest was acknowledged as well."""
+    store, clock = MemoryStore(), ManualClock()
+    failing = FailingStore(store, faults := ScriptedFaults(), clock=clock)
+    faults.add("create", FaultKind.HANG)
+    task = asyncio.create_task(seal(failing, copied(b"0", b"1", b"2"), clock=clock))
+    await settle()
+    await owned(store, b"0")
+    failing.release()
+    assert (await task).end == 3
+    assert await stored_values(store, REF) == [b"0", b"1", b"2"]
+
+
 async def test_after_a_slow_put_only_a_new_look_counts() -> None:
     """The name may have been superseded and deleted meanwhile: then what was put is beyond a gap, and put again."""
     store, clock = MemoryStore(), ManualClock()

@@ -1,6 +1,7 @@
 """What an owner's followers get, over peers that cannot be reached, lose answers, refuse, or are full."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 from typing import cast
@@ -92,14 +93,17 @@ class World:
         self.clock = ManualClock()
         self.brokers = {"b": FollowingBroker(), "c": FollowingBroker()}
         self.addresses: dict[str, str | None] = {"b": "http://b", "c": "http://c"}
-        parts = SimpleNamespace(
-            clock=self.clock, peers=Peers(Transport(self.brokers)), last_url_of=lambda broker: self.addresses[broker]
-        )
+        self.looked_up: Counter[str] = Counter()
+        parts = SimpleNamespace(clock=self.clock, peers=Peers(Transport(self.brokers)), last_url_of=self._last_url_of)
         self.followers = Followers(cast(Parts, parts), REF, ["b", "c"], 1)
         self.held: list[int] = []
         self.refusals = 0
         self.followers.attach(self.held.append, self._refused)
         self.accepted = 0
+
+    def _last_url_of(self, broker: str) -> str | None:
+        self.looked_up[broker] += 1
+        return self.addresses[broker]
 
     def _refused(self) -> None:
         self.refusals += 1
@@ -183,9 +187,14 @@ async def test_in_step_while_every_follower_takes_what_it_is_sent(world: World) 
 
 async def test_pauses_grow_while_a_follower_is_gone_and_it_goes_on_when_it_is_back(world: World) -> None:
     world.addresses["b"] = None
+    asked_before = world.looked_up["b"]
     world.send(b"0")
+    await settle()
     await world.clock.advance(60)
     assert world.brokers["b"].calls == 0 and world.held == []
+    # Doubling from the first pause to the longest, and that one again and again.
+    longest_pauses = 60 / subject.RETRY_LONGEST_SECONDS
+    assert longest_pauses <= world.looked_up["b"] - asked_before <= longest_pauses + 8
     world.addresses["b"] = "http://b"
     await world.clock.advance(subject.RETRY_LONGEST_SECONDS)
     assert world.held == [1]

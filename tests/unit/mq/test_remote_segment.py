@@ -167,6 +167,8 @@ async def test_leaving_fails_what_waited_for_a_late_call(world: World) -> None:
     futures.append(world.append(b"2"))
     leaving = asyncio.create_task(world.segment.leave())
     await settle()
+    with pytest.raises(SegmentMoved):
+        world.append(b"too late")
     await world.clock.advance(remote_segment.LAST_ANSWERS_SECONDS)
     await leaving
     assert all(isinstance(future.exception(), OutcomeUnknown) for future in futures[:-1])
@@ -226,6 +228,19 @@ async def test_a_batch_is_bounded_and_a_part_stays_whole(world: World, monkeypat
     world.owner.gate.set()
     await asyncio.gather(*futures)
     assert world.sent() == [[b"0"], [b"1"], [b"2", b"3"], [b"4"], [b"large"]]
+
+
+async def test_what_one_call_has_no_room_for_goes_with_another_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_lane, "BATCH_BYTES", 25)
+    world.owner.gate.clear()
+    futures = [world.append(b"%d" % n) for n in range(4)]
+    await settle()
+    assert world.owner.under_way == 2
+    world.owner.gate.set()
+    await asyncio.gather(*futures)
+    assert world.sent() == [[b"0", b"1"], [b"2", b"3"]]
 
 
 async def test_unreachable_nothing_was_sent(world: World) -> None:
@@ -291,9 +306,15 @@ async def test_a_producer_that_wants_both_keeps_its_order(world: World) -> None:
     await asyncio.gather(*futures)
     sent = [value for batch in world.sent() for value in batch]
     assert [value for value in sent if value != b"other"] == [b"%d" % n for n in range(6)]
-    again = world.append(b"6", RequestId("p", 6), replicated=True)
     world.owner.stores.clear()
-    await again  # all of its others are answered: it waits for the store no more
+    held_up = []
+    for n in range(call_lane.CALLS_AT_ONCE):
+        held_up.append(world.append(b"stored", RequestId("r", n)))
+        await settle()
+    await world.append(b"6", RequestId("p", 6), replicated=True)  # all of its others are answered: it waits for none
+    assert not any(future.done() for future in held_up)
+    world.owner.stores.set()
+    await asyncio.gather(*held_up)
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,32 @@ import pytest
 
 from filer.clock import ManualClock, settle
 from filer.errors import BraidError
+from filer.next_file import Accepted, join
 from filer.segment_log import SegmentRef
 from mq.errors import PeerUnreachable
 from mq.front_store import FrontStore
 from mq.peers import Peers, TailPage
-from mq.remote_tail import RETRY_SECONDS, RemoteTail
+from mq.remote_tail import IDLE_SECONDS, RETRY_SECONDS, RemoteTail
+from tests.support.segment_owners import single
 
 REF = SegmentRef("t", 0)
 
 
 class FakePeers:
-    """Answers as the test says; waits for ever where it says nothing."""
+    """Answers as the test says; where it says nothing, with nothing once it is `resumed`."""
 
     def __init__(self) -> None:
+        self.answers: list[TailPage] = []
+        self.resumed = asyncio.Event()
         self.answer: TailPage | BraidError | None = None
 
     async def tail(self, *place: object, **bounds: object) -> TailPage:
+        if self.answers:
+            return self.answers.pop(0)
         if self.answer is None:
-            await asyncio.Event().wait()
+            await self.resumed.wait()
+            self.resumed.clear()
+            return nothing(sealed=False)
         if isinstance(self.answer, BraidError):
             raise self.answer
         assert self.answer is not None
@@ -67,6 +75,11 @@ def nothing(*, sealed: bool) -> TailPage:
     return TailPage(REF.schema.empty_table(), 0, sealed)
 
 
+def page(*, base: int, sealed: bool = False) -> TailPage:
+    """One message."""
+    return TailPage(join(REF, [Accepted(single(b"x"), base, 1, 1, 1)], base), base + 1, sealed)
+
+
 @pytest.mark.parametrize("trouble", ["gone", "silent", "sealed"])
 async def test_it_ends_a_moment_after_there_is_nothing_to_follow(world: World, trouble: str) -> None:
     """The topic's record says so soon; until then its readers would ask as fast as they can."""
@@ -79,7 +92,38 @@ async def test_it_ends_a_moment_after_there_is_nothing_to_follow(world: World, t
     assert world.tail.ended and world.told == 1
 
 
+async def test_messages_that_retention_took_from_between_end_it(world: World) -> None:
+    """Its tail has no gaps: who reads on from there begins another."""
+    world.peers.answer = page(base=5)
+    await world.follow()
+    await world.clock.advance(RETRY_SECONDS)
+    assert world.tail.ended and world.tail.tail.end == 0
+
+
+async def test_what_a_sealed_segment_had_last_is_taken_before_it_ends(world: World) -> None:
+    world.peers.answers = [page(base=0, sealed=False), page(base=1, sealed=True), page(base=2, sealed=True)]
+    world.peers.answer = nothing(sealed=True)
+    await world.follow()
+    assert world.tail.tail.end == 3 and not world.tail.ended
+    await world.clock.advance(RETRY_SECONDS)
+    assert world.tail.ended and world.told == 4
+
+
 async def test_it_goes_on_while_there_may_be_more(world: World) -> None:
     await world.follow()
     await world.clock.advance(RETRY_SECONDS * 10)
     assert not world.tail.ended and not world.told
+
+
+async def test_it_ends_when_nobody_has_wanted_it_for_a_while(world: World) -> None:
+    await world.follow()
+    await world.clock.advance(IDLE_SECONDS - 1)
+    world.tail.want()
+    await world.clock.advance(IDLE_SECONDS - 1)
+    world.peers.resumed.set()
+    await settle()
+    assert not world.tail.ended
+    await world.clock.advance(2)
+    world.peers.resumed.set()
+    await settle()
+    assert world.tail.ended

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from filer.clock import ManualClock, settle
-from filer.errors import OutcomeUnknown
+from filer.errors import ObjectNotFound, OutcomeUnknown
 from filer.failing_store import FailingStore
 from filer.faults import FaultKind, ScriptedFaults
 from filer.forwarding_store import ForwardingStore
@@ -13,7 +13,7 @@ from filer.keys import FileName
 from filer.memory_store import MemoryStore
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index
-from filer.store import Fetched
+from filer.store import Fetched, Store
 from filer.topic_state import Segment
 from mq.segment_indexes import SegmentIndexes
 from tests.support.segment_files import append
@@ -23,13 +23,21 @@ SEGMENT = Segment(id=0, start_slot=0, stop_slot=65536, brokers=("b",), opened_us
 
 
 class CountingStore(ForwardingStore):
-    """Counts what is read."""
+    """Counts what is read; that something is missing it says once `gate` is open."""
 
-    gets = 0
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.gets = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
         self.gets += 1
-        return await self.inner.get(key, start=start, stop=stop)
+        try:
+            return await self.inner.get(key, start=start, stop=stop)
+        except ObjectNotFound:
+            await self.gate.wait()
+            raise
 
 
 class World:
@@ -87,15 +95,32 @@ async def test_a_fresh_look_begins_after_it_was_asked_for(world: World) -> None:
     """One under way may have looked past what has come since."""
     await world.write()
     assert await world.end() == 1
-    world.faults.add("get", FaultKind.HANG_ANSWER)
+    world.counting.gate.clear()
     early = asyncio.create_task(world.end())
     await settle()
     await world.write()
     late = [asyncio.create_task(world.end()) for _ in range(5)]
     await settle()
-    world.failing.release()
-    assert await early in (1, 2)
+    gets = world.counting.gets
+    world.counting.gate.set()
+    assert await early == 1
     assert await asyncio.gather(*late) == [2] * 5
+    assert world.counting.gets - gets <= 3, "one look for all of them"
+
+
+async def test_it_is_as_old_as_the_beginning_of_the_look(world: World) -> None:
+    await world.write()
+    assert await world.end() == 1
+    await world.clock.advance(3)
+    world.counting.gate.clear()
+    looking = asyncio.create_task(world.end(2.0))
+    await settle()
+    await world.write()
+    await world.clock.advance(1.5)
+    world.counting.gate.set()
+    assert await looking == 1
+    await world.clock.advance(0.6)
+    assert await world.end(2.0) == 2
 
 
 async def test_whoever_gives_up_leaves_the_others_their_answer(world: World) -> None:

@@ -102,7 +102,7 @@ class World:
         )
         self.state = new_topic("t", TopicConfig(replicas=3), 1, lambda n: BROKERS, now_us=1)
         self.index: SegmentIndex | None = None
-        runtime = SimpleNamespace(
+        self.runtime = SimpleNamespace(
             writers={},
             topic="t",
             state=self.state,
@@ -110,7 +110,7 @@ class World:
             inherited=self._inherited,
             adopt_index=self._adopt,
         )
-        topics = SimpleNamespace(topics={"t": cast(TopicRuntime, runtime)}, see=lambda state: None)
+        topics = SimpleNamespace(topics={"t": cast(TopicRuntime, self.runtime)}, see=lambda state: None)
         self.arm = TransitionArm(
             cast(Parts, parts), cast(Topics, topics), LoadTable(), on_unfinished=lambda topic: None
         )
@@ -197,8 +197,9 @@ async def test_but_not_for_longer_than_a_silent_one(world: World) -> None:
 async def test_nobody_seals_while_one_of_them_may_live(world: World) -> None:
     for live in (set(BROKERS), {"owner"}, {"f1"}, {"f2"}):
         world.live = live
-        await world.refuses_to_seal()
-        await world.clock.advance(SESSION_SECONDS * 10)
+        for _ in range(2):
+            await world.refuses_to_seal()
+            await world.clock.advance(SESSION_SECONDS * 10)
     world.answers(f1=CopyRefused())
     await world.refuses_to_seal()
 
@@ -212,6 +213,17 @@ async def test_a_margin_after_all_are_gone_it_is_sealed_at_its_end(world: World)
     assert await world.seal() == 0
     assert world.index is not None and world.index.sealed
     assert world.peers.asked[-3:] == list(BROKERS), "each is asked once more"
+
+
+async def test_nobody_is_missed_from_a_segment_that_is_sealed(world: World) -> None:
+    world.live = set()
+    await world.refuses_to_seal()
+    assert len(world.arm._missed_seconds) == len(BROKERS)
+    sealed = world.state.segments[0].model_copy(update={"state": "sealed", "end_offset": 0, "sealed_us": 2})
+    world.runtime.state = world.state.model_copy(update={"segments": (sealed,)})
+    world.answers(f1=0)
+    await world.seal()
+    assert world.arm._missed_seconds == {}
 
 
 async def test_who_was_back_meanwhile_is_gone_a_margin_after_that(world: World) -> None:
