@@ -4,9 +4,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.spark import spark_session
+from tests.support.undisturbed_parsing import parse_undisturbed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+parse_undisturbed()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,37 @@
+"""Keeps CPython before 3.11.8 from breaking off `ast.parse` with a SystemError (python/cpython#106905).
+
+It counts how deep it is in one place for all threads. Collecting garbage in the middle of a parse may run a finalizer,
+or let another thread run, that parses as well (what formats a traceback does): "AST constructor recursion depth
+mismatch". pytest parses test modules, and the modules of its plugins: schemathesis imports some of its own when used.
+"""
+
+import ast
+import functools
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def parse_undisturbed() -> None:
+    """From now on no garbage is collected while `ast.parse` runs; nothing where Python has been mended."""
+    if sys.version_info < (3, 11, 8):
+        ast.parse = _without_collecting(ast.parse)
+
+
+def _without_collecting(parse: Callable[..., Any]) -> Callable[..., Any]:
+    parsing = threading.RLock()
+
+    @functools.wraps(parse)
+    def undisturbed(*arguments: Any, **settings: Any) -> Any:
+        with parsing:
+            collected = gc.isenabled()
+            gc.disable()
+            try:
+                return parse(*arguments, **settings)
+            finally:
+                if collected:
+                    gc.enable()
+
+    return undisturbed
