@@ -78,7 +78,7 @@ def _one(traffic: Traffic, seconds: float) -> Case:
 
 def _wave() -> Case:
     traffic = even(daily_wave(TARGET / 4, 20 * TARGET))
-    return Case({"t": traffic}, 7 * DAY_SECONDS, 30.0, settles=False)
+    return Case({"t": traffic}, 7 * DAY_SECONDS, MINUTE, settles=False)
 
 
 def _flood() -> Case:
@@ -94,7 +94,7 @@ def _many(kinds: Sequence[Callable[[float, random.Random], Traffic]], seconds: f
     chance = random.Random(SEED)
     rates = [TARGET * min(0.1 * chance.paretovariate(0.8), 20) for _ in range(MANY_TOPICS)]
     topics = {f"t{n}": kinds[n % len(kinds)](rate, chance) for n, rate in enumerate(rates)}
-    return Case(topics, seconds, 2 * MINUTE, brokers=BROKERS, settles=False)
+    return Case(topics, seconds, 4 * MINUTE, brokers=BROKERS, settles=False)
 
 
 def _steady_topic(rate: float, chance: random.Random) -> Traffic:

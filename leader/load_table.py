@@ -324,7 +324,8 @@ class LoadTable:
         return number
 
     def _bury(self, block: _Block) -> None:
-        self._segments["topic"][block.first_row : block.first_row + len(block.places)] = -1
+        rows = slice(block.first_row, block.first_row + len(block.places))
+        self._segments["topic"][rows], self._segments["leaving"][rows] = -1, False
         self._dead_rows += len(block.places)
         block.places = {}
 

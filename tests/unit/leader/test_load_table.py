@@ -16,7 +16,7 @@ from leader.transitions import deleting, finished, merging, new_topic, replacing
 
 
 def place(number: int) -> tuple[str, ...]:
-    return ("b",)
+    return ("abc"[number % 3],)
 
 
 def topic(name: str, segments: int, **settings: int) -> TopicState:
@@ -25,6 +25,10 @@ def topic(name: str, segments: int, **settings: int) -> TopicState:
 
 def load(name: str, segment: int, average: float = 0.0) -> SegmentLoad:
     return SegmentLoad(name, segment, 0, 0, average, average, average, average, average, 10)
+
+
+def rolled(state: TopicState, segment: int, owner: str) -> TopicState:
+    return done(state, replacing(state, [segment], lambda n: (owner,), "roll", now_us=2))
 
 
 def done(state: TopicState, begun: TopicState | None) -> TopicState:
@@ -41,6 +45,17 @@ def rows(table: LoadTable, name: str) -> list[tuple[int, float, float]]:
     numbers = [n for n in range(len(table.topics)) if table.topic_name(n) == name and table.topics["open"][n]]
     found = table.segments[np.isin(table.segments["topic"], numbers)]
     return [(int(row["segment"]), float(row["recent"]), float(row["heard_seconds"])) for row in found]
+
+
+def owners(table: LoadTable, name: str) -> list[str]:
+    found = table.segments[table.segments["topic"] == table.topic_number(name)]
+    return [table.owners[number] for number in found["owner"]]
+
+
+def work(table: LoadTable, name: str) -> list[float]:
+    """What each open segment is expected to cost just now."""
+    found = table.segments[table.segments["topic"] == table.topic_number(name)]
+    return [float(each) for each in found["work"]]
 
 
 @dataclass
@@ -62,11 +77,10 @@ class Both:
         if any(s.id == segment for s in self.states[name].open_segments):
             self.heard[name, segment] = (average, self.seconds)
 
-    def roll(self, name: str, segment: int, *, times: int) -> None:
+    def roll(self, name: str, segment: int, *, times: int, owner: str) -> None:
         """The table sees the last of several rolls only."""
         for _ in range(times):
-            state = done(self.states[name], replacing(self.states[name], [segment], place, "roll", now_us=2))
-            self.states[name] = state
+            state = self.states[name] = rolled(self.states[name], segment, owner)
             if (name, segment) in self.heard:
                 self.heard[name, state.next_segment - 1] = self.heard[name, segment]
             segment = state.next_segment - 1
@@ -85,6 +99,9 @@ class Both:
             first = int(topics["first_row"][number])
             assert int(self.table.segments["segment"][first]) == self.states[name].open_segments[0].id
         assert (self.table.segments["topic"] >= 0).sum() == sum(living.values())
+        assert {name: owners(self.table, name) for name in living} == {
+            name: [s.owner for s in self.states[name].open_segments] for name in living
+        }
 
 
 STEPS = st.tuples(
@@ -117,7 +134,7 @@ def test_any_changes_of_shape_keep_what_was_heard_of_what_stays(
                     right = opened[opened.index(segment) + 1]
                     both.see(done(state, merging(state, [(segment.id, right.id)], place, now_us=2)))
                 case "roll":
-                    both.roll(name, segment.id, times=1 + number % 2)
+                    both.roll(name, segment.id, times=1 + number % 2, owner=f"{name}{number}")
                 case "report":
                     both.report(name, segment.id + number % 2, float(number))
                 case "delete" if number == 0:
@@ -186,10 +203,84 @@ def test_what_nobody_knows_is_no_concern() -> None:
 def test_years_of_changes_take_no_more_room() -> None:
     table = LoadTable()
     state = topic("a", 200)
-    for _ in range(200):
+    for life in range(200):
         state = state.model_copy(update={
-            "segments": tuple(s.model_copy(update={"id": s.id + 200}) for s in state.segments),
+            "segments": tuple(
+                s.model_copy(update={"id": s.id + 200, "brokers": (f"b{s.id % 20}.{life}",)}) for s in state.segments
+            ),
             "version": state.version + 1,
         })  # fmt: skip
         table.see(state)
     assert table.bytes_held < 10 * load_table._LEAST_ROWS * load_table.SEGMENT_COLUMNS.itemsize
+    assert len(table.owners) < 20 * 20, "brokers that are gone are forgotten"
+    assert owners(table, "a")[:2] == ["b0.199", "b1.199"]
+
+
+# -- what a segment costs its owner ------------------------------------------------------------------------
+
+
+def heard(segment: int, messages: float, size_bytes: float = 0.0, *, age_seconds: float = 1e6) -> SegmentLoad:
+    return SegmentLoad("a", segment, messages, size_bytes, 1, 0, 0, 1, 0.5, age_seconds=age_seconds)
+
+
+def test_messages_and_bytes_cost_whatever_the_topic_s_own_target() -> None:
+    table = LoadTable()
+    table.see(topic("a", 2))
+    assert np.isnan(work(table, "a")).all()
+    table.report([heard(0, 5_000, 2**21), heard(1, 0, 0)], now_seconds=1)
+    assert work(table, "a") == pytest.approx([1.0, 0.0])
+
+
+def test_successors_carry_what_their_predecessors_had_until_they_have_said_more() -> None:
+    table, state = LoadTable(), topic("a", 2)
+    table.see(state)
+    table.report([heard(0, 40_000), heard(1, 10_000)], now_seconds=1)
+    state = done(state, splitting(state, {0: [5, 100, 20_000]}, place, now_us=2))
+    table.see(state)
+    assert work(table, "a") == pytest.approx([1, 1, 1, 1, 1])
+    table.report([heard(2, 0, age_seconds=1), heard(3, 30_000, age_seconds=load_table.YOUNG_SECONDS)], now_seconds=2)
+    assert work(table, "a") == pytest.approx([1, 3, 1, 1, 1]), "its first second was a pause"
+    state = done(state, merging(state, [(3, 4)], place, now_us=3))
+    table.see(state)
+    assert work(table, "a") == pytest.approx([1, 4, 1, 1])
+    state = done(state, replacing(state, [6], place, "move", now_us=3))
+    table.see(state)
+    assert work(table, "a") == pytest.approx([1, 4, 1, 1])
+
+
+def test_what_lasts_follows_slowly_and_begins_with_the_owner_s_long_average() -> None:
+    table, lasting = LoadTable(), []
+    table.see(topic("a", 1))
+    for number in range(3):
+        table.report([heard(0, 10_000 * (1 + number))], now_seconds=number * load_table.LASTING_SECONDS)
+        lasting.append(float(table.segments["lasting"][0]))
+    assert lasting[0] == pytest.approx(0.5), "half of it was there for as long as the merge rule looks back"
+    kept = np.exp(-1)
+    assert lasting[1] == pytest.approx(kept * 0.5 + (1 - kept) * 2)
+    assert lasting[2] == pytest.approx(kept * lasting[1] + (1 - kept) * 3)
+
+
+def test_what_a_transition_is_about_to_open_is_expected_until_it_is_seen_or_came_to_nothing() -> None:
+    table, state = LoadTable(), topic("a", 2)
+    table.see(state)
+    table.report([heard(0, 40_000), heard(1, 10_000)], now_seconds=1)
+    begun = splitting(state, {0: [100]}, lambda n: ("xy"[n],), now_us=2)
+    assert begun is not None
+    table.expect(begun)
+    assert table.segments["leaving"].tolist() == [True, False]
+    assert [(table.owners[each.owner], each.work) for each in table.opening] == [("x", 2.0), ("y", 2.0)]
+    table.release("a")
+    assert table.opening == [] and not table.segments["leaving"].any()
+    table.see(begun.model_copy(update={"version": 2}))
+    assert len(table.opening) == 2 and bool(table.topics["busy"][0])
+    table.see(done(state, begun))
+    assert table.opening == [] and not table.segments["leaving"].any()
+    table.expect(topic("unknown", 1))
+    table.release("unknown")
+
+
+def test_a_table_that_is_cleared_knows_nothing() -> None:
+    table = LoadTable()
+    table.see(topic("a", 3))
+    table.clear()
+    assert not len(table.segments) and not table.owners and not table.knows("a", 0)

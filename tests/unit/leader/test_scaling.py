@@ -226,6 +226,21 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, TopicState], list[SegmentLoad]]:
     return states, heard
 
 
+@given(worlds(), st.integers(0, 4), st.sets(st.sampled_from("abc")))
+def test_a_few_topics_are_the_first_of_all_that_are_free(
+    world: tuple[dict[str, TopicState], list[SegmentLoad]], most: int, taken: set[str]
+) -> None:
+    states, heard = world
+    table = LoadTable()
+    for state in states.values():
+        table.see(state)
+    table.report(heard, now_seconds=NOW)
+    few = decide(
+        table, now_seconds=NOW, stale_seconds=STALE_SECONDS, most=most, is_free=lambda topic: topic not in taken
+    )
+    assert few == [reshape for reshape in decided(table) if reshape.topic not in taken][:most]
+
+
 @given(worlds())
 def test_whatever_is_decided_can_be_done_and_is_the_same_each_time(
     world: tuple[dict[str, TopicState], list[SegmentLoad]],

@@ -14,14 +14,22 @@ from filer.errors import InvalidInput
 from filer.memory_store import MemoryStore
 from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState
+from leader.broker_loads import carried
 from leader.coordinator import BrokerInfo
 from leader.cut_points import Cut, SlotLoads
+from leader.load_averages import SegmentLoad
 from leader.load_table import LoadTable
-from leader.transitions import new_topic
+from leader.transitions import new_topic, splitting
 from mq.errors import Draining, PeerUnreachable
 from mq.metrics import Metrics
 from mq.parts import Parts
 from mq.transition_arm import Topics, TransitionArm
+
+
+def load(topic: str, segment: int, work: float) -> SegmentLoad:
+    """An old segment that costs its owner so many default targets."""
+    return SegmentLoad(topic, segment, work * TopicConfig().target.messages, 0, *[0.5] * 5, 1e6)
+
 
 LOADS = SlotLoads(np.ones(4), np.ones(4), 4)
 
@@ -48,6 +56,7 @@ class World:
 
     def __init__(self, segments: int = 1, **settings: int) -> None:
         self.metrics = Metrics()
+        self.leads, self.table = True, LoadTable()
         self.catalogue = Catalogue(MemoryStore(), ManualClock())
         self.state = new_topic("t", TopicConfig(**settings), segments, lambda n: ("a",), now_us=1)
         self.runtime = Runtime(self.state)
@@ -58,7 +67,7 @@ class World:
             broker="a",
             clock=ManualClock(),
             catalogue=self.catalogue,
-            coordinator=SimpleNamespace(brokers=lambda: brokers, leads=lambda: True),
+            coordinator=SimpleNamespace(brokers=lambda: brokers, leads=lambda: self.leads),
             clustered=False,
             metrics=self.metrics,
             peers=self.peers,
@@ -68,7 +77,7 @@ class World:
         topics = SimpleNamespace(topics={"t": self.runtime}, see=self._see, draining=self.draining)
         self.unfinished: list[str] = []
         self.arm = TransitionArm(
-            cast(Parts, parts), cast(Topics, topics), LoadTable(), on_unfinished=self.unfinished.append
+            cast(Parts, parts), cast(Topics, topics), self.table, on_unfinished=self.unfinished.append
         )
 
     async def create(self) -> None:
@@ -105,6 +114,49 @@ async def test_the_parts_of_one_split_go_to_different_brokers() -> None:
     assert [s.range for s in state.open_segments][:3] == [(0, 100), (100, 200), (200, 32768)]
     assert {s.owner for s in state.open_segments if s.reason == "split"} == {"a", "b", "c"}
     assert (world.counted("split"), world.counted("merge")) == (1, 0)
+
+
+async def test_parts_go_by_the_load_that_the_cut_says_they_will_have() -> None:
+    """Two of them to whoever has next to nothing, though it owns as many segments as the others."""
+    world = World(segments=1)
+    await world.create()
+    others = new_topic("u", TopicConfig(), 3, lambda n: ("abc"[n],), now_us=1)
+    for state in (world.state, others):
+        world.table.see(state)
+    world.table.report([load("t", 0, 2.0), load("u", 0, 1.0), load("u", 1, 0.0), load("u", 2, 1.0)], now_seconds=1)
+    state = await world.arm.reshape("t", {0: Cut((10, 20, 30), shares=(0.1, 0.5, 0.3, 0.1))}, [])
+    assert state is not None
+    assert [s.owner for s in state.open_segments] != ["a", "b", "c", "a"]
+    owner_of = {s.range: s.owner for s in state.open_segments}
+    assert owner_of[10, 20] == "b"
+    assert carried(world.table) == pytest.approx({"a": 1.3, "b": 1.2, "c": 1.5}, abs=0.4)
+    assert world.table.opening == [], "it has been seen"
+
+
+async def test_what_is_being_opened_counts_for_whoever_places_next() -> None:
+    world = World(segments=2)
+    await world.create()
+    other = new_topic("u", TopicConfig(), 1, lambda n: ("c",), now_us=1)
+    for state in (world.state, other):
+        world.table.see(state)
+    world.table.report([load("t", 0, 1.0), load("t", 1, 1.0), load("u", 0, 0.1)], now_seconds=1)
+    begun = splitting(world.state, {0: (100,)}, lambda n: ("b",), now_us=2)
+    assert begun is not None
+    world.table.expect(begun)
+    assert world.arm.place("v", TopicConfig(), 1)(0) == ("c",)
+    world.table.release("t")
+    assert world.arm.place("v", TopicConfig(), 1)(0) == ("b",)
+
+
+async def test_who_does_not_lead_counts_segments() -> None:
+    world = World(segments=2)
+    await world.create()
+    world.table.see(world.state)
+    world.leads = False
+    assert world.arm.place("v", TopicConfig(), 2)(0)[0] in "bc"
+    state = await world.arm.reshape("t", {0: Cut((100,))}, [])
+    assert state is not None and world.table.opening == []
+    assert not world.table.knows("t", 2), "what it knows is no news to whoever leads"
 
 
 async def test_what_is_sealed_is_no_load_any_more() -> None:
