@@ -117,4 +117,5 @@ def segment_shape(segment: Segment) -> dict[str, Any]:
 def _load(broker: Broker, runtime: TopicRuntime, segment: int) -> dict[str, Any]:
     """How busy an open segment is, where this broker owns it or leads; null elsewhere."""
     load = runtime.loads.recent(segment) or broker.reshaping.load(runtime.topic, segment)
-    return {"load": load and asdict(load), "hot_slot": broker.reshaping.hot_slot(runtime.topic, segment)}
+    shown = None if load is None else {name: round(number, 6) for name, number in asdict(load).items()}
+    return {"load": shown, "hot_slot": broker.reshaping.hot_slot(runtime.topic, segment)}
