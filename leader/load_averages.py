@@ -35,7 +35,7 @@ class SegmentLoad:
     `pressure` above 1 means that a split rule holds, `firing_average` is the average of the rule that gives it (0 while
     none is old enough to say); `warmest` is the highest average over any window, `merge_average` the one over the merge
     rule's. The rates are recent, for people: what is stored, and what readers and other brokers are given of it by the
-    owner; so is `pending_bytes`, what the owner's front store waits to have stored.
+    owner; so is `pending_bytes`, what the owner's front store waits to have stored. Nothing is decided by these.
 
     What has a default may be missing from the report of an older broker.
     """

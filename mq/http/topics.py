@@ -86,7 +86,7 @@ async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
     ends = await asyncio.gather(*(end_of(runtime, segment) for segment in state.segments))
     loads = await broker.shown_loads.of(runtime)
     segments = [
-        _segment(segment, end) | (asdict(loads.get(segment.id, _UNKNOWN)) if segment.state == "open" else {})
+        _segment(segment, end) | (_load(loads.get(segment.id, _UNKNOWN)) if segment.state == "open" else {})
         for segment, end in zip(state.segments, ends, strict=True)
     ]
     return {
@@ -116,3 +116,8 @@ def segment_shape(segment: Segment) -> dict[str, Any]:
         "successors": list(segment.successors),
         "brokers": list(segment.brokers),
     }
+
+
+def _load(shown: ShownLoad) -> dict[str, Any]:
+    rates = None if shown.load is None else {name: round(rate, 6) for name, rate in asdict(shown.load).items()}
+    return {"load": rates, "hot_slot": shown.hot_slot}
