@@ -181,15 +181,9 @@ async def split_and_kill_owner(scene: Scene) -> None:
 
 async def storm(scene: Scene) -> None:
     """Splits and merges by several hands, without end while brokers and consumers are killed."""
-    await make_storm(scene, transitions=STORM_TRANSITIONS)
-
-
-async def make_storm(scene: Scene, *, transitions: int) -> Storm:
-    """One of so many splits and merges that is over, with all that it did."""
-    made = Storm(scene, transitions=transitions)
+    made = Storm(scene, transitions=STORM_TRANSITIONS)
     await made.blow()
     print(f"  {made.report()}", flush=True)
-    return made
 
 
 async def add_broker(scene: Scene) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from filer.topic_state import TopicState
 from tests.cluster.checker.stalls import longest_stall_seconds
-from tests.cluster.faults import PASSING, FaultKind, Strike, kill_all, make_storm
+from tests.cluster.faults import PASSING, FaultKind, Strike, kill_all
 from tests.cluster.mixed_load import demand_clean, mixed_load, topics_for_a_while
 from tests.cluster.scene import Scene
 from tests.support.cluster import Cluster
@@ -27,11 +26,9 @@ STORED = {"segments": 3}
 REPLICATED = {"segments": 3, "acks": "replicated", "replicas": 3}
 # For so long the store or ZooKeeper is away: past every session and every first retry, and no longer than it takes.
 AWAY_SECONDS = 7.0
-# Splits and merges without more are tried by `make chaos`; here the owner dies in the middle of one.
+# Splits and merges without more are tried by `make chaos`; here the owner dies in the middle of one. A storm of them
+# has a test of its own.
 KINDS = [kind for kind in PASSING if kind.name not in ("split", "merge", "storm")]
-# The long form of a storm is one of `make chaos` too.
-STORM_TRANSITIONS = 60
-STORMED = {"segments": 1, "max_segments": 13}
 
 
 @pytest.fixture(scope="module")
@@ -54,31 +51,6 @@ async def test_all_brokers_die_at_once(kept: KeptCluster, tmp_path: Path) -> Non
     with kept.use() as cluster:
         async with topics_for_a_while(cluster, {"stored-kill-all": STORED}) as topics:
             print(await strike("kill-all", kill_all, cluster, topics, 0, tmp_path))
-
-
-@pytest.mark.parametrize("seed", [0])
-async def test_a_storm(kept: KeptCluster, tmp_path: Path, seed: int) -> None:
-    """Splits and merges without end while owners, leaders, any brokers and consumers are killed."""
-    with kept.use() as cluster:
-        settings = {f"stored-storm-{seed}": STORMED, f"replicated-storm-{seed}": STORMED | REPLICATED | {"segments": 1}}
-        async with topics_for_a_while(cluster, settings) as topics:
-            load = mixed_load(cluster, topics, seed=seed, processes_in=tmp_path)
-            scene = Scene(cluster, load, topics, random.Random(seed), away_seconds=AWAY_SECONDS)
-            async with load.running():
-                await load.each_acknowledged(5)
-                with load.fault("storm") as struck:
-                    storm = await make_storm(scene, transitions=STORM_TRANSITIONS)
-                    await cluster.wait_until_settled(*topics)
-                await load.each_acknowledged(5, timeout_seconds=RECOVER_SECONDS)
-                verdict = await demand_clean(load, cluster, tmp_path)
-            made = sum(transitions_made(cluster.store.topic_state(topic)) for topic in topics)
-    assert made >= storm.transitions >= STORM_TRANSITIONS
-    print(f"storm: longest stall {longest_stall_seconds(load.history, struck):.2f} s; {made} made; {verdict}")
-
-
-def transitions_made(state: TopicState) -> int:
-    """How many splits and merges a topic's record tells of."""
-    return len({s.predecessors for s in state.segments if s.reason in ("split", "merge")})
 
 
 def seeds(rounds: int) -> range:

@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from braidmq import AsyncClient, Message
 from tests.cluster.checker.consumer_log import Began, ConsumerLog, Line, Saved, written
@@ -34,6 +36,14 @@ class Scribe:
         self._file.truncate(log.read_bytes)
         self._write(Began(saved[-1].behind if saved else 0, time.monotonic()))
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
     def take(self, message: Message) -> None:
         """Write a message down, and every so often the marker behind it.
 
@@ -51,11 +61,11 @@ class Scribe:
 
 async def consume(topic: str, path: Path, urls: Sequence[str]) -> None:
     """Read until killed."""
-    scribe = Scribe(path)
-    async with AsyncClient(urls) as client:
-        start = "earliest" if scribe.marker is None else None
-        async for message in client.subscribe(topic, from_=start, marker=scribe.marker):
-            scribe.take(message)
+    with Scribe(path) as scribe:
+        async with AsyncClient(urls) as client:
+            start = "earliest" if scribe.marker is None else None
+            async for message in client.subscribe(topic, from_=start, marker=scribe.marker):
+                scribe.take(message)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -42,13 +42,18 @@ class KilledConsumer:
         self.record = Reader(consumer.name, consumer.topic, "stream")
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its process has begun and is no more."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def reads(self) -> bool:
         """Whether it has been given anything in this life."""
         return bool(self.record.visits and self.record.visits[-1].found)
 
     def kill(self) -> bool:
         """SIGKILL, at whatever line it is; whether it ran."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self.has_ended:
             return False
         self._process.kill()
         return True
@@ -62,14 +67,20 @@ class KilledConsumer:
         try:
             while True:
                 self._process = self._start(urls)
-                while (code := self._process.poll()) is None:
+                while not self.has_ended:
                     self._catch_up()
                     await asyncio.sleep(LOOK_SECONDS)
-                assert code == SIGKILLED, f"{self._consumer.name} ended with {code}: {self._errors.read_text()}"
+                self._check_killed(self._process)
         finally:
-            if self.kill() and self._process is not None:
+            if self._process is not None:
+                self.kill()
                 self._process.wait()
-            self._catch_up()
+                self._catch_up()
+                self._check_killed(self._process)
+
+    def _check_killed(self, process: "subprocess.Popen[str]") -> None:
+        code = process.returncode
+        assert code == SIGKILLED, f"{self._consumer.name} ended with {code}: {self._errors.read_text()}"
 
     def _start(self, urls: Sequence[str]) -> "subprocess.Popen[str]":
         self._consumer.folder.mkdir(parents=True, exist_ok=True)
