@@ -267,6 +267,21 @@ async def test_spreads_only_when_membership_has_been_quiet(world: World) -> None
     assert world.reasons() == ["move"]
 
 
+async def test_spreads_only_when_nothing_else_is_to_be_done(world: World) -> None:
+    world.join("a")
+    await world.create("t", *[("a",)] * 4)
+    await world.create("u", ("a",))
+    await world.catalogue.change("u", lambda s: deleting(s, now_us=2))
+    world.arm.failing.add("u")
+    await world.begin()
+    world.join("b")
+    await world.pass_seconds(SETTLE_SECONDS * 5)
+    assert world.arm.deeds == []
+    world.arm.failing.clear()
+    await world.pass_seconds(5)
+    assert world.reasons() == ["move"] and sorted(await world.owners("t")) == ["a", "a", "b", "b"]
+
+
 async def test_gives_segments_the_replicas_they_lack(world: World) -> None:
     world.join("a")
     await world.create("t", ("a",), replicas=2)
