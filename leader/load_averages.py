@@ -46,14 +46,26 @@ class SegmentLoad:
     age_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class KnownAverages:
+    """What one owner of a key range tells the next: by window in seconds the sums of messages/s and bytes/s, and the
+    weight that they stand for.
+    """
+
+    age_seconds: float
+    sums: Mapping[float, tuple[float, float, float]]
+
+
 class _Average:
     """A moving average of two rates, corrected for having begun at nothing: a young one is the mean so far."""
 
     __slots__ = ("bytes", "messages", "weight", "window_seconds")
 
-    def __init__(self, window_seconds: float) -> None:
+    def __init__(
+        self, window_seconds: float, messages: float = 0.0, size_bytes: float = 0.0, weight: float = 0.0
+    ) -> None:
         self.window_seconds = window_seconds
-        self.messages = self.bytes = self.weight = 0.0
+        self.messages, self.bytes, self.weight = messages, size_bytes, weight
 
     def move(self, elapsed_seconds: float, messages_per_second: float, bytes_per_second: float) -> None:
         kept = exp(-elapsed_seconds / self.window_seconds)
@@ -71,9 +83,7 @@ class _Average:
 
     def starting(self, window_seconds: float) -> "_Average":
         """Another window's average that goes on from what this one knows."""
-        other = _Average(window_seconds)
-        other.messages, other.bytes, other.weight = self.messages, self.bytes, self.weight
-        return other
+        return _Average(window_seconds, self.messages, self.bytes, self.weight)
 
 
 class LoadAverages:
@@ -111,6 +121,19 @@ class LoadAverages:
             self._averages = {window: _nearest(known, window) for window in _windows(config.scaling)}
             self._recent = _nearest(known, _recent_window(config.scaling))
         self._config = config
+
+    def known(self) -> KnownAverages:
+        """All that there is to go on with elsewhere."""
+        averages = (self._recent, *self._averages.values())
+        return KnownAverages(self.age_seconds, {a.window_seconds: (a.messages, a.bytes, a.weight) for a in averages})
+
+    def take_over(self, known: KnownAverages) -> None:
+        """Go on with what another has watched for longer, in place of what came here since."""
+        if known.age_seconds > self.age_seconds and known.sums:
+            self._opened_seconds = self._ticked_seconds - known.age_seconds
+            averages = [_Average(window, *sums) for window, sums in known.sums.items()]
+            self._averages = {window: _nearest(averages, window) for window in self._averages}
+            self._recent = _nearest(averages, self._recent.window_seconds)
 
     def load(self, topic: str, segment: int) -> SegmentLoad:
         """What the leader is to hear."""

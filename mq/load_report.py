@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from filer.errors import InvalidInput
 from leader.cut_points import SlotLoads
-from leader.load_averages import RecentLoad, SegmentLoad
+from leader.load_averages import KnownAverages, RecentLoad, SegmentLoad
 
 MOST_SEGMENTS = 4096
 """In one report; a broker with more sends several."""
@@ -90,6 +90,26 @@ def unpack_shown(data: bytes) -> dict[int, ShownLoad]:
 def _shown(load: Mapping[str, Any] | None, hot_slot: Any) -> ShownLoad:
     rates = None if load is None else RecentLoad(**{name: float(rate) for name, rate in load.items()})
     return ShownLoad(rates, None if hot_slot is None else int(hot_slot))
+
+
+def pack_averages(known: KnownAverages) -> bytes:
+    """JSON: a row of numbers for each window."""
+    rows = [(window, *sums) for window, sums in known.sums.items()]
+    return orjson.dumps({"age_seconds": known.age_seconds, "averages": rows})
+
+
+def unpack_averages(data: bytes) -> KnownAverages:
+    """The averages that were packed; raises `InvalidInput` where the bytes are none."""
+    try:
+        document = orjson.loads(data)
+        numbers = np.array([(*map(float, row),) for row in document["averages"]]).reshape(-1, 4)
+        age_seconds = float(document["age_seconds"])
+        if not (np.isfinite(numbers).all() and (numbers >= 0).all() and age_seconds >= 0 and (numbers[:, 0] > 0).all()):
+            raise ValueError("a number is none from 0 on")
+        rows = numbers.tolist()
+        return KnownAverages(age_seconds, {window: (messages, size, weight) for window, messages, size, weight in rows})
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"those are no averages: {type(error).__name__}: {error}") from error
 
 
 def pack_slots(loads: SlotLoads | None) -> bytes:

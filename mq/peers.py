@@ -15,6 +15,7 @@ import pyarrow as pa
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.requests import Position
 from leader.cut_points import SlotLoads
+from leader.load_averages import KnownAverages
 from mq.errors import (
     CopyGap,
     CopyRefused,
@@ -25,7 +26,15 @@ from mq.errors import (
     PeerSilent,
     PeerUnreachable,
 )
-from mq.load_report import LoadReport, ShownLoad, pack_report, unpack_shown, unpack_slots
+from mq.load_report import (
+    LoadReport,
+    ShownLoad,
+    pack_averages,
+    pack_report,
+    unpack_averages,
+    unpack_shown,
+    unpack_slots,
+)
 from mq.part_batch import Part, pack_parts
 
 PREFIX = "/internal/v1"
@@ -193,6 +202,21 @@ class Peers:
         if answer.status != 200:
             raise SegmentMoved()
         return unpack_slots(answer.body)
+
+    async def averages(self, url: str | None, topic: str, segment: int, *, timeout_seconds: float) -> KnownAverages:
+        """What an owner knows of its segment's load; raises as `append`."""
+        path = f"/topics/{topic}/segments/{segment}/averages"
+        answer = await self._call("GET", url, path, timeout_seconds=timeout_seconds)
+        if answer.status != 200:
+            raise PeerFailed(f"a broker answered {answer.status}")
+        return unpack_averages(answer.body)
+
+    async def give_averages(
+        self, url: str | None, topic: str, segment: int, version: int, averages: KnownAverages
+    ) -> None:
+        """Let a segment's new owner go on with what the former one knows; raises as `append`."""
+        path = f"/topics/{topic}/segments/{segment}/averages?version={version}"
+        await self._call("POST", url, path, pack_averages(averages), timeout_seconds=SHORT_SECONDS)
 
     async def shown_loads(self, url: str | None, topic: str, *, timeout_seconds: float) -> dict[int, ShownLoad]:
         """What the leader has heard of a topic's open segments; raises as `append`."""

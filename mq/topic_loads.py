@@ -5,7 +5,7 @@ import pyarrow as pa
 from filer.clock import Clock
 from filer.topic_state import TopicState
 from leader.cut_points import SlotLoads
-from leader.load_averages import RecentLoad, SegmentLoad, goes_on_for
+from leader.load_averages import KnownAverages, RecentLoad, SegmentLoad, goes_on_for
 from mq.load_meter import LoadMeter
 
 
@@ -44,6 +44,17 @@ class TopicLoads:
         """How busy a segment is, as of the last tick; None where it is not ours, or there was none yet."""
         meter = self._meters.get(segment)
         return None if meter is None else meter.recent
+
+    def averages(self, segment: int) -> KnownAverages | None:
+        """What another owner of a segment's key range is to go on with; None where the segment is not ours."""
+        meter = self._meters.get(segment)
+        return None if meter is None else meter.averages.known()
+
+    def take_over(self, segment: int, known: KnownAverages) -> None:
+        """Go on with what the former owner of a segment's key range knows, if the segment is ours."""
+        meter = self._meters.get(segment)
+        if meter is not None:
+            meter.averages.take_over(known)
 
     def slot_loads(self, segment: int) -> SlotLoads | None:
         """How a segment's load lies over its slots; None where that is not known here."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.next_file import Accepted
@@ -16,6 +16,7 @@ from leader.leading import MARGIN_SHARE
 from leader.placement import choose, owned, replacements
 from leader.transitions import Place, TransitionRunner, deleting, merging, replacing, splitting
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
+from mq.load_hand_over import LoadHandOver
 from mq.parts import Parts
 from mq.topic_runtime import TopicRuntime
 
@@ -53,6 +54,7 @@ class TransitionArm:
     def __init__(self, parts: Parts, topics: Topics, *, on_unfinished: Callable[[str], None]) -> None:
         self._parts, self._topics, self._on_unfinished = parts, topics, on_unfinished
         self._runner = TransitionRunner(parts.catalogue, self, parts.clock)
+        self._loads = LoadHandOver(parts, topics)
         self._changing: dict[str, asyncio.Lock] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._missed_seconds: dict[tuple[str, int, str], float] = {}
@@ -94,7 +96,11 @@ class TransitionArm:
         self, topic: str, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None = None
     ) -> TopicState | None:
         """As `Arm.give_successors`; a live owner that does not drain keeps what `owners` does not name."""
-        return await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
+        known = await self._loads.collect(topic, segments) if reason in ("move", "drain") else {}
+        state = await self.change(topic, lambda state: self._replaced(state, segments, reason, owners))
+        if state is not None and known:
+            self._in_background(self._loads.deliver(state, known))
+        return state
 
     async def reshape(
         self, topic: str, cuts: Mapping[int, Sequence[int]], pairs: Sequence[tuple[int, int]]
@@ -179,9 +185,12 @@ class TransitionArm:
             self._parts.coordinator.announce(state.topic)
             for broker in self._parts.coordinator.brokers():
                 if broker.id != self._parts.broker:
-                    task = asyncio.create_task(self._tell_one(broker.url, state))
-                    self._telling.add(task)
-                    task.add_done_callback(self._telling.discard)
+                    self._in_background(self._tell_one(broker.url, state))
+
+    def _in_background(self, telling: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(telling)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _tell_one(self, url: str, state: TopicState) -> None:
         # A hint: whoever does not get it reads the record when it is asked for the segment.

@@ -20,7 +20,14 @@ from mq.errors import CopyRefused, Forbidden, NotFound, OutOfTouch
 from mq.front_store import FrontStore
 from mq.http.problems import problem_of
 from mq.http.publish import Scope, Send
-from mq.load_report import MOST_REPORT_BYTES, pack_shown, pack_slots, unpack_report
+from mq.load_report import (
+    MOST_REPORT_BYTES,
+    pack_averages,
+    pack_shown,
+    pack_slots,
+    unpack_averages,
+    unpack_report,
+)
 from mq.part_batch import Part, unpack_parts
 from mq.peers import ARROW, PREFIX, SECRET_HEADER
 from mq.topic_runtime import TopicRuntime
@@ -58,6 +65,8 @@ class Internal:
             ("POST", "refresh"): self._refresh,
             ("GET", "slots"): self._slots,
             ("GET", "loads"): self._loads,
+            ("GET", "averages"): self._averages,
+            ("POST", "averages"): self._take_averages,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,6 +217,20 @@ class Internal:
         """What we have heard, as the leader, of the topic's segments."""
         runtime = await self._broker.topic(topic)
         return pack_shown(self._broker.shown_loads.heard(runtime)), [(b"content-type", _JSON)]
+
+    async def _averages(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
+        """What we know of the load of a segment of ours."""
+        known = (await self._broker.topic(topic)).loads.averages(segment)
+        if known is None:
+            raise SegmentMoved(f"segment {segment} of topic {topic!r} is not ours")
+        return pack_averages(known), [(b"content-type", _JSON)]
+
+    async def _take_averages(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
+        """What the former owner knew of the load of a segment that is ours now."""
+        with Intake(self._reports, MOST_REPORT_BYTES, "", wait=True) as intake:
+            known = unpack_averages(await intake.read(receive, None))
+        (await self._runtime(topic, int(query["version"]))).loads.take_over(segment, known)
+        return _json({"taken": True})
 
     async def _refresh(self, receive: Receive, topic: str, segment: int, query: Numbers) -> Answer:
         """The topic's record has changed."""

@@ -139,6 +139,34 @@ def test_without_split_rules_nothing_presses() -> None:
     assert (load.pressure, load.warmest) == (0, pytest.approx(1e4))
 
 
+@given(st.integers(1, 700), st.integers(0, 700))
+def test_the_next_owner_goes_on_as_the_first_would_have(seconds: int, more: int) -> None:
+    stayed, later_seconds = young(), 5000
+    fed(stayed, 30, seconds, size_bytes=7)
+    moved = LoadAverages(CONFIG, now_seconds=later_seconds)
+    moved.take_over(stayed.known())
+    assert moved.load("t", 3) == stayed.load("t", 3)
+    assert fed(moved, 400, more, start=later_seconds) == fed(stayed, 400, more, start=seconds)
+
+
+def test_the_next_owner_keeps_what_it_has_watched_for_longer() -> None:
+    old, new = young(), young()
+    fed(old, 30, 10)
+    before = fed(new, 80, 11)
+    new.take_over(old.known())
+    assert new.load("t", 3) == before
+
+
+def test_the_next_owner_goes_by_other_windows_where_they_were_changed_on_the_way() -> None:
+    old = young()
+    fed(old, 30, 700)
+    scaling = Scaling(split=(SplitRule(times_target=1, for_seconds=7),), merge=MergeRule(for_seconds=500))
+    new = young(TopicConfig(target=CONFIG.target, scaling=scaling))
+    new.take_over(old.known())
+    load = new.load("t", 3)
+    assert (load.age_seconds, load.merge_average, load.warmest) == (700, pytest.approx(0.3), pytest.approx(0.3))
+
+
 def test_a_segment_goes_on_for_the_one_that_had_just_its_slots() -> None:
     lineage = Lineage()
     lineage.add(0, 100)

@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 from filer.errors import InvalidInput
 from filer.slots import SLOTS
 from leader.cut_points import SlotLoads
-from leader.load_averages import RecentLoad, SegmentLoad
+from leader.load_averages import KnownAverages, RecentLoad, SegmentLoad
 from mq import load_report
 from mq.load_report import (
     LoadReport,
     ShownLoad,
+    pack_averages,
     pack_report,
     pack_shown,
     pack_slots,
+    unpack_averages,
     unpack_report,
     unpack_shown,
     unpack_slots,
@@ -56,6 +58,32 @@ def test_what_is_shown_comes_out_as_it_went_in(loads: dict[int, ShownLoad]) -> N
 def test_what_nobody_can_be_shown_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
         unpack_shown(data)
+
+
+SUMS = st.dictionaries(st.floats(0.001, 1e12), st.tuples(RATES, RATES, st.floats(0, 1)), max_size=18)
+
+
+@given(st.builds(KnownAverages, RATES, SUMS))
+def test_averages_come_out_as_they_went_in(known: KnownAverages) -> None:
+    assert unpack_averages(pack_averages(known)) == known
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"age_seconds": -1},
+        {"age_seconds": None},
+        {"averages": None},
+        {"averages": [[1, 2, 3]]},
+        {"averages": [[1, 2, 3, "x"]]},
+        {"averages": [[1, 2, -3, 1]]},
+        {"averages": [[0, 2, 3, 1]]},
+    ],
+)
+def test_what_is_no_average_is_refused(change: dict[str, object]) -> None:
+    good = orjson.loads(pack_averages(KnownAverages(1, {2: (1, 1, 1)})))
+    with pytest.raises(InvalidInput):
+        unpack_averages(orjson.dumps(good | change))
 
 
 def test_a_topics_name_is_in_it_once() -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from filer.memory_store import MemoryStore
 from filer.slots import slot_of
+from leader.load_averages import KnownAverages
 from tests.support.http_broker import http_broker
 from tests.support.http_cluster import HttpCluster, until
 from tests.support.numbered_load import QUICK_SCALING, REPORT_SECONDS, NumberedLoad, NumberedReader
@@ -143,18 +145,19 @@ async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown_by_any_br
         segments = await open_segments(quick, name, "t")
         return next(s for s in segments if s["range"][0] <= slot < s["range"][1])
 
-    async def is_named() -> bool:
-        return (await of_hot_slot(leader))["hot_slot"] == slot
+    async def is_told_by(name: str) -> bool:
+        """What is recent is of a moment, and the load has its pauses."""
+        segment = await of_hot_slot(name)
+        if segment["hot_slot"] != slot or (load := segment["load"]) is None:
+            return False
+        assert load["times_target"] == pytest.approx(load["messages_per_second"] / 20)
+        return load["messages_per_second"] > 20 and load["bytes_per_second"] > 20 * len("hotx")
 
     flooding = asyncio.create_task(flood())
     try:
-        await until(is_named)
         for name in "abc":
-            segment = await of_hot_slot(name)
-            load = segment["load"]
-            assert load["messages_per_second"] > 20 and load["bytes_per_second"] > 20 * len("hotx")
-            assert load["times_target"] == pytest.approx(load["messages_per_second"] / 20)
-            assert segment["hot_slot"] == slot and segment["range"] != [slot, slot + 1]
+            await until(partial(is_told_by, name))
+        assert (await of_hot_slot(leader))["range"] != [slot, slot + 1]
     finally:
         done.set()
         await flooding
@@ -191,3 +194,44 @@ async def test_a_new_leader_goes_on(quick: HttpCluster) -> None:
     while await reader.read():
         pass
     load.check(reader)
+
+
+async def test_a_drained_brokers_averages_go_on_elsewhere_and_a_dead_ones_begin_anew(quick: HttpCluster) -> None:
+    """Each broker in turn owns the only segment, the leader too."""
+    await quick.create("a", "t")
+    await quick.publish("a", "t", *[("key", "x")] * 1000)
+
+    async def owner() -> str:
+        ((owner, *_),) = await quick.brokers_of("a", "t")
+        return owner
+
+    async def known() -> KnownAverages:
+        name = await owner()
+        (segment,) = await open_segments(quick, name, "t")
+        found = quick.up[name].broker.topics["t"].loads.averages(segment["segment"])
+        assert found is not None
+        return found
+
+    async def has_messages() -> bool:
+        return all(messages > 0 for messages, _, _ in (await known()).sums.values())
+
+    async def has_moved() -> bool:
+        return await owner() != former
+
+    await until(has_messages)
+    for _ in range(3):
+        former, before = await owner(), await known()
+        answer = await quick.up["a"].client.post(f"/v1/cluster/brokers/{former}/drain")
+        answer.raise_for_status()
+        await until(has_moved)
+        await until(has_messages)
+        assert (await known()).age_seconds >= before.age_seconds
+        (await quick.up["a"].client.delete(f"/v1/cluster/brokers/{former}/drain")).raise_for_status()
+    while await owner() == leader_of(quick):
+        former = await owner()
+        (await quick.up["a"].client.post(f"/v1/cluster/brokers/{former}/drain")).raise_for_status()
+        await until(has_moved)
+    former = await owner()
+    quick.expel(former)
+    await until(has_moved)
+    assert all(messages == 0 for messages, _, _ in (await known()).sums.values())
