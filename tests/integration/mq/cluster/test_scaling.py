@@ -163,7 +163,11 @@ async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown_by_any_br
         await flooding
     owner = (await of_hot_slot(leader))["brokers"][0].partition(".")[0]
     unconcerned = next(iter(set("abc") - {leader, owner}))
-    assert (await of_hot_slot(unconcerned))["load"] is not None
+
+    async def has_heard() -> bool:
+        return (await of_hot_slot(unconcerned))["load"] is not None
+
+    await until(has_heard)
     quick.peers[unconcerned].parted.add(quick.up[leader].url)
     assert (await of_hot_slot(unconcerned))["load"] is None, "nobody tells it"
     wanted = (await quick.up[leader].client.get("/metrics")).text
