@@ -243,17 +243,18 @@ class Peers:
     async def averages(self, url: str | None, topic: str, segment: int, *, timeout_seconds: float) -> KnownAverages:
         """What an owner knows of its segment's load; raises as `append`."""
         path = f"/topics/{topic}/segments/{segment}/averages"
-        answer = await self._call("GET", url, path, timeout_seconds=timeout_seconds)
-        if answer.status != 200:
-            raise PeerFailed(f"a broker answered {answer.status}")
-        return unpack_averages(answer.body)
+        answer = _checked(await self._call("GET", url, path, timeout_seconds=timeout_seconds))
+        try:
+            return unpack_averages(answer.body)
+        except InvalidInput as error:
+            raise PeerSilent(f"{_NO_BROKERS_ANSWER}: {error}") from error
 
     async def give_averages(
         self, url: str | None, topic: str, segment: int, version: int, averages: KnownAverages
     ) -> None:
         """Let a segment's new owner go on with what the former one knows; raises as `append`."""
         path = f"/topics/{topic}/segments/{segment}/averages?version={version}"
-        await self._call("POST", url, path, pack_averages(averages), timeout_seconds=SHORT_SECONDS)
+        _checked(await self._call("POST", url, path, pack_averages(averages), timeout_seconds=SHORT_SECONDS))
 
     async def shown_loads(self, url: str | None, topic: str, *, timeout_seconds: float) -> dict[int, ShownLoad]:
         """What the leader has heard of a topic's open segments; raises as `append`."""
