@@ -9,10 +9,10 @@ A move costs its segment a pause, so only two things call for one, and neither i
   this moment too. What is about to split is left to the split, whose parts are placed anyhow; so is what has been
   opened lately.
 
-A move takes what evens out best, and whoever gets it carries less afterwards than whoever gave it did before, by
-`HELP_SHARE` where the load called for it. So the squares' sum of what brokers carry falls with every move: under a load
-that stays as it is moves come to an end, and none is ever undone. Once there is a reason, they go on until the broker
-is within `CALM_SHARE` of the average: being just past a limit moves nothing back and forth.
+A move takes what evens out best. By number, whoever gets it carries no more afterwards than whoever gave it, as far as
+anybody would notice (`LEAST_EXCESS`); by load, less than that one did, by `HELP_SHARE`. So under a load that stays as
+it is moves come to an end, and none is undone. Once there is a reason, they go on until the broker is within
+`CALM_SHARE` of the average: being just past a limit moves nothing back and forth.
 """
 
 from collections.abc import Collection, Sequence
@@ -34,7 +34,7 @@ IDLE_SHARE = 0.5
 CALM_SHARE = 0.1
 HELP_SHARE = 0.1
 LEAST_EXCESS = 0.1
-"""In loads of one default target: below it no broker is relieved by a move."""
+"""In loads of one default target: so little more or less is nothing to a broker."""
 _MOST_TRIES = 4 * MOST_MOVES
 _ROUNDING = 1e-6
 
@@ -100,7 +100,11 @@ class _Spread:
             if len(self.moved) >= MOST_MOVES or not giving[most] or not taking[least] or more < 2:
                 return
             heavier = float(self._carried[most] - self._carried[least])
-            row = self._best(most, heavier / more, heavier / 2) if self._carried[least] <= enough else None
+            row = (
+                self._best(most, heavier / more, heavier / 2 + LEAST_EXCESS / 2)
+                if self._carried[least] <= enough
+                else None
+            )
             if row is not None:
                 self._move(row, most, least)
             elif self._carried[least] < enough:

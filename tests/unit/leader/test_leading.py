@@ -19,7 +19,7 @@ from leader.coordinator import BrokerInfo
 from leader.leading import MARGIN_SHARE, RETRY_SECONDS, SETTLE_SECONDS, SWEEP_SECONDS, Leading
 from leader.load_table import LoadTable
 from leader.placement import owned, replacements
-from leader.transitions import deleting, finished, new_topic, replacing
+from leader.transitions import deleting, finished, new_topic, replacing, splitting
 
 SESSION_SECONDS = 40.0
 MARGIN_SECONDS = SESSION_SECONDS * MARGIN_SHARE
@@ -267,19 +267,28 @@ async def test_spreads_only_when_membership_has_been_quiet(world: World) -> None
     assert world.reasons() == ["move"]
 
 
-async def test_spreads_only_when_nothing_else_is_to_be_done(world: World) -> None:
-    world.join("a")
-    await world.create("t", *[("a",)] * 4)
+async def test_a_transition_that_takes_long_keeps_no_other_topic_from_being_spread(world: World) -> None:
+    world.join("a", "b")
     await world.create("u", ("a",))
-    await world.catalogue.change("u", lambda s: deleting(s, now_us=2))
-    world.arm.failing.add("u")
+    await world.create("t", ("a",), ("a",), ("a",))
+    await world.catalogue.change("u", lambda s: splitting(s, {0: [100]}, lambda n: ("ab"[n],), now_us=2))
+    world.arm.hanging.add("u")
     await world.begin()
-    world.join("b")
-    await world.pass_seconds(SETTLE_SECONDS * 5)
-    assert world.arm.deeds == []
-    world.arm.failing.clear()
-    await world.pass_seconds(5)
-    assert world.reasons() == ["move"] and sorted(await world.owners("t")) == ["a", "a", "b", "b"]
+    await world.pass_seconds(SETTLE_SECONDS + 10)
+    assert world.arm.finishes.count("u") == 1
+    assert sorted(await world.owners("t")) == ["a", "a", "b"], "what the split is about to open is counted"
+
+
+async def test_nothing_is_spread_while_anything_changes_hands(world: World) -> None:
+    world.join("a", "b")
+    for name in ("t", "u"):
+        await world.create(name, ("a",), ("a",), ("a",))
+    world.arm.hanging.add("t")
+    await world.begin()
+    await world.pass_seconds(SETTLE_SECONDS + 1)
+    moved = [deed.topic for deed in world.arm.deeds]
+    await world.pass_seconds(60)
+    assert world.arm.finishes.count("t") == 1 and [deed.topic for deed in world.arm.deeds] == moved
 
 
 async def test_gives_segments_the_replicas_they_lack(world: World) -> None:

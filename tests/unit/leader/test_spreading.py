@@ -115,8 +115,10 @@ def test_segments_without_load_are_even_by_as_few_moves_as_will_do(
     draining = data.draw(st.sets(st.sampled_from("abcdefgh"), max_size=7))
     members = [broker(name, draining=name in draining) for name in data.draw(st.permutations("abcdefgh"))]
     states = [topic(*each, name=f"t{n}") for n, each in enumerate(owners)]
-    is_known = data.draw(st.booleans())
-    loads = [load(s.id, 0, name=state.topic) for state in states for s in state.segments] if is_known else []
+    is_known, chance = data.draw(st.booleans()), data.draw(st.randoms(use_true_random=False))
+    # Next to nothing is as good as nothing.
+    loads = [load(s.id, chance.uniform(0, 1e-3), name=state.topic) for state in states for s in state.segments]
+    loads = loads if is_known else []
     plan = moves(table_of(*states, loads=loads), members)
     fit = {each.id for each in members if not each.draining}
     counts = owned(states)
@@ -239,7 +241,7 @@ def test_moves_come_to_an_end_and_each_makes_it_more_even(segments: list[tuple[s
         assert total <= len(segments) * 2
         states = [moved(states[0], plan["t"])]
         table.see(states[0])
-        assert squares() < before
+        assert squares() <= before + len(plan["t"]) * LEAST_EXCESS**2
     again = table_of(*states)
     assert len(again.segments) == len(table.segments[table.segments["topic"] >= 0])
 
