@@ -66,6 +66,8 @@ def test_a_picture_without_what_draws_it(
 ) -> None:
     mq("topic", "create", topic)
     monkeypatch.delitem(sys.modules, "mq.cli.braid_plot", raising=False)
+    for name in [name for name in sys.modules if name.startswith("matplotlib.")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = mq_fails("topic", "history", topic, "--plot", str(tmp_path / "braid.png"))
     assert said.startswith("--plot needs matplotlib") and said.endswith("pip install 'braidmq[plot]'")
