@@ -154,7 +154,8 @@ class Peers:
         wait_seconds = timeout_seconds * SEAL_WAIT_SHARE
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}&wait={wait_seconds}"
         answer = _checked(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
-        return None if _read(answer, lambda document: document["end_offset"] is None) else _sealed_end(answer)
+        is_at_it = _read(answer, lambda document: document["end_offset"] is document["stored_bytes"] is None)
+        return None if is_at_it else _sealed_end(answer)
 
     async def replicate(
         self,

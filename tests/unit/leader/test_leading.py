@@ -200,12 +200,13 @@ async def test_it_says_when_a_topic_that_has_changed_needs_nothing_more(world: W
     await world.create("t", ("a",))
     await world.create("u", ("gone",))
     await world.begin()
-    assert world.settled == ["t", "u"]
+    assert sorted(world.settled) == ["t", "u"]
+    world.settled.clear()
     world.leading.look("t")
     await settle()
-    assert world.settled == ["t", "u", "t"]
+    assert world.settled == ["t"]
     await world.pass_seconds(MARGIN_SECONDS + 1)
-    assert world.reasons() == ["failover"] and world.settled == ["t", "u", "t", "u"]
+    assert world.reasons() == ["failover"] and world.settled == ["t", "u"]
 
 
 async def test_who_is_back_within_the_margin_keeps_everything(world: World) -> None:

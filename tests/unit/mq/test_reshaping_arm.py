@@ -193,13 +193,13 @@ async def test_what_was_decided_before_a_neighbour_was_split_is_left_out() -> No
     """The leader may act on old news: by its old ids nothing is merged, nor cut once more; the rest is."""
     world = World(segments=4)
     await world.create()
-    first = await world.arm.reshape("t", {1: [20_000]}, [])
+    first = await world.arm.reshape("t", {1: Cut((20_000,))}, [])
     assert first is not None
     after = await world.arm.reshape("t", {}, [(0, 1), (2, 3)])
     assert after is not None
     assert [s.range for s in after.open_segments] == [(0, 16384), (16384, 20_000), (20_000, 32768), (32768, 65536)]
     assert [s.id for s in after.open_segments if s.reason == "split"] == [4, 5]
-    assert await world.arm.reshape("t", {1: [30_000]}, []) == after
+    assert await world.arm.reshape("t", {1: Cut((30_000,))}, []) == after
     assert await world.arm.reshape("t", {}, [(0, 1)]) == after
 
 
