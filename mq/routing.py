@@ -3,7 +3,7 @@
 import asyncio
 import bisect
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +71,7 @@ class Route:
         """The rows of each touched segment, in the order of the request, as (place, rows)."""
         if len(self.ids) == 1:
             return [(0, rows)]
-        places = np.searchsorted(self._starts, slots_of(rows["key"], null_slot=null_slot), side="right") - 1
+        places = self._places(rows, null_slot)
         counts = np.bincount(places, minlength=len(self.ids))
         touched = np.flatnonzero(counts)
         if len(touched) == 1:
@@ -79,6 +79,15 @@ class Route:
         by_segment = _reorder(rows, pa.array(np.argsort(places.astype(np.uint16), kind="stable")))
         ends = np.cumsum(counts)
         return [(int(p), by_segment.slice(int(ends[p] - counts[p]), int(counts[p]))) for p in touched]
+
+    def rows_of(self, rows: pa.RecordBatch, segments: Sequence[int], *, null_slot: int) -> pa.RecordBatch:
+        """The rows that `cut` gives to these segments, in the order of the request."""
+        wanted = np.isin(np.array(self.ids)[self._places(rows, null_slot)], segments)
+        return rows.filter(pa.array(wanted))
+
+    def _places(self, rows: pa.RecordBatch, null_slot: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        slots = slots_of(rows["key"], null_slot=null_slot)
+        return np.searchsorted(self._starts, slots, side="right") - 1
 
 
 def _reorder(rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:

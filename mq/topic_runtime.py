@@ -306,11 +306,10 @@ class TopicRuntime:
         """
         null_slot = self._null_slot(request)
         done: list[Position] = []
-        whole_request = [_Share(-1, None, rows, size_bytes)]
-        waiting = whole_request
+        waiting = _Share(-1, None, rows, size_bytes)
         for attempt in self._attempts():
-            version = self.state.version
-            shares = [share for whole in waiting for share in self._cut(whole, null_slot)]
+            route, version = self._route, self.state.version
+            shares = self._cut(waiting, null_slot)
             open_writers = [s.writer for s in shares if s.writer and s.writer.state is WriterState.OPEN]
             if len(open_writers) < len(shares):
                 await self._await_owner([share.writer for share in shares], attempt, version, done)
@@ -323,14 +322,14 @@ class TopicRuntime:
                 for writer, share in zip(open_writers, shares, strict=True)
             ]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
-            waiting = _sort_out(shares, outcomes, done)
-            if not waiting:
+            moved = _sort_out(shares, outcomes, done)
+            if not moved:
                 # Shares that were cut anew after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
-            if request is not None:
-                # A segment takes all that a request with an id has for it at once: where a merge brings two shares
-                # together they must come as one. What is stored already is found so.
-                waiting = whole_request
+            # A segment takes all that a request with an id has for it at once: where a merge brings two shares together
+            # they must come as one, so all of it is sent again. What is stored already is found so.
+            if request is None:
+                waiting = _rest(waiting, route, moved, null_slot)
             await self._after_move(attempt, version)
         _give_up(done, SegmentMoved(f"topic {self.topic!r}: its segments keep moving; try again"))
 
@@ -553,6 +552,14 @@ class _Share:
     writer: Appender | None
     rows: pa.RecordBatch
     size_bytes: int
+
+
+def _rest(whole: _Share, route: Route, moved: Sequence[_Share], null_slot: int) -> _Share:
+    """These shares of it as one, in the order of the request: a merge may bring them together in one segment."""
+    if len(moved) == 1:
+        return moved[0]
+    rows = route.rows_of(whole.rows, [share.segment for share in moved], null_slot=null_slot)
+    return _Share(-1, None, rows, sum(share.size_bytes for share in moved))
 
 
 def _sort_out(

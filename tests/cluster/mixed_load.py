@@ -10,7 +10,7 @@ from tests.cluster.checker.consumers import Consumer
 from tests.cluster.checker.killed_consumers import ProcessConsumer
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge, summary
-from tests.cluster.checker.workload import Workload
+from tests.cluster.checker.workload import FINISH_SECONDS, Workload
 from tests.support.cluster import Cluster
 
 # So that several brokers, ZooKeeper and the load share two processors, and none is taken for dead.
@@ -33,7 +33,13 @@ async def topics_for_a_while(
 
 
 def mixed_load(
-    cluster: Cluster, topics: Sequence[str], *, seed: int, identified: bool = True, processes_in: Path | None = None
+    cluster: Cluster,
+    topics: Sequence[str],
+    *,
+    seed: int,
+    identified: bool = True,
+    processes_in: Path | None = None,
+    finish_seconds: float = FINISH_SECONDS,
 ) -> Workload:
     """Every form of publishing, with and without a producer id, and every way of reading, on each topic.
 
@@ -47,6 +53,7 @@ def mixed_load(
         processes=processes,
         seed=seed,
         timeout_seconds=TIMEOUT_SECONDS,
+        finish_seconds=finish_seconds,
     )
 
 

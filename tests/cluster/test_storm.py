@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(600)]
 
 SEED, TRANSITIONS = 11, 60
 RECOVER_SECONDS = 90.0
+# Streams that begin anew every few seconds have many segments to go through.
+FINISH_SECONDS = 180.0
 STORED = {"max_segments": MOST_OPEN + 1}
 REPLICATED = {**STORED, "acks": "replicated", "replicas": 3}
 
@@ -36,7 +38,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 async def test_a_storm(cluster: Cluster, tmp_path: Path) -> None:
     async with topics_for_a_while(cluster, {"stored": STORED, "replicated": REPLICATED}) as topics:
-        load = mixed_load(cluster, topics, seed=SEED, processes_in=tmp_path / "consumers")
+        consumers = tmp_path / "consumers"
+        load = mixed_load(cluster, topics, seed=SEED, processes_in=consumers, finish_seconds=FINISH_SECONDS)
         storm = Storm(Scene(cluster, load, topics, random.Random(SEED), away_seconds=0.0), transitions=TRANSITIONS)
         async with load.running():
             await load.each_acknowledged(5, timeout_seconds=RECOVER_SECONDS)

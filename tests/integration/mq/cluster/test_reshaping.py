@@ -108,6 +108,32 @@ async def test_a_merge_and_a_split_of_its_neighbour_at_once(unled: HttpCluster) 
     await check_read(unled, 0, 60)
 
 
+async def test_rows_that_a_merge_brings_together_keep_the_order_of_their_request() -> None:
+    """Their owner had accepted them for two segments, and stored none before others sealed both in its stead."""
+    brokers = HttpCluster()
+    brokers.membership.leaders = set()
+    try:
+        await brokers.start("a")
+        await brokers.create("a", "t", segments=2)
+        await brokers.start("b")
+        brokers.stores["a"].hold()
+        rows = [(f"k{number}", str(number)) for number in range(20)]
+        async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+            publishing = group.create_task(brokers.publish("a", "t", *rows))
+
+            async def accepted() -> bool:
+                writers = brokers.up["a"].broker.topics["t"].writers
+                return sum(writers[segment].accepted_end for segment in (0, 1)) == len(rows)
+
+            await until(accepted)
+            assert opened(await merge(brokers, "b", 0, 1)) == [2]
+            brokers.stores["a"].release()
+        assert publishing.result() == [{"segment": 2, "offset": 0, "count": 20}]
+        assert await brokers.values("b", "t") == [value for _, value in rows]
+    finally:
+        await brokers.stop_all()
+
+
 async def test_a_merge_with_a_neighbour_that_was_just_split(unled: HttpCluster) -> None:
     """Asked by the old ids it is refused, whatever the broker has heard; by the new ones it is made."""
     await unled.create("a", "t", segments=3)
