@@ -142,8 +142,8 @@ def _hot(table: LoadTable, known: _Mask, now_seconds: float) -> _Rows:
     """Rows of segments that are to split, the hottest first."""
     segments, topics = table.segments, table.topics
     hot = np.flatnonzero(known & (segments["pressure"] > 1) & (segments["held_until_seconds"] <= now_seconds))
-    of = topics[segments["topic"][hot]]
-    hot = hot[of["scaling"] & ~of["busy"] & (of["open"] < of["max_segments"])]
+    may_split = topics["scaling"] & ~topics["busy"] & (topics["open"] < topics["max_segments"])
+    hot = hot[may_split[segments["topic"][hot]]]
     hottest_first: _Rows = hot[np.argsort(-segments["pressure"][hot], kind="stable")]
     return hottest_first
 
@@ -213,9 +213,9 @@ def _cold_pairs(table: LoadTable, known: _Mask) -> _Rows:
     topic = segments["topic"]
     # The recent rate too: a flood that has just begun is in no average yet.
     cold = np.flatnonzero(known & (segments["warmest"] < 1) & (segments["recent"] < 1))
-    of = topics[topic[cold]]
-    is_ripe = segments["age_seconds"][cold] >= of["merge_age_seconds"]
-    cold = cold[is_ripe & of["scaling"] & ~of["busy"] & (of["open"] > of["min_segments"])]
+    may_merge = topics["scaling"] & ~topics["busy"] & (topics["open"] > topics["min_segments"])
+    cold = cold[may_merge[topic[cold]]]
+    cold = cold[segments["age_seconds"][cold] >= topics["merge_age_seconds"][topic[cold]]]
     is_left = np.zeros(len(segments) + 1, np.bool_)
     is_left[cold] = True
     left = cold[is_left[cold + 1]]

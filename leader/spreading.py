@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from leader.broker_loads import SEGMENT_WEIGHT, carried_by_number, weights
 from leader.coordinator import BrokerInfo
-from leader.load_table import Columns, LoadTable
+from leader.load_table import LoadTable
 
 MOST_MOVES = 64
 """By number, at once."""
@@ -161,17 +161,11 @@ def _movable(table: LoadTable, rows: _Rows, except_topics: Collection[str]) -> _
     stays[segments["topic"][segments["leaving"]]] = True
     stays[[number for topic in except_topics if (number := table.topic_number(topic)) is not None]] = True
     of = segments["topic"][rows]
-    movable: _Rows = rows[~(stays[of] | _about_to_split(segments[rows], topics[of]))]
+    # What is above its target is about to split, and a move would keep it from that; unless no cut has been found.
+    can_split = topics["scaling"] & (topics["open"] < topics["max_segments"])
+    above = (segments["recent"][rows] >= 1) & np.isneginf(segments["held_until_seconds"][rows])
+    movable: _Rows = rows[~(stays[of] | (above & can_split[of]))]
     return movable
-
-
-def _about_to_split(segments: Columns, topics: Columns) -> npt.NDArray[np.bool_]:
-    """Above its target, in a topic that splits: a move would only keep it from that. Not so where no cut has helped."""
-    can_be_cut = (
-        topics["scaling"] & (topics["open"] < topics["max_segments"]) & np.isneginf(segments["held_until_seconds"])
-    )
-    above: npt.NDArray[np.bool_] = (segments["recent"] >= 1) & can_be_cut
-    return above
 
 
 def _by_place(rows: _Rows, places: _Rows, count: int) -> list[_Rows]:
