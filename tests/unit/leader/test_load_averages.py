@@ -13,7 +13,6 @@ from tests.support.lineages import Lineage
 
 RULES = (SplitRule(times_target=5, for_seconds=120), SplitRule(times_target=1, for_seconds=600))
 CONFIG = TopicConfig(target=Target(messages=100, bytes=1000), scaling=Scaling(split=RULES, merge=MergeRule()))
-MERGE_SECONDS = 1200
 
 
 def fed(averages: LoadAverages, rate: float, seconds: int, *, start: int = 0, size_bytes: float = 0) -> SegmentLoad:
