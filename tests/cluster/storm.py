@@ -39,12 +39,24 @@ OVERTAKEN = ("segment-sealed", "not-neighbours", "segment-limit", "transition-un
 
 @dataclass(frozen=True)
 class Change:
-    """A split or a merge to ask for, and the ranges of the successors it is to have."""
+    """A split or a merge to ask for, the range that its successors have together, and where that is to be cut.
+
+    `at` is None where only so many `parts` are asked for: where they are cut is then for the load to say.
+    """
 
     segment: int
     verb: str
     body: dict[str, Any]
-    ranges: list[list[int]]
+    whole: tuple[int, int]
+    parts: int
+    at: tuple[int, ...] | None
+
+    def is_made_by(self, ranges: Sequence[Sequence[int]]) -> bool:
+        """Whether successors of these ranges are what was asked for."""
+        bounds = [start for start, _ in ranges] + [ranges[-1][1]]
+        adjoin = all(left[1] == right[0] for left, right in pairwise(ranges))
+        as_asked = self.at is None or tuple(bounds[1:-1]) == self.at
+        return adjoin and len(ranges) == self.parts and (bounds[0], bounds[-1]) == self.whole and as_asked
 
 
 class Storm:
@@ -113,7 +125,8 @@ class Storm:
         answer = await client.post(f"{address}/segments/{change.segment}/{change.verb}", json=change.body)
         said = answer.json()
         if answer.status_code == 200:
-            assert [each["range"] for each in said["segments"]] == change.ranges, f"asked for {change}, made {said}"
+            made = [each["range"] for each in said["segments"]]
+            assert change.is_made_by(made), f"asked for {change}, made {said}"
             self._made.add((topic, tuple(each["segment"] for each in said["segments"])))
             return
         slug = said["type"].rpartition(":")[2]
@@ -129,9 +142,9 @@ class Storm:
         if len(segments) == 1 or (splits and wide and len(segments) < MOST_OPEN):
             return _split(chance, chance.choice(wide))
         pair = list(chance.choice(list(pairwise(segments))))
-        whole = [pair[0]["range"][0], pair[1]["range"][1]]
+        whole = (pair[0]["range"][0], pair[1]["range"][1])
         chance.shuffle(pair)
-        return Change(pair[0]["segment"], "merge", {"with": pair[1]["segment"]}, [whole])
+        return Change(pair[0]["segment"], "merge", {"with": pair[1]["segment"]}, whole, 1, ())
 
     # -- kills ---------------------------------------------------------------------------------------------
 
@@ -176,13 +189,10 @@ class Storm:
 
 
 def _split(chance: random.Random, segment: dict[str, Any]) -> Change:
-    """At random slots, or where only so many parts are asked for, of equal width."""
+    """At random slots, or into so many parts."""
     start, stop = segment["range"]
     cuts = chance.randint(1, MOST_CUTS)
     if chance.random() < 0.5:
-        at = sorted(chance.sample(range(start + 1, stop), cuts))
-        body: dict[str, Any] = {"at": at}
-    else:
-        at = [start + (stop - start) * part // (cuts + 1) for part in range(1, cuts + 1)]
-        body = {"parts": cuts + 1}
-    return Change(segment["segment"], "split", body, [list(pair) for pair in pairwise([start, *at, stop])])
+        at = tuple(sorted(chance.sample(range(start + 1, stop), cuts)))
+        return Change(segment["segment"], "split", {"at": at}, (start, stop), cuts + 1, at)
+    return Change(segment["segment"], "split", {"parts": cuts + 1}, (start, stop), cuts + 1, None)

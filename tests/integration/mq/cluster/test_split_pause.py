@@ -75,8 +75,7 @@ class Split:
 
     async def _is_sealed(self) -> bool:
         owner = await owner_of(self._cluster, 0)
-        index = self._cluster.up[owner].broker.topics["t"].known_index(0)
-        return index is not None and index.sealed
+        return self._cluster.up[owner].broker.topics["t"].writers[0].index.sealed
 
 
 async def owner_of(cluster: HttpCluster, place: int) -> str:
