@@ -93,7 +93,7 @@ class KilledConsumer:
                 stderr=errors,
                 text=True,
             )
-        end_with_us(process)
+        end_with_us(process.pid)
         return process
 
     def _catch_up(self) -> None:
