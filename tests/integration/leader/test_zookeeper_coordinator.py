@@ -127,6 +127,8 @@ async def test_after_an_expired_session_it_is_registered_again(
         end_session(zookeeper, one)
         await until(lambda: client.exists(Paths(cluster).broker("one")) is not None)
         await until(lambda: client.get(Paths(cluster).broker("one"))[1].ephemeralOwner != stat.ephemeralOwner)
+        # It may go on for a moment by what the former session has told it, before it stands for election again.
+        await until(lambda: client.exists(Paths(cluster).leader) is not None)
         await until(one.leads)
         owners = {client.get(path)[1].ephemeralOwner for path in (Paths(cluster).broker("one"), Paths(cluster).leader)}
         assert len(owners) == 1 and stat.ephemeralOwner not in owners
