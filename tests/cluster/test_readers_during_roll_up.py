@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 TOPIC, SEGMENTS = "demo", 2
 MESSAGES = 20_000
 # Readers take the processors from the publisher, so they read once for each of these.
-BETWEEN_READS = 800
+BETWEEN_READS = 2000
 GRACE_SECONDS = 12
 UPKEEP = ("--maintenance-interval", "0.1", "--rollup-age", "0", "--grace", str(GRACE_SECONDS))
 MOST_FILES = 20

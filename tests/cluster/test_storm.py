@@ -23,6 +23,8 @@ from tests.support.shared_store import SharedDirectory
 pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(600)]
 
 SEED, TRANSITIONS = 11, 60
+# Who has died is missed for one, and comes back within one and a half.
+SESSION_TIMEOUT_SECONDS = 2.5
 RECOVER_SECONDS = 90.0
 # Streams that begin anew every few seconds have many segments to go through.
 FINISH_SECONDS = 180.0
@@ -32,7 +34,8 @@ REPLICATED = {**STORED, "acks": "replicated", "replicas": 3}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, SharedDirectory(tmp_path / "store")) as cluster:
+    store = SharedDirectory(tmp_path / "store")
+    with Cluster(tmp_path, store, session_timeout_seconds=SESSION_TIMEOUT_SECONDS) as cluster:
         yield cluster
 
 
