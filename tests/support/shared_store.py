@@ -113,6 +113,8 @@ class S3Bucket:
         self.environment = dict(S3_ENVIRONMENT)
         self.endpoint = ""
         self._bucket = f"test-{ULID()}".lower()
+        self._histories: dict[str, TopicHistory] = {}
+        self._read: set[tuple[str, str]] = set()
         self._stack = contextlib.ExitStack()
 
     @property
@@ -145,27 +147,33 @@ class S3Bucket:
         return ["--store", f"s3://{self._bucket}/{PREFIX}", "--s3-endpoint", endpoint, "--s3-addressing", "path"]
 
     def topic_histories(self) -> list[TopicHistory]:
-        """All versions there ever were."""
-        histories: dict[str, TopicHistory] = {}
+        """All versions there ever were; those that were read for an earlier answer are not read again."""
         client = self._client()
-        # Listed from the newest to the oldest; a history goes the other way.
-        for name, version in reversed(list(self._versions(client))):
-            topic = name.split("/")[-2]
-            fetched = client.get_object(Bucket=self._bucket, Key=name, VersionId=version)
-            histories.setdefault(topic, TopicHistory(topic)).see(fetched["Body"].read())
-        return list(histories.values())
+        for topic in self._topics(client):
+            history = self._histories.setdefault(topic, TopicHistory(topic))
+            key = f"{PREFIX}/{keys.topic(topic)}"
+            # Listed from the newest to the oldest; a history goes the other way.
+            for version in reversed(list(self._versions(client, key))):
+                if (key, version) not in self._read:
+                    history.see(client.get_object(Bucket=self._bucket, Key=key, VersionId=version)["Body"].read())
+                    self._read.add((key, version))
+        return list(self._histories.values())
 
     def topic_state(self, topic: str) -> TopicState:
         """Read from the bucket."""
         fetched = self._client().get_object(Bucket=self._bucket, Key=f"{PREFIX}/{keys.topic(topic)}")
         return TopicState.from_json(fetched["Body"].read())
 
-    def _versions(self, client: Any) -> Iterator[tuple[str, str]]:
+    def _topics(self, client: Any) -> Iterator[str]:
+        pages = client.get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=self._bucket, Prefix=f"{PREFIX}/{keys.TOPICS}", Delimiter="/"):
+            for folder in page.get("CommonPrefixes", ()):
+                yield folder["Prefix"].split("/")[-2]
+
+    def _versions(self, client: Any, key: str) -> Iterator[str]:
         pages = client.get_paginator("list_object_versions")
-        for page in pages.paginate(Bucket=self._bucket, Prefix=f"{PREFIX}/{keys.TOPICS}"):
-            for entry in page.get("Versions", ()):
-                if entry["Key"].endswith("/topic.json"):
-                    yield entry["Key"], entry["VersionId"]
+        for page in pages.paginate(Bucket=self._bucket, Prefix=key):
+            yield from (entry["VersionId"] for entry in page.get("Versions", ()))
 
     def _client(self) -> Any:
         return boto3.client(
