@@ -3,6 +3,7 @@
 Prints the process id of each of its processes in a line when they run, then waits to be ended.
 """
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from tests.support.shared_store import SharedDirectory
 
 
 def main(folder: Path) -> None:
+    # A run of tests in a shell's background has it ignored, and its processes inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Cluster(folder, SharedDirectory(folder / "store"), brokers=2) as cluster:
         # One that stands still does not notice a polite request.
         cluster.pause("b1")
