@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from filer.clock import SystemClock
 from leader.coordinator import CoordinationFailed
 from leader.zookeeper_coordinator import JOIN_SECONDS, LEAVE_SECONDS, ZooKeeperCoordinator
 from leader.zookeeper_round import Paths
@@ -19,6 +20,8 @@ from tests.support.coordinating_process import CoordinatingProcess, Samples, ove
 from tests.support.zookeeper_server import SESSION_SECONDS, ZooKeeperServer
 
 PATIENCE_SECONDS = 20.0
+# What may come on top where other tests have the processors.
+BUSY_SECONDS = 5.0
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -113,7 +116,7 @@ async def test_a_killed_process_is_gone_after_its_session(
         doomed.process.kill()
         began = time.monotonic()
         await until(lambda: ids(one) == ["one"] and one.leads())
-        assert time.monotonic() - began < 2 * SESSION_SECONDS
+        assert time.monotonic() - began < SESSION_SECONDS + BUSY_SECONDS
 
 
 async def test_after_an_expired_session_it_is_registered_again(
@@ -223,10 +226,11 @@ async def test_it_stands_down_by_its_own_deadline_while_zookeeper_is_silent(
     one.on_news(lambda: told.append(one.in_touch()))
     zookeeper.stop()
     try:
-        began = time.monotonic()
-        await until(lambda: not one.leads())
-        took = time.monotonic() - began
-        assert took < SESSION_SECONDS, "no round that ended well began after the silence"
+        began = SystemClock().monotonic_seconds()
+        async with sampled(one) as samples:
+            await until(lambda: not one.leads())
+        led = (reign.end - began for reign in samples.reigns())
+        assert max(led, default=0.0) < SESSION_SECONDS, "no round that ended well began after the silence"
         await until(lambda: told == [False])
         assert ids(one) == ["one"] and one.leader() == "one", "what is known stays"
     finally:
@@ -342,7 +346,7 @@ async def join_fails(coordinators: Coordinators, hosts: str) -> str:
     began = time.monotonic()
     with pytest.raises(CoordinationFailed) as caught:
         await coordinators(hosts=hosts).join(broker("one"))
-    assert time.monotonic() - began < JOIN_SECONDS + LEAVE_SECONDS + 2
+    assert time.monotonic() - began < JOIN_SECONDS + LEAVE_SECONDS + BUSY_SECONDS
     return str(caught.value)
 
 
@@ -373,7 +377,7 @@ async def test_leaving_takes_seconds_at_most_while_zookeeper_is_silent(
         one.announce("t")
         began = time.monotonic()
         await one.leave()
-        assert time.monotonic() - began < LEAVE_SECONDS + 1
+        assert time.monotonic() - began < LEAVE_SECONDS + BUSY_SECONDS
         assert not one.leads() and not one.in_touch()
     finally:
         zookeeper.cont()
