@@ -47,10 +47,10 @@ async def test_each_fault(cluster: Cluster, kind: str, tmp_path: Path) -> None:
     await create_topics(cluster)
     load = mixed_load(cluster, TOPICS, seed=1, identified=False)
     async with load.running():
-        await load.each_acknowledged(10)
+        await load.each_acknowledged(5)
         with load.fault(kind) as fault:
             await kind_named(kind).strike(Scene(cluster, load, TOPICS, random.Random(1), away_seconds=AWAY_SECONDS))
-        await load.each_acknowledged(10)
+        await load.each_acknowledged(5)
         print(await demand_clean(load, cluster, tmp_path))
     print(f"longest stall {longest_stall_seconds(load.history, fault):.2f} s")
 

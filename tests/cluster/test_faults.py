@@ -22,6 +22,8 @@ from tests.support.shared_store import S3Bucket
 pytestmark = pytest.mark.timeout(300)
 
 RECOVER_SECONDS = 90.0
+# Of each producer; those that send one message at a time need a second and more for that.
+BEFORE_AND_AFTER = 3
 STORED = {"segments": 3}
 REPLICATED = {"segments": 3, "acks": "replicated", "replicas": 3}
 # Most faults last for some sessions, and a broker that has died is missed for one.
@@ -69,10 +71,10 @@ async def strike(name: str, fault: Strike, cluster: Cluster, topics: tuple[str, 
     load = mixed_load(cluster, topics, seed=seed)
     scene = Scene(cluster, load, topics, random.Random(f"{name} {seed}"), away_seconds=AWAY_SECONDS)
     async with load.running():
-        await load.each_acknowledged(5)
+        await load.each_acknowledged(BEFORE_AND_AFTER)
         with load.fault(name) as struck:
             await fault(scene)
             await cluster.wait_until_settled(*topics)
-        await load.each_acknowledged(5, timeout_seconds=RECOVER_SECONDS)
+        await load.each_acknowledged(BEFORE_AND_AFTER, timeout_seconds=RECOVER_SECONDS)
         verdict = await demand_clean(load, cluster, folder)
     return f"{name}: longest stall {longest_stall_seconds(load.history, struck):.2f} s; {verdict}"
