@@ -24,7 +24,15 @@ from filer.segment_log import SegmentRef, list_names, load_snapshot, recover_ind
 from filer.segment_upkeep import SNAPSHOT_FILES, SegmentUpkeep
 from filer.store import Data, Fetched, ObjectInfo, Store
 from tests.support.dying_store import DyingStore, Killed
-from tests.support.segment_files import append, check_readable, exists, list_live, read_by_index, read_listed
+from tests.support.segment_files import (
+    append,
+    append_singly,
+    check_readable,
+    exists,
+    list_live,
+    read_by_index,
+    read_listed,
+)
 
 REF = SegmentRef("t", 3)
 GRACE_SECONDS = 60.0
@@ -116,8 +124,7 @@ async def test_20_000_single_messages_settle_and_are_read_once_at_every_moment(e
     kept = upkeep(store, clock, index, executor, born_here=True)
     listed = []
     for burst in (7500, 40, 1, 7459, 9, 7, 4484, 500):
-        for _ in range(burst):
-            await append(store, REF, index, 1, step_us=0)
+        await append_singly(store, REF, index, burst)
         if burst <= 500:
             listed.append((index.end, await list_live(store, REF)))
         await keep(kept)
