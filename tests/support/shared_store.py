@@ -114,7 +114,7 @@ class S3Bucket:
         self.endpoint = ""
         self._bucket = f"test-{ULID()}".lower()
         self._histories: dict[str, TopicHistory] = {}
-        self._read: set[tuple[str, str]] = set()
+        self._read: dict[str, set[str]] = {}
         self._stack = contextlib.ExitStack()
 
     @property
@@ -150,13 +150,16 @@ class S3Bucket:
         """All versions there ever were; those that were read for an earlier answer are not read again."""
         client = self._client()
         for topic in self._topics(client):
+            key, read = f"{PREFIX}/{keys.topic(topic)}", self._read.setdefault(topic, set())
+            # The server goes through all that it holds to list the versions of one key.
+            if client.head_object(Bucket=self._bucket, Key=key)["VersionId"] in read:
+                continue
             history = self._histories.setdefault(topic, TopicHistory(topic))
-            key = f"{PREFIX}/{keys.topic(topic)}"
             # Listed from the newest to the oldest; a history goes the other way.
             for version in reversed(list(self._versions(client, key))):
-                if (key, version) not in self._read:
+                if version not in read:
                     history.see(client.get_object(Bucket=self._bucket, Key=key, VersionId=version)["Body"].read())
-                    self._read.add((key, version))
+                    read.add(version)
         return list(self._histories.values())
 
     def topic_state(self, topic: str) -> TopicState:
