@@ -87,16 +87,12 @@ def _failover_rows(rounds: int) -> Iterator[Row]:
 
 
 def _split_rows(measured: Measured) -> Iterator[Row]:
-    yield "a put by itself meanwhile", _spread(measured.puts), "", ""
     for change in measured.changes:
-        times, target_seconds = len(change.pauses), measured.target_seconds
-        target = f"{PUTS_OF_A_PAUSE} puts and 100 ms: {1000 * target_seconds:.0f} ms"
-        yield (
-            f"{change.what}, {times} times: pause",
-            _spread(change.pauses),
-            target,
-            _met(max(change.pauses), target_seconds),
-        )
+        times = len(change.pauses)
+        target = f"{PUTS_OF_A_PAUSE} puts and 100 ms: {_spread(change.targets)}"
+        met = "met" if change.met == times else f"{change.met} of {times}"
+        yield f"{change.what}, {times} times: pause", _spread(change.pauses), target, met
+        yield f"{change.what}: a put by itself meanwhile", _spread(change.puts), "", ""
         yield from _wait_rows(change)
     yield "publishes refused and sent again", f"{measured.refused}", "", ""
 

@@ -1,7 +1,6 @@
 """How long the publishers of a key range wait while it is split or merged, and whether those of others notice."""
 
 import asyncio
-import os
 import random
 import statistics
 import time
@@ -17,6 +16,7 @@ from bench.server_process import BenchFailed
 from bench.steady_load import ANSWER_SECONDS, Published, SteadyLoad
 from filer.slots import equal_ranges, slot_of
 from filer.store import Store
+from mq.garbage import spare_what_is_loaded
 
 PUT_DELAY_SECONDS = 0.05
 PUTS_OF_A_PAUSE = 4
@@ -28,7 +28,7 @@ _TOPIC = "splitting"
 _WINDOW_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 60.0
-_PUTS_A_WINDOW = 6
+_PUTS_APART_SECONDS = 0.02
 _PUT_BYTES = 4096
 Range = tuple[int, int]
 
@@ -37,36 +37,37 @@ Range = tuple[int, int]
 class Reshaped:
     """What publishers saw of one kind of change, in seconds, a figure for each time it was made.
 
-    `pauses`: from the first publish that the old segment took no more to the next acknowledged one, of the worst of the
-    successors and ways to publish. `waits`: the longest that a publish of the range took. `others`: the same of ranges
-    that have nothing to do with it. Each also in as long a time `before`, when nothing happened.
+    `pauses`: from the last publish that the old segment took to the first that the successor acknowledged, of the worst
+    successor. `puts`: the median of what puts by themselves took meanwhile. `waits`: the longest that a publish of the
+    range took. `others`: the same of ranges that have nothing to do with it. Each of these two also in as long a time
+    `before`, when nothing happened.
     """
 
     what: str
     pauses: list[float] = field(default_factory=list)
+    puts: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     waits_before: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     others_before: list[float] = field(default_factory=list)
 
+    @property
+    def targets(self) -> list[float]:
+        """The longest that each pause may be."""
+        return [PUTS_OF_A_PAUSE * put_seconds + ALLOWANCE_SECONDS for put_seconds in self.puts]
+
+    @property
+    def met(self) -> int:
+        """How many pauses were no longer than that."""
+        return sum(pause <= target for pause, target in zip(self.pauses, self.targets, strict=True))
+
 
 @dataclass(slots=True)
 class Measured:
-    """All kinds of changes; what a put by itself took meanwhile, in seconds; how many publishes were refused."""
+    """All kinds of changes, and how many publishes were refused."""
 
     changes: Sequence[Reshaped]
-    puts: list[float] = field(default_factory=list)
     refused: int = 0
-
-    @property
-    def put_seconds(self) -> float:
-        """The median of a put's own time."""
-        return statistics.median(self.puts)
-
-    @property
-    def target_seconds(self) -> float:
-        """The longest that a pause may be."""
-        return PUTS_OF_A_PAUSE * self.put_seconds + ALLOWANCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +95,12 @@ async def _measure(cluster: BenchCluster, measured: Measured, rounds: int, tell:
     keys = [key for each in equal_ranges(SEGMENTS) for key in _keys_within(*each)]
     try:
         async with httpx.AsyncClient(timeout=ANSWER_SECONDS) as http, SteadyLoad(_TOPIC, keys, urls) as load:
-            scene = _Scene(http, load, urls, keys)
-            await _puts(store)
+            scene = _Scene(http, store, load, urls, keys)
+            spare_what_is_loaded()
             for number in range(rounds):
                 for split in range(SPLITS_A_ROUND):
                     tell(f"split and merge {split + 1} of {SPLITS_A_ROUND}, round {number + 1} of {rounds}")
                     await scene.observe(by_hand, scene.split)
-                    measured.puts += await _puts(store)
                     await scene.observe(merged, scene.merge)
                 tell(f"split by the leader, round {number + 1} of {rounds}")
                 await scene.observe(by_leader, scene.have_split)
@@ -113,19 +113,34 @@ async def _measure(cluster: BenchCluster, measured: Measured, rounds: int, tell:
 class _Scene:
     """The topic under its load, and what is done to it."""
 
-    def __init__(self, http: httpx.AsyncClient, load: SteadyLoad, urls: Sequence[str], keys: Sequence[str]) -> None:
-        self._http, self._load, self._urls, self._keys = http, load, urls, keys
+    def __init__(
+        self, http: httpx.AsyncClient, store: Store, load: SteadyLoad, urls: Sequence[str], keys: Sequence[str]
+    ) -> None:
+        self._http, self._store, self._load, self._urls, self._keys = http, store, load, urls, keys
         self._topic_url = f"{urls[0]}/v1/topics/{_TOPIC}"
         self._chance = random.Random()
+        self._puts: list[tuple[float, float]] = []
 
     async def observe(self, change: Reshaped, act: Callable[[list[_Open]], Awaitable[None]]) -> None:
         """Look on while nothing happens, then while the topic is changed."""
         before = await self._settled()
-        self._enter_elsewhere(before)
+        self._enter(before)
         quiet = await self._watch(lambda: asyncio.sleep(_WINDOW_SECONDS))
+        putting = asyncio.create_task(self._put_on())
         busy = await self._watch(lambda: self._act(act, before))
+        putting.cancel()
+        await asyncio.gather(putting, return_exceptions=True)
         after = await self._settled()
-        _keep(change, before, after, quiet, busy)
+        _keep(change, before, after, quiet, busy, self._puts)
+
+    async def _put_on(self) -> None:
+        """Put small objects by themselves, one after the other."""
+        self._puts.clear()
+        while True:
+            name, began = f"bench/{self._chance.randbytes(16).hex()}", time.perf_counter()
+            await self._store.create(name, self._chance.randbytes(_PUT_BYTES))
+            self._puts.append((began, time.perf_counter()))
+            await asyncio.sleep(_PUTS_APART_SECONDS)
 
     async def _act(self, act: Callable[[list[_Open]], Awaitable[None]], before: list[_Open]) -> None:
         began = time.perf_counter()
@@ -157,10 +172,11 @@ class _Scene:
         document = await self._answer(self._http.get(f"{url}/v1/topics/{_TOPIC}/route"))
         return [_Open(each["segment"], tuple(each["range"]), each["owner"]["url"]) for each in document["segments"]]
 
-    def _enter_elsewhere(self, segments: Sequence[_Open]) -> None:
-        """Have each key published through some broker that does not own its segment."""
+    def _enter(self, segments: Sequence[_Open]) -> None:
+        """Publish to each segment at its owner, and each key through some other broker."""
         owners = {key: next(each.url for each in segments if _has(each.range, key)) for key in self._keys}
         others = {key: [url for url in self._urls if url != owner] for key, owner in owners.items()}
+        self._load.owned = [(each.url, [key for key in self._keys if _has(each.range, key)]) for each in segments]
         self._load.entries = {key: self._chance.choice(urls) for key, urls in others.items()}
 
     async def split(self, segments: Sequence[_Open]) -> None:
@@ -200,7 +216,12 @@ class _Scene:
 
 
 def _keep(
-    change: Reshaped, before: Sequence[_Open], after: Sequence[_Open], quiet: list[Published], busy: list[Published]
+    change: Reshaped,
+    before: Sequence[_Open],
+    after: Sequence[_Open],
+    quiet: list[Published],
+    busy: list[Published],
+    puts: Sequence[tuple[float, float]],
 ) -> None:
     """Add what was seen of one change; a segment that was moved meanwhile for other reasons is left out."""
     old_ranges, new_ranges = {each.range for each in before}, {each.range for each in after}
@@ -210,26 +231,30 @@ def _keep(
     if not gone or not opened:
         raise BenchFailed(f"{change.what}: the topic has the same ranges as before")
     start, stop = min(each.range[0] for each in gone), max(each.range[1] for each in gone)
-    change.pauses.append(max(_pauses(busy, [each.segment for each in opened])))
+    refused = min(_last_taken(busy, each.segment) for each in gone)
+    resumed = max(_first_acknowledged(busy, each.segment) for each in opened)
+    change.pauses.append(resumed - refused)
+    change.puts.append(statistics.median(end - began for began, end in puts if end >= refused and began <= resumed))
     change.waits.append(_longest(each for each in busy if start <= each.slot < stop))
     change.waits_before.append(_longest(each for each in quiet if start <= each.slot < stop))
     change.others.append(_longest(each for each in busy if each.segment in kept))
     change.others_before.append(_longest(each for each in quiet if each.segment in kept))
 
 
-def _pauses(published: Sequence[Published], successors: Sequence[int]) -> list[float]:
-    """For each successor and way to publish: from the first sent that it took to the first that it acknowledged.
+def _last_taken(published: Sequence[Published], segment: int) -> float:
+    """When the last publish was sent straight to the owner that a segment took: it refused none before."""
+    taken = [each.sent for each in published if each.segment == segment and each.way == "owner"]
+    if not taken:
+        raise BenchFailed(f"segment {segment} took no message before it was sealed")
+    return max(taken)
 
-    The former came too late for the old segment, so it was held back from the moment it was sent, or from a little
-    later: that is counted in.
-    """
-    taken: dict[tuple[int, str], list[Published]] = {}
-    for each in published:
-        if each.segment in successors:
-            taken.setdefault((each.segment, each.way), []).append(each)
-    if {segment for segment, _ in taken} != set(successors):
-        raise BenchFailed(f"not all of the segments {list(successors)} took a message")
-    return [min(each.acknowledged for each in of) - min(each.sent for each in of) for of in taken.values()]
+
+def _first_acknowledged(published: Sequence[Published], segment: int) -> float:
+    """When the first publish was acknowledged that a segment took."""
+    acknowledged = [each.acknowledged for each in published if each.segment == segment]
+    if not acknowledged:
+        raise BenchFailed(f"segment {segment} took no message")
+    return min(acknowledged)
 
 
 def _longest(published: Iterable[Published]) -> float:
@@ -251,13 +276,3 @@ def _key_within(within: Range) -> str:
     while not _has(within, f"key-{number}"):
         number += 1
     return f"key-{number}"
-
-
-async def _puts(store: Store) -> list[float]:
-    """What a put of a small object takes by itself, in seconds, a few times."""
-    seconds = []
-    for _ in range(_PUTS_A_WINDOW):
-        data, began = os.urandom(_PUT_BYTES), time.perf_counter()
-        await store.create(f"bench/{data[:16].hex()}", data)
-        seconds.append(time.perf_counter() - began)
-    return seconds

@@ -1,8 +1,9 @@
 """Publishers that go on steadily, whatever becomes of the segments: straight to the owners, and through others."""
 
 import asyncio
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,9 +13,10 @@ from bench.server_process import BenchFailed
 from braidmq import AsyncClient, AsyncProducer
 from filer.slots import slot_of
 
-Way = Literal["direct", "forwarded"]
+Way = Literal["client", "owner", "forwarded"]
 PAUSE_SECONDS = 0.01
-FORWARDED_EVERY_SECONDS = 0.08
+FORWARDED_EVERY_SECONDS = 0.16
+OWNERS_EVERY_SECONDS = 0.02
 ANSWER_SECONDS = 60.0
 _MOST_UNANSWERED = 2_000
 _VALUE = b"steady"
@@ -37,16 +39,18 @@ class Published:
 
 
 class SteadyLoad:
-    """Each key has a publisher of either way, `async with` for as long as they go on.
+    """Publishers of three ways, `async with` for as long as they go on.
 
-    *Direct*: a producer of the Python client, one message after the other. *Forwarded*: plain HTTP to the broker that
-    `entries` names for the key, at fixed times, however long the answers take: so there is always one that was sent
-    just before or after something happened.
+    *Client*: for each key a producer of the Python client, one message after the other. *Forwarded*: for each key plain
+    HTTP to the broker that `entries` names for it. *Owner*: plain HTTP to the brokers of `owned`, to each for its keys
+    in turn. The latter two at fixed times, however long the answers take: so there is always one that was sent just
+    before or after something happened.
     """
 
     def __init__(self, topic: str, keys: Sequence[str], urls: Sequence[str]) -> None:
         self.published: list[Published] = []
         self.refused = 0
+        self.owned: Sequence[tuple[str, Sequence[str]]] = []
         self.entries: Mapping[str, str] = dict.fromkeys(keys, urls[0])
         self._topic, self._keys, self._urls = topic, keys, list(urls)
         self._unanswered: set[asyncio.Task[None]] = set()
@@ -56,9 +60,10 @@ class SteadyLoad:
         self._client = AsyncClient(self._urls)
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+        self._publishers.append(asyncio.create_task(self._publish_to_owners()))
         for number, key in enumerate(self._keys):
             apart_seconds = FORWARDED_EVERY_SECONDS * number / len(self._keys)
-            self._publishers.append(asyncio.create_task(self._publish_direct(key)))
+            self._publishers.append(asyncio.create_task(self._publish_by_client(key)))
             self._publishers.append(asyncio.create_task(self._publish_forwarded(key, apart_seconds)))
         return self
 
@@ -76,20 +81,26 @@ class SteadyLoad:
             if publisher.done():
                 publisher.result()
 
-    async def _publish_direct(self, key: str) -> None:
+    async def _publish_by_client(self, key: str) -> None:
         async with self._client.producer(self._topic) as producer:
             while True:
-                await self._begin(key, "direct", lambda: _produced(producer, key))
+                await self._begin(key, "client", lambda: _produced(producer, key))
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _publish_forwarded(self, key: str, apart_seconds: float) -> None:
-        due = time.perf_counter() + apart_seconds
-        while True:
-            await asyncio.sleep(max(due - time.perf_counter(), 0))
-            due += FORWARDED_EVERY_SECONDS
-            if len(self._unanswered) > _MOST_UNANSWERED:
-                raise BenchFailed(f"{_MOST_UNANSWERED} publishes have no answer: the machine cannot carry this load")
-            self._begin(key, "forwarded", lambda: self._post(key))
+        await asyncio.sleep(apart_seconds)
+        async for _ in _at_fixed_times(FORWARDED_EVERY_SECONDS):
+            self._post_soon(key, "forwarded", self.entries[key])
+
+    async def _publish_to_owners(self) -> None:
+        async for turn in _at_fixed_times(OWNERS_EVERY_SECONDS):
+            for url, keys in self.owned:
+                self._post_soon(keys[turn % len(keys)], "owner", url)
+
+    def _post_soon(self, key: str, way: Way, broker_url: str) -> None:
+        if len(self._unanswered) > _MOST_UNANSWERED:
+            raise BenchFailed(f"{_MOST_UNANSWERED} publishes have no answer: the machine cannot carry this load")
+        self._begin(key, way, lambda: self._post(key, broker_url))
 
     def _begin(self, key: str, way: Way, send: Callable[[], Awaitable[int | None]]) -> asyncio.Task[None]:
         once = asyncio.create_task(self._publish(key, way, send))
@@ -104,12 +115,21 @@ class SteadyLoad:
             await asyncio.sleep(PAUSE_SECONDS)
         self.published.append(Published(way, slot_of(key.encode()), sent, time.perf_counter(), segment))
 
-    async def _post(self, key: str) -> int | None:
+    async def _post(self, key: str, broker_url: str) -> int | None:
         """The segment that took a message; None where it was refused."""
-        url = f"{self.entries[key]}/v1/topics/{self._topic}/messages"
+        url = f"{broker_url}/v1/topics/{self._topic}/messages"
         async with self._http.post(url, params={"key": key}, data=_VALUE) as answer:
             document = await answer.json(content_type=None)
             return int(document["positions"][0]["segment"]) if answer.status == 200 else None
+
+
+async def _at_fixed_times(apart_seconds: float) -> AsyncIterator[int]:
+    """Count on at these times, however long whoever counts takes."""
+    due = time.perf_counter()
+    for number in itertools.count():
+        await asyncio.sleep(max(due - time.perf_counter(), 0))
+        due += apart_seconds
+        yield number
 
 
 async def _produced(producer: AsyncProducer, key: str) -> int:

@@ -20,15 +20,10 @@ from filer.segment_log import (
     Inherit,
     SegmentRef,
     fetch_footer,
-    list_names,
     recover_index,
 )
 from filer.store import Store
 from filer.topic_state import Segment, TopicState
-
-# How far before a segment's end its last file is looked for. At first that is a page of names, however small files are;
-# where the last one has more messages the others are large as a rule.
-SEAL_ROWS_AT_FIRST, SEAL_ROWS_AT_MOST = 1_000, 32_000
 
 
 def handed_over(state: TopicState, segment: Segment, indexes: Mapping[int, SegmentIndex]) -> ProducerWindows | None:
@@ -78,34 +73,17 @@ def _for_heir(segment: Segment, parents: Sequence[Segment], windows: Sequence[Pr
 
 
 async def _find_seal(store: Store, topic: str, segment: Segment) -> Footer | None:
-    """The footer of a sealed segment's seal where that is found by few names; None where it takes a look at them all.
+    """The footer of the seal of a sealed segment; None where it takes a look at all its files to find that.
 
-    An empty seal is named by the segment's end. One with messages in it, which only the owner puts, is the last of its
-    files. Both are looked for at once: a successor takes no request with an id before it knows its predecessors'.
+    Who sealed it has said which file that is, but for one that had been rolled up by then; it may have been since.
     """
-    if segment.end_offset is None:
+    if segment.end_offset is None or segment.seal_offset is None:
         return None
-    ref, end_offset = SegmentRef(topic, segment.id), segment.end_offset
-    at_end, last = await asyncio.gather(
-        _seal_at(store, ref, FileName(end_offset), end_offset), _last_name(store, ref, end_offset)
-    )
-    return at_end or (None if last is None else await _seal_at(store, ref, last, end_offset))
-
-
-async def _last_name(store: Store, ref: SegmentRef, end_offset: int) -> FileName | None:
-    """The last of the owner's files that is listed shortly before the segment's end."""
-    names = await list_names(store, ref, from_offset=max(end_offset - SEAL_ROWS_AT_FIRST, 0))
-    if not names:
-        names = await list_names(store, ref, from_offset=max(end_offset - SEAL_ROWS_AT_MOST, 0))
-    return max((name for name in names if not name.rolled and name.base < end_offset), default=None)
-
-
-async def _seal_at(store: Store, ref: SegmentRef, name: FileName, end_offset: int) -> Footer | None:
     try:
-        footer, _ = await fetch_footer(store, ref.key(name))
+        footer, _ = await fetch_footer(store, SegmentRef(topic, segment.id).key(FileName(segment.seal_offset)))
     except ObjectNotFound:
         return None
-    return footer if footer.sealed and footer.end == end_offset else None
+    return footer if footer.sealed and footer.end == segment.end_offset else None
 
 
 async def _read_seal(store: Store, topic: str, segment: Segment) -> Footer:
@@ -120,11 +98,17 @@ async def _read_seal(store: Store, topic: str, segment: Segment) -> Footer:
 
 
 class Inheritance:
-    """Brings an open segment's index its predecessors' windows, in the background, for as long as it takes."""
+    """Brings an open segment's index its predecessors' windows, in the background, for as long as it takes.
+
+    `over` is set once it is complete or has been stopped.
+    """
 
     def __init__(self, clock: Clock, index: SegmentIndex, inherit: Inherit) -> None:
         self._clock, self._index, self._inherit = clock, index, inherit
+        self.over = asyncio.Event()
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if index.inherited:
+            self.over.set()
         self._task = None if index.inherited else asyncio.create_task(self._run(), name="inherit producer windows")
 
     @property
@@ -142,6 +126,7 @@ class Inheritance:
 
     def stop(self) -> None:
         """Try no more; nobody goes on waiting."""
+        self.over.set()
         if self._task is not None:
             self._task.cancel()
         if not self._outcome.done():
@@ -160,6 +145,7 @@ class Inheritance:
             if not self.complete:
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, RETRY_LONGEST_SECONDS)
+        self.over.set()
         self._outcome.set_result(None)
 
     def _tell(self, error: Exception) -> None:

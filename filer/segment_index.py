@@ -86,6 +86,11 @@ class SegmentIndex:
         return bool(self.files) and self.files[-1].sealed
 
     @property
+    def seal_offset(self) -> int | None:
+        """The base of the file that was put with the seal in it; None where none is, or a roll-up stands for it."""
+        return self.files[-1].base if self.sealed and not self.files[-1].name.rolled else None
+
+    @property
     def last_timestamp_us(self) -> int:
         """Timestamp of the last stored message; 0 where there is none."""
         return max((facts.last_timestamp_us for facts in self.files[-2:]), default=0)

@@ -38,6 +38,7 @@ from filer.turns import Turns
 TRICKLE_BYTES = 64 * 1024
 TRICKLE_FACTOR = 2.5
 LOOK_SECONDS = 0.02
+INHERITING_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,8 @@ class SegmentWriter:
     often another writer took over. `inherit` reads the producer windows that the predecessors left, unless the index
     has them. With `replication` all that is accepted goes to the followers too; what only they hold when the writer
     stops is in `unflushed`. `awaited`: publishers were held back until the segment was opened. They all come within a
-    moment, and the first file has only those who were first, so the second one follows it without a space.
+    moment, so the first file waits for `INHERITING_SECONDS` at most until those with an id can be taken, and the second
+    one follows it without a space.
     """
 
     def __init__(
@@ -319,6 +321,7 @@ class SegmentWriter:
     async def _run(self) -> None:
         while self.state in (WriterState.OPEN, WriterState.SEALING):
             await self._wake.wait()
+            await self._await_inheritance()
             await self._await_interval()
             # The batch is taken when its turn has come: what arrives while other segments' files are written joins it.
             async with self._turns.turn():
@@ -330,6 +333,11 @@ class SegmentWriter:
                     self._flying = batch
                     await self._store_batch(batch, seal)
                     self._flying = ()
+
+    async def _await_inheritance(self) -> None:
+        """A put of their own would cost those with an id as much time again."""
+        if self._awaited and not self.index.files and not self._hurried:
+            await comes_within(self._clock, self.inheritance.over, INHERITING_SECONDS)
 
     async def _await_interval(self) -> None:
         """On a store where puts cost money, let a stream of messages share files; a lone one goes at once."""

@@ -21,7 +21,8 @@ class _Frozen(BaseModel):
 class Segment(_Frozen):
     """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch.
 
-    `stored_bytes`, once it is sealed, are those of all files it has had, as they were stored.
+    Once it is sealed, `stored_bytes` are those of all files it has had, as they were stored, and `seal_offset` is the
+    base of the file that was put with the seal in it. Either is None where that is not known.
     """
 
     id: int
@@ -35,6 +36,7 @@ class Segment(_Frozen):
     state: SegmentStatus = "open"
     start_offset: int = 0
     end_offset: int | None = None
+    seal_offset: int | None = None
     stored_bytes: int | None = None
     sealed_us: int | None = None
 

@@ -28,10 +28,14 @@ _SHOWN_POINTS = 8
 
 @dataclass(frozen=True, slots=True)
 class SealedEnd:
-    """Where a sealed segment ends, and the bytes of its files as they were stored; None where nobody has told."""
+    """Where a sealed segment ends, the base of the file with its seal, and the bytes of its files as they were stored.
+
+    None where nobody has told.
+    """
 
     end_offset: int
-    stored_bytes: int | None
+    seal_offset: int | None = None
+    stored_bytes: int | None = None
 
 
 class Sealer(Protocol):
@@ -169,15 +173,14 @@ def deleting(state: TopicState, *, now_us: int) -> TopicState | None:
 def finished(
     state: TopicState,
     record: Transition,
-    ends: Mapping[int, int],
+    ends: Mapping[int, SealedEnd],
     *,
     now_us: int,
-    stored_bytes: Mapping[int, int | None] | None = None,
 ) -> TopicState | None:
     """The state after a transition whose segments have been sealed at `ends`; None where it is over already."""
     if state.transition != record:
         return None
-    segments = _with_sealed(state, record, ends, stored_bytes or {}, now_us=now_us)
+    segments = _with_sealed(state, record, ends, now_us=now_us)
     after = state.model_copy(update={"segments": (*segments, *record.open), "transition": None})
     if record.reason == "delete":
         removals = [*state.removals, *(Removal(segment=s.id, since_us=now_us) for s in after.segments)]
@@ -185,22 +188,16 @@ def finished(
     return after
 
 
-def _with_sealed(
-    state: TopicState,
-    record: Transition,
-    ends: Mapping[int, int],
-    stored_bytes: Mapping[int, int | None],
-    *,
-    now_us: int,
-) -> list[Segment]:
+def _with_sealed(state: TopicState, record: Transition, ends: Mapping[int, SealedEnd], *, now_us: int) -> list[Segment]:
     """The segments of the state, those that have an end sealed."""
 
     def sealed(segment: Segment) -> Segment:
         return segment.model_copy(
             update={
                 "state": "sealed",
-                "end_offset": ends[segment.id],
-                "stored_bytes": stored_bytes.get(segment.id),
+                "end_offset": ends[segment.id].end_offset,
+                "seal_offset": ends[segment.id].seal_offset,
+                "stored_bytes": ends[segment.id].stored_bytes,
                 "sealed_us": now_us,
                 "successors": tuple(s.id for s in record.open if segment.id in s.predecessors),
             }
@@ -244,17 +241,16 @@ class TransitionRunner:
             return state
         sealing = [s for s in state.segments if s.id in record.seal]
         sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
-        ends = {segment.id: end.end_offset for segment, end in zip(sealing, sealed, strict=True)}
-        stored_bytes = {segment.id: end.stored_bytes for segment, end in zip(sealing, sealed, strict=True)}
+        ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
         now_us = self._clock.now_us()
         if record.reason == "delete":
             # Before topic.json forgets them. Whoever stops here leaves the transition under way: the next one finds
             # what is written, and writes the same again.
-            leaving = _with_sealed(state, record, ends, stored_bytes, now_us=now_us)
+            leaving = _with_sealed(state, record, ends, now_us=now_us)
             await self._catalogue.write_history(state.topic, leaving)
 
         def finish(newest: TopicState) -> TopicState | None:
-            return finished(newest, record, ends, now_us=now_us, stored_bytes=stored_bytes)
+            return finished(newest, record, ends, now_us=now_us)
 
         after = await self._catalogue.change_record(state.topic, finish, known=found)
         return None if after is None else after.state

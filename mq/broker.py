@@ -53,6 +53,8 @@ MEND_FIRST_SECONDS = 0.05
 MEND_LONGEST_SECONDS = 10.0
 HAND_OVER_SHARE = 0.5
 HAND_OVER_STEP_SECONDS = 0.02
+# News come with the record as a rule; who got none of them reads it, so long after it heard that there is a newer one.
+HEAR_SECONDS = 0.3
 # Who asks how the cluster stands may ask because the store is away.
 LOAD_SECONDS = 5.0
 
@@ -114,7 +116,8 @@ class Broker:
         self.maintenance = Maintenance(self.parts, self)
         self._info: BrokerInfo | None = None
         self._ending = False
-        self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._heard: set[str] = set()
+        self._refreshing: set[asyncio.Task[None]] = set()
         self._mending: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self.cluster: ClusterRecord | None = None
@@ -178,11 +181,16 @@ class Broker:
     def _hear_of(self, name: str) -> None:
         """Somebody has changed that topic's record."""
         self.leading.look(name)
-        if name in self.topics and name not in self._refreshing and not self.draining.is_set():
-            task = self._refreshing[name] = asyncio.create_task(self._try_refresh(name))
-            task.add_done_callback(lambda _: self._refreshing.pop(name, None))
+        if name in self.topics and name not in self._heard and not self.draining.is_set():
+            self._heard.add(name)
+            task = asyncio.create_task(self._refresh_later(name), name=f"read the record of {name} again")
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
 
-    async def _try_refresh(self, name: str) -> None:
+    async def _refresh_later(self, name: str) -> None:
+        await self.clock.sleep(HEAR_SECONDS)
+        # What is heard from here on may be newer than what is read.
+        self._heard.discard(name)
         try:
             await self.refresh(name)
         except BraidError as error:
@@ -297,7 +305,7 @@ class Broker:
     async def close(self) -> None:
         """Stop everything and let go of threads and connections."""
         self.draining.set()
-        tasks = [*self._mending.values(), *self._refreshing.values(), *self._loops]
+        tasks = [*self._mending.values(), *self._refreshing, *self._loops]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -22,6 +22,7 @@ from filer.store import StreamingStore
 from filer.store_metrics import StoreMetrics
 from leader.coordinator import Coordinator, InProcessCoordinator
 from mq.broker import Broker
+from mq.garbage import spare_what_is_loaded
 from mq.http.app import create_asgi
 from mq.listen import CannotListen, advertised_url, bind, local_url
 from mq.memory_pool import choose_memory_pool
@@ -115,6 +116,7 @@ async def _serve_until_stop(
     broker: Broker, sock: socket.socket, stop: StopSignals, on_started: Callable[[], None]
 ) -> None:
     server = _Server(_uvicorn_config(broker), on_started)
+    spare_what_is_loaded()
     running = asyncio.create_task(server.serve(sockets=[sock]))
     if await _finished_before_stop(running, stop, cancel=False):
         return

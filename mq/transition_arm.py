@@ -270,7 +270,7 @@ class TransitionArm:
         # Whatever stopped the writer, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
             end_offset = await writer.seal()
-            return SealedEnd(end_offset, writer.index.stored_bytes)
+            return SealedEnd(end_offset, writer.index.seal_offset, writer.index.stored_bytes)
         return await self._flush_and_seal(runtime, segment, writer.unflushed)
 
     async def take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
@@ -367,4 +367,4 @@ class TransitionArm:
             inherit=partial(runtime.inherited, segment),
         )
         runtime.adopt_index(segment_id, index)
-        return SealedEnd(index.end, index.stored_bytes)
+        return SealedEnd(index.end, index.seal_offset, index.stored_bytes)

@@ -163,7 +163,7 @@ class Internal:
         runtime = await self._runtime(topic, int(query["version"]))
         found = runtime.state.segment(segment)
         if found is not None and found.state == "sealed" and found.end_offset is not None:
-            return _json(asdict(SealedEnd(found.end_offset, found.stored_bytes)))
+            return _json(asdict(SealedEnd(found.end_offset, found.seal_offset, found.stored_bytes)))
         _check_copied(runtime, segment, self._broker.id)
         return _json(asdict(await self._broker.arm.take_over(runtime, segment)))
 
@@ -187,7 +187,7 @@ class Internal:
         try:
             await asyncio.wait([sealing], timeout=min(query.get("wait", math.inf), _LONGEST_WAIT_SECONDS))
             if not sealing.done() and writer.state is WriterState.SEALING:
-                return _json({"end_offset": None, "stored_bytes": None})
+                return _json({"end_offset": None, "seal_offset": None, "stored_bytes": None})
             return _json(asdict(await sealing))
         finally:
             sealing.cancel()

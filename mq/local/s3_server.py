@@ -10,6 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mq.garbage import spare_what_is_loaded
+
+# A request's thread waits for the interpreter as often as there are others, by default 5 ms each time.
+SWITCH_INTERVAL_SECONDS = 0.0005
+
 
 def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
     lock = threading.Lock()
@@ -31,6 +36,8 @@ def main(port: int, *, around: Callable[[Any], Any] = lambda application: applic
         setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
     application = around(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", port, application, threaded=True)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    spare_what_is_loaded()
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()

@@ -19,7 +19,7 @@ from leader.placement import choose, replacements
 from leader.scaling import Reshape, Split, decide
 from leader.spreading import moves
 from leader.successors import reshaped
-from leader.transitions import finished, new_topic, replacing
+from leader.transitions import SealedEnd, finished, new_topic, replacing
 from tests.simulation.traffic import Traffic
 
 STALE_TICKS = 5
@@ -180,7 +180,7 @@ class Braid:
             return
         record = begun.transition
         assert broken_invariants(begun) == []
-        after = finished(begun, record, dict.fromkeys(record.seal, 0), now_us=self._now_us)
+        after = finished(begun, record, dict.fromkeys(record.seal, SealedEnd(0)), now_us=self._now_us)
         assert after is not None and broken_invariants(after) == []
         # topic.json is read and replaced twice, and there are the seals; successors' first files are as any.
         self.requests += 4 + len(record.seal)

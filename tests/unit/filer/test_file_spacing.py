@@ -7,10 +7,11 @@ import pytest
 
 from filer.clock import ManualClock, settle
 from filer.memory_store import MemoryStore
-from filer.requests import Position
+from filer.producer_windows import ProducerWindows
+from filer.requests import Position, RequestId
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef
-from filer.segment_writer import TRICKLE_FACTOR, SegmentWriter
+from filer.segment_writer import INHERITING_SECONDS, TRICKLE_FACTOR, SegmentWriter
 from tests.support.segment_owners import owner, single
 
 REF = SegmentRef("events", 0)
@@ -27,6 +28,9 @@ class World:
         self.store = MemoryStore(clock=self.clock)
         self.index = SegmentIndex()
         self.writers: list[SegmentWriter] = []
+        # Until this is set no predecessor's windows are there.
+        self.predecessors_known = asyncio.Event()
+        self.predecessors_known.set()
 
     def open(self, *, awaited: bool = False) -> SegmentWriter:
         writer = owner(
@@ -37,12 +41,19 @@ class World:
             flush_bytes=FLUSH_BYTES,
             flush_interval_seconds=INTERVAL_SECONDS,
             awaited=awaited,
+            inherit=self._inherit,
         )
         self.writers.append(writer)
         return writer
 
-    async def append(self, writer: SegmentWriter, size_bytes: int = 1) -> "asyncio.Future[list[Position]]":
-        stored = writer.append(single(b"x"), size_bytes)
+    async def _inherit(self) -> ProducerWindows:
+        await self.predecessors_known.wait()
+        return ProducerWindows()
+
+    async def append(
+        self, writer: SegmentWriter, size_bytes: int = 1, request: RequestId | None = None
+    ) -> "asyncio.Future[list[Position]]":
+        stored = writer.append(single(b"x"), size_bytes, request)
         await settle()
         return stored
 
@@ -105,3 +116,30 @@ async def test_those_who_were_held_back_do_not_wait_for_the_first_of_them(world:
     assert [each.done() for each in stored] == [True, True, False]
     await world.clock.advance(SPACE_SECONDS)
     assert world.files == [1, 1, 1]
+
+
+async def test_the_first_file_waits_a_moment_for_those_with_an_id(world: World) -> None:
+    """They are taken once the predecessors' windows are there, and a second put would cost them as much again."""
+    world.predecessors_known.clear()
+    writer = world.open(awaited=True)
+    first = await world.append(writer)
+    await world.clock.advance(INHERITING_SECONDS / 2)
+    assert not first.done()
+    world.predecessors_known.set()
+    await writer.inheritance.wait()
+    second = await world.append(writer, request=RequestId("p", 1))
+    assert first.done() and second.done() and world.files == [2]
+
+
+async def test_the_first_file_waits_no_longer_than_that(world: World) -> None:
+    world.predecessors_known.clear()
+    writer = world.open(awaited=True)
+    first = await world.append(writer)
+    await world.clock.advance(INHERITING_SECONDS)
+    assert first.done()
+
+
+async def test_those_who_were_not_held_back_wait_for_no_windows(world: World) -> None:
+    world.predecessors_known.clear()
+    first = await world.append(world.open())
+    assert first.done()

@@ -80,7 +80,7 @@ class Leader:
             grace_seconds=60,
             inherit=partial(read_inherited, self.store, self.catalogue, topic, segment),
         )
-        return SealedEnd(index.end, index.stored_bytes)
+        return SealedEnd(index.end, index.seal_offset, index.stored_bytes)
 
 
 def begin_of(leader: Leader, kind: str) -> Begin:

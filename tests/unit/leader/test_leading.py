@@ -19,7 +19,7 @@ from leader.coordinator import BrokerInfo
 from leader.leading import MARGIN_SHARE, RETRY_SECONDS, SETTLE_SECONDS, SWEEP_SECONDS, Leading
 from leader.load_table import LoadTable
 from leader.placement import owned, replacements
-from leader.transitions import deleting, finished, new_topic, replacing, splitting
+from leader.transitions import SealedEnd, deleting, finished, new_topic, replacing, splitting
 
 SESSION_SECONDS = 40.0
 MARGIN_SECONDS = SESSION_SECONDS * MARGIN_SHARE
@@ -116,7 +116,7 @@ class FakeArm:
     async def _finish(self, topic: str) -> TopicState | None:
         def end(state: TopicState) -> TopicState | None:
             record = state.transition
-            return record and finished(state, record, dict.fromkeys(record.seal, 0), now_us=3)
+            return record and finished(state, record, dict.fromkeys(record.seal, SealedEnd(0)), now_us=3)
 
         return await self.catalogue.change(topic, end)
 

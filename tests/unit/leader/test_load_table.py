@@ -12,7 +12,7 @@ from filer.topic_state import TopicState
 from leader import load_table
 from leader.load_averages import SegmentLoad
 from leader.load_table import LoadTable
-from leader.transitions import deleting, finished, merging, new_topic, replacing, splitting
+from leader.transitions import SealedEnd, deleting, finished, merging, new_topic, replacing, splitting
 
 
 def place(number: int) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def done(state: TopicState, begun: TopicState | None) -> TopicState:
     """Over, as a newer record; the state as it is where nothing began."""
     if begun is None or begun.transition is None:
         return state
-    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=2)
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=2)
     assert after is not None
     return after.model_copy(update={"version": state.version + 2})
 

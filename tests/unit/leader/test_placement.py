@@ -11,7 +11,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState, broken_invariants
 from leader.coordinator import BrokerInfo
 from leader.placement import choose, keeper, orphans, owned, replacements, thin
-from leader.transitions import finished, new_topic, replacing
+from leader.transitions import SealedEnd, finished, new_topic, replacing
 
 
 def broker(name: str, zone: str = "", *, draining: bool = False) -> BrokerInfo:
@@ -122,7 +122,7 @@ def test_orphans_have_lost_an_owner_or_a_follower() -> None:
     assert orphans(state, frozenset()) == []
     begun = moving(state, 2, "a", "b")
     assert begun.transition is not None
-    after = finished(begun, begun.transition, {2: 0}, now_us=3)
+    after = finished(begun, begun.transition, {2: SealedEnd(0)}, now_us=3)
     assert after is not None and orphans(after, {"c"}) == [1], "sealed ones are nobody's"
 
 
@@ -182,7 +182,7 @@ def test_replacements_settle_what_called_for_them(
     found = replacements(state, state.open_segments, brokers, owned([state]), {})
     begun = replacing(state, [s.id for s in state.open_segments], lambda n: found[n], "failover", now_us=2)
     assert begun is not None and begun.transition is not None and broken_invariants(begun) == []
-    after = finished(begun, begun.transition, {s.id: 0 for s in state.open_segments}, now_us=3)
+    after = finished(begun, begun.transition, {s.id: SealedEnd(0) for s in state.open_segments}, now_us=3)
     assert after is not None
     live = {each.id for each in brokers if not each.draining}
     assert orphans(after, set("abcdefgh") - live) == [] and thin(after, brokers) == []

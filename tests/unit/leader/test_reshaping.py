@@ -18,7 +18,7 @@ from leader.cut_points import Cut, SlotLoads
 from leader.load_averages import RecentLoad, SegmentLoad
 from leader.load_table import LoadTable
 from leader.reshaping import HOLD_SECONDS, STALE_INTERVALS, Reshaping
-from leader.transitions import deleting, finished, merging, new_topic, replacing, splitting
+from leader.transitions import SealedEnd, deleting, finished, merging, new_topic, replacing, splitting
 
 INTERVAL_SECONDS = 1.0
 CONFIG = TopicConfig(
@@ -96,7 +96,7 @@ class World:
         state = self.states[topic] = self.newer.pop(topic, self.states[topic])
         begun = splitting(state, points, place, now_us=2) if cuts else merging(state, pairs, place, now_us=2)
         if begun is not None and begun.transition is not None:
-            after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=3)
+            after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=3)
             assert after is not None
             self.states[topic] = after.model_copy(update={"version": state.version + 2})
         return self.states[topic]
@@ -251,7 +251,7 @@ async def test_a_segment_that_rolls_before_it_is_reported_again_is_as_hot_as_bef
     world.report(load("t", 0, 2))
     begun = replacing(world.states["t"], [0], place, "roll", now_us=2)
     assert begun is not None and begun.transition is not None
-    after = finished(begun, begun.transition, {0: 0}, now_us=3)
+    after = finished(begun, begun.transition, {0: SealedEnd(0)}, now_us=3)
     assert after is not None
     world.states["t"] = after.model_copy(update={"version": 3})
     world.see_slots("t", 1, 0, SLOTS)
@@ -294,7 +294,7 @@ async def test_a_merge_whose_neighbour_somebody_has_just_split_is_left_out(world
     old = world.states["t"]
     begun = splitting(old, {1: (30_000,)}, place, now_us=2)
     assert begun is not None and begun.transition is not None
-    newest = finished(begun, begun.transition, {1: 0}, now_us=3)
+    newest = finished(begun, begun.transition, {1: SealedEnd(0)}, now_us=3)
     assert newest is not None
     world.newer["t"] = newest.model_copy(update={"version": old.version + 2})
     await world.round()
@@ -364,7 +364,7 @@ async def test_a_topic_that_is_deleted_is_forgotten(world: World) -> None:
     world.report(load("t", 0, 0), load("t", 1, 0))
     begun = deleting(world.states["t"], now_us=2)
     assert begun is not None and begun.transition is not None
-    after = finished(begun, begun.transition, {0: 0, 1: 0}, now_us=3)
+    after = finished(begun, begun.transition, {0: SealedEnd(0), 1: SealedEnd(0)}, now_us=3)
     assert after is not None
     world.states["t"] = after.model_copy(update={"version": 3})
     await world.round()

@@ -12,7 +12,7 @@ from filer.topic_state import TopicState
 from leader.load_averages import SegmentLoad
 from leader.load_table import LoadTable
 from leader.scaling import MOST_GROUPS, MOST_PARTS, Merge, Reshape, Split, decide
-from leader.transitions import finished, merging, new_topic, replacing, splitting
+from leader.transitions import SealedEnd, finished, merging, new_topic, replacing, splitting
 
 OLD = 100_000.0
 NOW = 1000.0
@@ -264,7 +264,7 @@ def test_whatever_is_decided_can_be_done_and_is_the_same_each_time(
         begun = splitting(state, cuts, place, now_us=2) if cuts else merging(state, pairs, place, now_us=2)
         assert begun is not None and begun.transition is not None
         assert len(begun.transition.seal) == len(cuts) + 2 * len(pairs), "all that was decided"
-        after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=3)
+        after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=3)
         assert after is not None
         limits = state.config.min_segments, state.config.max_segments, len(state.segments)
         assert min(limits) <= len(after.open_segments) <= max(limits)

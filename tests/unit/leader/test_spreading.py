@@ -17,7 +17,7 @@ from leader.load_averages import SegmentLoad
 from leader.load_table import LoadTable
 from leader.placement import owned
 from leader.spreading import CLEAR_SHARE, LEAST_EXCESS, MOST_LOAD_MOVES, MOST_MOVES, moves
-from leader.transitions import finished, new_topic, replacing
+from leader.transitions import SealedEnd, finished, new_topic, replacing
 
 OLD_SECONDS = 10_000.0
 _ONE = Target()
@@ -43,7 +43,7 @@ def moving(state: TopicState, owners: Mapping[int, str]) -> TopicState:
 def moved(state: TopicState, owners: Mapping[int, str]) -> TopicState:
     begun = moving(state, owners)
     assert begun.transition is not None
-    after = finished(begun, begun.transition, dict.fromkeys(owners, 0), now_us=3)
+    after = finished(begun, begun.transition, dict.fromkeys(owners, SealedEnd(0)), now_us=3)
     assert after is not None
     return after.model_copy(update={"version": state.version + 2})
 

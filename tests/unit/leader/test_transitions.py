@@ -38,7 +38,7 @@ def over(begun: TopicState | None, end_offset: int = 0) -> TopicState:
     """The state after a transition that has begun."""
     assert begun is not None and begun.transition is not None
     assert broken_invariants(begun) == []
-    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, end_offset), now_us=4)
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(end_offset)), now_us=4)
     assert after is not None and broken_invariants(after) == []
     return after
 
@@ -63,7 +63,7 @@ def test_rolls_keep_ranges_and_lineage(rolls: list[set[int]], segments: int) -> 
         assert broken_invariants(begun) == []
         assert begun.transition is not None
         assert replacing(begun, sorted(seal), place, "roll", now_us=3) is None
-        after = finished(begun, begun.transition, {s: s % 3 for s in opened}, now_us=4)
+        after = finished(begun, begun.transition, {s: SealedEnd(s % 3) for s in opened}, now_us=4)
         assert after is not None and broken_invariants(after) == []
         assert finished(after, begun.transition, {}, now_us=5) is None
         state = after
@@ -194,7 +194,7 @@ def test_deleting_leaves_a_tombstone_and_ids_go_on() -> None:
     begun = deleting(topic(2), now_us=5)
     assert begun is not None and begun.transition is not None
     assert deleting(begun, now_us=6) is None
-    gone = finished(begun, begun.transition, {0: 3, 1: 0}, now_us=7)
+    gone = finished(begun, begun.transition, {0: SealedEnd(3), 1: SealedEnd(0)}, now_us=7)
     assert gone is not None and gone.deleted and gone.segments == ()
     assert [removal.segment for removal in gone.removals] == [0, 1]
     assert deleting(gone, now_us=8) is None
@@ -218,7 +218,7 @@ class Seals:
         if self.failures:
             self.failures -= 1
             raise OutcomeUnknown()
-        return SealedEnd(segment.id * 10, segment.id * 1000)
+        return SealedEnd(segment.id * 10, segment.id, segment.id * 1000)
 
 
 async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next() -> None:
@@ -235,9 +235,10 @@ async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next
     done = await second.run("t", lambda state: replacing(state, [1], place, "roll", now_us=3))
     assert done is not None and done.transition is None
     assert seals.asked == [0, 1]
-    assert [(s.id, s.end_offset, s.stored_bytes, s.successors) for s in done.segments if s.state == "sealed"] == [
-        (0, 0, 0, (2,)),
-        (1, 10, 1000, (3,)),
+    sealed = [segment for segment in done.segments if segment.state == "sealed"]
+    assert [(s.id, s.end_offset, s.seal_offset, s.stored_bytes, s.successors) for s in sealed] == [
+        (0, 0, 0, 0, (2,)),
+        (1, 10, 1, 1000, (3,)),
     ]
     assert await second.resume(record) == done
     assert await second.run("nothing", lambda state: None) is None

@@ -66,7 +66,7 @@ class World:
             raise self.failures.pop(0)
         self.taken_over.append(segment)
         self.stored[segment] = held[-1].end
-        return SealedEnd(held[-1].end, None)
+        return SealedEnd(held[-1].end)
 
 
 @pytest.fixture

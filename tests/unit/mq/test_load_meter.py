@@ -8,7 +8,7 @@ from filer.schema import log_schema
 from filer.slots import slot_of
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from filer.topic_state import TopicState
-from leader.transitions import finished, new_topic, replacing, splitting
+from leader.transitions import SealedEnd, finished, new_topic, replacing, splitting
 from mq.load_meter import LONGEST_PAUSE_SECONDS
 from mq.slot_counters import SlotCounters
 from mq.topic_loads import TopicLoads
@@ -29,7 +29,7 @@ def stored(messages: int, key: str | None = "ann", value: str = "v") -> pa.Table
 
 def done(state: TopicState, begun: TopicState | None) -> TopicState:
     assert begun is not None and begun.transition is not None
-    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, 0), now_us=2)
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=2)
     assert after is not None
     return after.model_copy(update={"version": state.version + 2})
 

@@ -97,10 +97,10 @@ async def test_messages_without_an_end_are_none_of_a_brokers() -> None:
 
 
 async def test_what_a_broker_answers_is_read() -> None:
-    answer = {"end_offset": 7, "stored_bytes": None, "held_end": 8, "taken": True, "segments": 9}
+    answer = {"end_offset": 7, "seal_offset": 5, "stored_bytes": None, "held_end": 8, "taken": True, "segments": 9}
     peers = Peers(Transport(PeerAnswer(200, {}, orjson.dumps(answer))))
-    assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, None)
-    assert await peers.take_over(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, None)
+    assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, 5)
+    assert await peers.take_over(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, 5)
     assert await peers.replicate(URL, "t", 0, 1, REF.schema.empty_table(), [], base=0, stored_end=0) == 8
     assert await peers.report_load(URL, LoadReport("b", 0, [])) is True
     assert (await peers.drain(URL), await peers.undrain(URL)) == (9, 9)

@@ -47,7 +47,7 @@ class Runtime:
         async def seal() -> int:
             return 0
 
-        index = SimpleNamespace(stored_bytes=0)
+        index = SimpleNamespace(seal_offset=None, stored_bytes=0)
         return {segment.id: SimpleNamespace(seal=seal, index=index) for segment in self.state.open_segments}
 
 

@@ -12,7 +12,7 @@ from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader.cut_points import SlotLoads
-from leader.transitions import Begin, Place, finished, new_topic, replacing
+from leader.transitions import Begin, Place, SealedEnd, finished, new_topic, replacing
 from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
 from mq.shape_requests import TRIES, Merge, Split, carry_out
 
@@ -52,7 +52,7 @@ class Shape:
 
     def finish(self) -> None:
         if (record := self.state.transition) is not None:
-            after = finished(self.state, record, dict.fromkeys(record.seal, 7), now_us=2)
+            after = finished(self.state, record, dict.fromkeys(record.seal, SealedEnd(7)), now_us=2)
             assert after is not None
             self.state = after
 

@@ -68,7 +68,7 @@ class FakePeers:
         answer = self.answers.get(url, PeerUnreachable())
         if isinstance(answer, BraidError):
             raise answer
-        return SealedEnd(answer, 10 * answer)
+        return SealedEnd(answer, answer, 10 * answer)
 
 
 class World:

@@ -4,7 +4,7 @@ import pytest
 
 from filer.topic_config import TopicConfig
 from filer.topic_state import TopicState
-from leader.transitions import deleting, finished, new_topic, recreated, replacing
+from leader.transitions import SealedEnd, deleting, finished, new_topic, recreated, replacing
 from tests.support.topic_history import TopicHistory, broken_succession
 
 
@@ -20,10 +20,10 @@ def newer(state: TopicState | None, **changes: object) -> TopicState:
 FIRST = new_topic("t", TopicConfig(), 2, place, now_us=1)
 ROLLING = newer(replacing(FIRST, [0], place, "roll", now_us=2))
 assert ROLLING.transition is not None
-ROLLED = newer(finished(ROLLING, ROLLING.transition, {0: 5}, now_us=3))
+ROLLED = newer(finished(ROLLING, ROLLING.transition, {0: SealedEnd(5)}, now_us=3))
 DELETING = newer(deleting(ROLLED, now_us=4))
 assert DELETING.transition is not None
-DELETED = newer(finished(DELETING, DELETING.transition, {1: 0, 2: 3}, now_us=5))
+DELETED = newer(finished(DELETING, DELETING.transition, {1: SealedEnd(0), 2: SealedEnd(3)}, now_us=5))
 AGAIN = recreated(DELETED, TopicConfig(), 1, place, now_us=6)
 LIFE = [FIRST, ROLLING, ROLLED, DELETING, DELETED, AGAIN]
 
