@@ -98,18 +98,7 @@ class World:
 async def test_the_parts_of_one_split_go_to_different_brokers() -> None:
     world = World(segments=2)
     await world.create()
-    state = await world.arm.reshape(
-        "t",
-        {
-            0: Cut(
-                (
-                    100,
-                    200,
-                )
-            )
-        },
-        [],
-    )
+    state = await world.arm.reshape("t", {0: Cut((100, 200))}, [])
     assert state is not None
     assert [s.range for s in state.open_segments][:3] == [(0, 100), (100, 200), (200, 32768)]
     assert {s.owner for s in state.open_segments if s.reason == "split"} == {"a", "b", "c"}
@@ -163,19 +152,7 @@ async def test_what_is_sealed_is_no_load_any_more() -> None:
     """A broker that loses its only segment has as little as the others that have none."""
     world = World(segments=1)
     await world.create()
-    state = await world.arm.reshape(
-        "t",
-        {
-            0: Cut(
-                (
-                    100,
-                    200,
-                    300,
-                )
-            )
-        },
-        [],
-    )
+    state = await world.arm.reshape("t", {0: Cut((100, 200, 300))}, [])
     assert state is not None
     assert sorted(Counter(s.owner for s in state.open_segments).values()) == [1, 1, 2]
 
@@ -206,7 +183,7 @@ async def test_what_was_decided_before_a_neighbour_was_split_is_left_out() -> No
 async def test_what_cannot_begin_changes_and_counts_nothing() -> None:
     world = World(segments=2, min_segments=2)
     await world.create()
-    for cuts, pairs in ((({7: Cut((100,))}), []), ({}, [(0, 1)]), ({}, [])):
+    for cuts, pairs in (({7: Cut((100,))}, []), ({}, [(0, 1)]), ({}, [])):
         state = await world.arm.reshape("t", cuts, pairs)
         assert state is not None and state.open_segments == world.state.open_segments
     with pytest.raises(InvalidInput):
