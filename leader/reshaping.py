@@ -88,10 +88,7 @@ class Reshaping:
         """Take a broker's report; False, and nothing is kept, where this one does not lead."""
         if not self._coordinator.leads():
             return False
-        if not all(self._table.knows(load.topic, load.segment) for load in loads):
-            self._see_all()
-        for topic in {load.topic for load in loads if not self._table.knows(load.topic, load.segment)}:
-            self._topics.look(topic)
+        self._learn_of(loads)
         self._table.report(loads, now_seconds=self._clock.monotonic_seconds())
         self._pending_bytes[broker] = pending_bytes
         return True
@@ -177,6 +174,19 @@ class Reshaping:
             minimum_only=minimum_only,
         ):
             self._start(reshape)
+
+    def _learn_of(self, loads: Sequence[SegmentLoad]) -> None:
+        """Take in what has been read of topics since the last round, as far as these loads are of segments new here."""
+        if unknown := self._unknown_topics(loads):
+            states = self._topics.states
+            for topic in unknown & states.keys():
+                self._table.see(states[topic])
+                self._seen.add(topic)
+            for topic in self._unknown_topics(loads):
+                self._topics.look(topic)
+
+    def _unknown_topics(self, loads: Sequence[SegmentLoad]) -> set[str]:
+        return {load.topic for load in loads if not self._table.knows(load.topic, load.segment)}
 
     def _see_all(self) -> None:
         states = self._topics.states
