@@ -154,7 +154,7 @@ class Peers:
         wait_seconds = timeout_seconds * SEAL_WAIT_SHARE
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}&wait={wait_seconds}"
         answer = _checked(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
-        is_at_it = _read(answer, lambda document: document["end_offset"] is document["stored_bytes"] is None)
+        is_at_it = _read(answer, lambda document: document["end_offset"] is None and document["stored_bytes"] is None)
         return None if is_at_it else _sealed_end(answer)
 
     async def replicate(
@@ -315,7 +315,8 @@ def _read(answer: PeerAnswer, take: Callable[[Any], T]) -> T:
 
 def _sealed_end(answer: PeerAnswer) -> SealedEnd:
     def take(document: Any) -> SealedEnd:
-        end_offset, stored_bytes = int(document["end_offset"]), document["stored_bytes"]
+        # A broker of a version before does not tell the bytes: a cluster is upgraded one after the other.
+        end_offset, stored_bytes = int(document["end_offset"]), document.get("stored_bytes")
         return SealedEnd(end_offset, None if stored_bytes is None else int(stored_bytes))
 
     return _read(_checked(answer), take)
