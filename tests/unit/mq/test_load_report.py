@@ -178,7 +178,14 @@ def test_columns_of_a_newer_broker_are_let_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"x" * 100, stream(messages=[1.0]), stream(messages=["many"], bytes=[1.0]), stream(bytes=[])]
+    "data",
+    [
+        b"",
+        b"x" * 100,
+        stream(messages=[1.0]),
+        stream(bytes=[]),
+        *(stream(messages=[each], bytes=[1.0]) for each in ("many", None, -1.0, float("inf"))),
+    ],
 )
 def test_bytes_that_are_no_loads_per_slot_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
