@@ -68,6 +68,8 @@ class Leading:
         self._states: dict[str, TopicState] = {}
         self._names = BrokerNames()
         self._unsettled: set[str] = set()
+        # Of these more has been heard since the last read began: what it found may be older.
+        self._heard: set[str] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
         self._missed_seconds: dict[str, float] = {}
         self._handing_over: set[str] = set()
@@ -79,6 +81,7 @@ class Leading:
         """Look soon: at that topic, or at who is there."""
         if topic is not None and self._coordinator.leads():
             self._unsettled.add(topic)
+            self._heard.add(topic)
         self._wake.set()
 
     @property
@@ -125,6 +128,7 @@ class Leading:
         self._states.clear()
         self._names = BrokerNames()
         self._unsettled.clear()
+        self._heard.clear()
         self._handing_over.clear()
         self._missed_seconds.clear()
         self._members = ()
@@ -154,9 +158,13 @@ class Leading:
             self._spread()
 
     async def _read(self, topics: Iterable[str]) -> Set[str]:
-        """Take the newest state of these topics; those that cannot be read, which keep the others from nothing."""
+        """Take the newest state of these topics; those that have to be read again, which keep the others from nothing.
+
+        They could not be read, or more was heard of them meanwhile.
+        """
         gate = asyncio.Semaphore(READS_AT_ONCE)
         unread: set[str] = set()
+        self._heard.clear()
 
         async def one(topic: str) -> None:
             async with gate:
@@ -172,7 +180,7 @@ class Leading:
                 self._forget(topic)
 
         await asyncio.gather(*(one(topic) for topic in list(topics)))
-        return unread
+        return unread | self._heard
 
     def _take(self, state: TopicState) -> None:
         known = self._states.get(state.topic)
@@ -204,7 +212,7 @@ class Leading:
     def _settle_all(self, gone: frozenset[str], unread: Set[str]) -> None:
         """Look at the topics that may need something: those with news, and those that name who is gone or drains.
 
-        Not at those whose news could not be read: by what was known before they might need nothing.
+        Not at those that have to be read first: by what was known before they might need nothing.
         """
         draining = frozenset(broker.id for broker in self._members if broker.draining)
         if len(draining) == len(self._members):

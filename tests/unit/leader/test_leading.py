@@ -438,6 +438,28 @@ async def test_news_that_could_not_be_read_are_read_again_at_once(world: World) 
     assert "t" in world.arm.finishes and "t" in world.settled
 
 
+async def test_what_is_heard_of_a_topic_while_it_is_read_is_read_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join("a")
+    await world.create("t", ("a",))
+    await world.begin()
+    world.settled.clear()
+    read = world.catalogue.read
+
+    async def overtaken(topic: str) -> TopicRecord | None:
+        found = await read(topic)
+        monkeypatch.setattr(world.catalogue, "read", read)
+        await world.catalogue.change(topic, lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
+        world.leading.look(topic)
+        return found
+
+    monkeypatch.setattr(world.catalogue, "read", overtaken)
+    world.leading.look("t")
+    await world.pass_seconds(1)
+    assert world.arm.finishes == ["t"] and world.settled == ["t"]
+
+
 async def test_a_read_that_is_answered_late_brings_nothing_old_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
