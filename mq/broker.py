@@ -115,6 +115,7 @@ class Broker:
         self._info: BrokerInfo | None = None
         self._ending = False
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._heard_of: set[str] = set()
         self._mending: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self.cluster: ClusterRecord | None = None
@@ -178,15 +179,20 @@ class Broker:
     def _hear_of(self, name: str) -> None:
         """Somebody has changed that topic's record."""
         self.leading.look(name)
-        if name in self.topics and name not in self._refreshing and not self.draining.is_set():
-            task = self._refreshing[name] = asyncio.create_task(self._try_refresh(name))
-            task.add_done_callback(lambda _: self._refreshing.pop(name, None))
+        if name in self.topics and not self.draining.is_set():
+            self._heard_of.add(name)
+            if name not in self._refreshing:
+                task = self._refreshing[name] = asyncio.create_task(self._try_refresh(name))
+                task.add_done_callback(lambda _: self._refreshing.pop(name, None))
 
     async def _try_refresh(self, name: str) -> None:
-        try:
-            await self.refresh(name)
-        except BraidError as error:
-            _log.warning("topic %r could not be read again: %s: %s", name, type(error).__name__, error)
+        """Read it until nothing more is heard of it meanwhile: what was read then may be older than the news."""
+        while name in self._heard_of:
+            self._heard_of.discard(name)
+            try:
+                await self.refresh(name)
+            except BraidError as error:
+                _log.warning("topic %r could not be read again: %s: %s", name, type(error).__name__, error)
 
     def _mend_later(self, name: str) -> None:
         """Have a topic looked after that a writer's end or a failed transition has left without an owner."""
