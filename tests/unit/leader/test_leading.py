@@ -430,11 +430,11 @@ async def test_news_that_could_not_be_read_are_read_again_at_once(world: World) 
     await world.begin()
     world.settled.clear()
     await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("ab"[n],), now_us=2))
-    world.faults.add("get", *[FaultKind.UNAVAILABLE] * 5, key_part="topics/t/")
+    world.faults.add("get", *[FaultKind.UNAVAILABLE] * 8, key_part="topics/t/")
     world.leading.look("t")
-    await world.pass_seconds(4 * RETRY_SECONDS + 0.1)
+    await world.pass_seconds(SETTLE_SECONDS + 1)
     assert (world.settled, world.arm.finishes, world.arm.deeds) == ([], [], [])
-    await world.pass_seconds(2 * RETRY_SECONDS)
+    await world.pass_seconds(4 * RETRY_SECONDS)
     assert "t" in world.arm.finishes and "t" in world.settled
 
 
