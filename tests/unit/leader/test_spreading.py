@@ -97,9 +97,9 @@ def test_what_is_about_to_be_opened_is_counted() -> None:
     table = table_of(moving(state, {0: "b", 1: "c", 2: "b"}), other)
     assert moves(table, brokers("abc")) == {"u": {0: "c"}} or moves(table, brokers("abc")) == {"u": {1: "c"}}
     for giver, taker in ("ab", "ba"):
-        table = table_of(topic(giver, giver))
+        table = table_of(topic(giver), topic(giver, giver, name="u"))
         assert moves(table, brokers("ab")) != {}
-        table.expect(moving(topic(giver, giver), {0: taker}))
+        table.expect(moving(topic(giver), {0: taker}))
         assert moves(table, brokers("ab")) == {}
         table.release("t")
         assert moves(table, brokers("ab")) != {}
@@ -165,9 +165,9 @@ def young(works: Sequence[float]) -> list[SegmentLoad]:
 
 
 def test_who_is_not_idle_takes_nothing_for_owning_less() -> None:
-    state = topic(*"aaaaabbb")
-    assert moves(table_of(state, loads=young([1.15 / 5] * 5 + [0.85 / 3] * 3)), brokers("ab")) == {}
-    assert moves(table_of(state, loads=young([1.6 / 5] * 5 + [0.4 / 3] * 3)), brokers("ab")) != {}
+    state = topic(*["a"] * 10, *"bbb")
+    assert moves(table_of(state, loads=young([1.15 / 10] * 10 + [0.85 / 3] * 3)), brokers("ab")) == {}
+    assert moves(table_of(state, loads=young([1.6 / 10] * 10 + [0.4 / 3] * 3)), brokers("ab")) != {}
 
 
 def test_of_those_that_own_equally_little_whoever_carries_less_is_first() -> None:
