@@ -6,7 +6,7 @@ yet that it has been deposed, or two at once, can do the same work twice but not
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Literal, Protocol
 
 from filer.catalogue import Catalogue
@@ -68,6 +68,8 @@ class Leading:
         self._states: dict[str, TopicState] = {}
         self._names = BrokerNames()
         self._unsettled: set[str] = set()
+        # Of these more has been heard since the last read began: what it found may be older.
+        self._heard: set[str] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
         self._missed_seconds: dict[str, float] = {}
         self._handing_over: set[str] = set()
@@ -79,6 +81,7 @@ class Leading:
         """Look soon: at that topic, or at who is there."""
         if topic is not None and self._coordinator.leads():
             self._unsettled.add(topic)
+            self._heard.add(topic)
         self._wake.set()
 
     @property
@@ -125,6 +128,7 @@ class Leading:
         self._states.clear()
         self._names = BrokerNames()
         self._unsettled.clear()
+        self._heard.clear()
         self._handing_over.clear()
         self._missed_seconds.clear()
         self._members = ()
@@ -143,19 +147,24 @@ class Leading:
         if members != self._members:
             self._members, self._changed_seconds, self._swept_seconds = members, now_seconds, -1e9
         if now_seconds - self._swept_seconds > SWEEP_SECONDS:
-            await self._read(await self._catalogue.names())
+            unread = await self._read(await self._catalogue.names())
             self._swept_seconds = now_seconds
         else:
-            await self._read(self._unsettled)
-        self._settle_all(self._gone(now_seconds))
+            unread = await self._read(self._unsettled)
+        self._settle_all(self._gone(now_seconds), unread)
         # Whoever is missed may be back in a moment; and what changes hands has to find its place first.
         quiet = not self._handing_over and not self._missed_seconds
         if quiet and now_seconds - self._changed_seconds >= SETTLE_SECONDS:
             self._spread()
 
-    async def _read(self, topics: Iterable[str]) -> None:
-        """Take the newest state of these topics; one that cannot be read keeps the others from nothing."""
+    async def _read(self, topics: Iterable[str]) -> Set[str]:
+        """Take the newest state of these topics; those that have to be read again, which keep the others from nothing.
+
+        They could not be read, or more was heard of them meanwhile.
+        """
         gate = asyncio.Semaphore(READS_AT_ONCE)
+        unread: set[str] = set()
+        self._heard.clear()
 
         async def one(topic: str) -> None:
             async with gate:
@@ -163,6 +172,7 @@ class Leading:
                     record = await self._catalogue.read(topic)
                 except BraidError as error:
                     _log.warning("topic %r cannot be looked after: %s: %s", topic, type(error).__name__, error)
+                    unread.add(topic)
                     return
             if record is not None:
                 self._take(record.state)
@@ -170,6 +180,7 @@ class Leading:
                 self._forget(topic)
 
         await asyncio.gather(*(one(topic) for topic in list(topics)))
+        return unread | self._heard
 
     def _take(self, state: TopicState) -> None:
         known = self._states.get(state.topic)
@@ -198,12 +209,15 @@ class Leading:
         margin_seconds = self._coordinator.session_timeout_seconds * MARGIN_SHARE
         return frozenset(b for b, since in self._missed_seconds.items() if now_seconds - since >= margin_seconds)
 
-    def _settle_all(self, gone: frozenset[str]) -> None:
-        """Look at the topics that may need something: those with news, and those that name who is gone or drains."""
+    def _settle_all(self, gone: frozenset[str], unread: Set[str]) -> None:
+        """Look at the topics that may need something: those with news, and those that name who is gone or drains.
+
+        Not at those that have to be read first: by what was known before they might need nothing.
+        """
         draining = frozenset(broker.id for broker in self._members if broker.draining)
         if len(draining) == len(self._members):
             draining = frozenset()
-        for topic in self._unsettled | self._names.topics(gone | draining):
+        for topic in (self._unsettled | self._names.topics(gone | draining)) - unread:
             if topic in self._states and topic not in self._working:
                 self._settle(topic, self._states[topic], gone, draining)
 
@@ -224,7 +238,8 @@ class Leading:
         busy = self._unsettled | self._working.keys()
         plan = moves(self._table, self._members, except_topics=busy)
         fit = sum(not broker.draining for broker in self._members)
-        for topic in (plan.keys() | self._names.lacking(fit)) - busy:
+        # The table may know of a topic from the arm before its record has been read here.
+        for topic in ((plan.keys() | self._names.lacking(fit)) & self._states.keys()) - busy:
             owners = plan.get(topic, {})
             if segments := {*owners, *thin(self._states[topic], self._members)}:
                 self._unsettled.add(topic)

@@ -6,7 +6,7 @@ none of them for hot or cold.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from filer.clock import Clock, comes_within
@@ -16,7 +16,7 @@ from leader.coordinator import Coordinator
 from leader.cut_points import Cut, SlotLoads, cut_hot, equal_parts, pressing
 from leader.load_averages import RecentLoad, SegmentLoad
 from leader.load_table import LoadTable
-from leader.scaling import Reshape, Split, decide, decide_minimum
+from leader.scaling import Reshape, Split, decide
 
 STALE_INTERVALS = 5
 """A report that is older than so many intervals counts as none."""
@@ -26,22 +26,6 @@ MOST_AT_ONCE = 32
 """Topics that are reshaped at the same time; the most urgent come first, the others a round later."""
 
 _log = logging.getLogger(__name__)
-
-
-class Policy(Protocol):
-    """What topics need, from what is known of them: `decide`, or a part of it."""
-
-    def __call__(
-        self,
-        table: LoadTable,
-        *,
-        now_seconds: float,
-        stale_seconds: float,
-        most: int | None = None,
-        is_free: Callable[[str], bool] = ...,
-    ) -> list[Reshape]:
-        """As `decide`."""
-        ...
 
 
 class LedTopics(Protocol):
@@ -104,10 +88,7 @@ class Reshaping:
         """Take a broker's report; False, and nothing is kept, where this one does not lead."""
         if not self._coordinator.leads():
             return False
-        if not all(self._table.knows(load.topic, load.segment) for load in loads):
-            self._see_all()
-        for topic in {load.topic for load in loads if not self._table.knows(load.topic, load.segment)}:
-            self._topics.look(topic)
+        self._learn_of(loads)
         self._table.report(loads, now_seconds=self._clock.monotonic_seconds())
         self._pending_bytes[broker] = pending_bytes
         return True
@@ -154,8 +135,8 @@ class Reshaping:
                 round_seconds = self._clock.monotonic_seconds() + self._interval_seconds
                 while await comes_within(self._clock, self._raised, round_seconds - self._clock.monotonic_seconds()):
                     self._raised.clear()
-                    self._try_round(decide_minimum)
-                self._try_round(decide)
+                    self._try_round(minimum_only=True)
+                self._try_round()
         finally:
             working = list(self._working.values())
             self._stand_down()
@@ -165,17 +146,17 @@ class Reshaping:
     def _stale_seconds(self) -> float:
         return STALE_INTERVALS * self._interval_seconds
 
-    def _try_round(self, policy: Policy) -> None:
+    def _try_round(self, *, minimum_only: bool = False) -> None:
         if not self._coordinator.leads():
             self._stand_down()
             return
         try:
-            self._round(policy)
+            self._round(minimum_only=minimum_only)
         except Exception as error:
             # Whatever it is, it must not end scaling for as long as this broker leads.
             _log.warning("a round of scaling failed: %s: %s", type(error).__name__, error)
 
-    def _round(self, policy: Policy) -> None:
+    def _round(self, *, minimum_only: bool) -> None:
         """Start what is most urgent.
 
         It is done in one go, on the loop that also serves publishes: of 100,000 segments columns are gone through, and
@@ -184,14 +165,28 @@ class Reshaping:
         self._see_all()
         self._forget_the_gone()
         now_seconds = self._clock.monotonic_seconds()
-        for reshape in policy(
+        for reshape in decide(
             self._table,
             now_seconds=now_seconds,
             stale_seconds=self._stale_seconds,
             most=MOST_AT_ONCE - len(self._working),
             is_free=lambda topic: topic not in self._working and self._topics.is_free(topic),
+            minimum_only=minimum_only,
         ):
             self._start(reshape)
+
+    def _learn_of(self, loads: Sequence[SegmentLoad]) -> None:
+        """Take in what has been read of topics since the last round, as far as these loads are of segments new here."""
+        if unknown := self._unknown_topics(loads):
+            states = self._topics.states
+            for topic in unknown & states.keys():
+                self._table.see(states[topic])
+                self._seen.add(topic)
+            for topic in self._unknown_topics(loads):
+                self._topics.look(topic)
+
+    def _unknown_topics(self, loads: Sequence[SegmentLoad]) -> set[str]:
+        return {load.topic for load in loads if not self._table.knows(load.topic, load.segment)}
 
     def _see_all(self) -> None:
         states = self._topics.states

@@ -78,35 +78,15 @@ def decide(
     stale_seconds: float,
     most: int | None = None,
     is_free: Callable[[str], bool] = lambda topic: True,
+    minimum_only: bool = False,
 ) -> list[Reshape]:
     """What topics need, at most one transition each, the most urgent first; the same for the same table and time.
 
     A report older than `stale_seconds` counts as none. At most so many topics, and only those that are free: columns
-    tell who comes first, and what takes a look at each segment is done for those alone.
+    tell who comes first, and what takes a look at each segment is done for those alone. `minimum_only`: no more than
+    the splits of topics with fewer segments than they are to have.
     """
-    return _decided((_to_minimum, _splits, _merges), table, now_seconds, stale_seconds, most, is_free)
-
-
-def decide_minimum(
-    table: LoadTable,
-    *,
-    now_seconds: float,
-    stale_seconds: float,
-    most: int | None = None,
-    is_free: Callable[[str], bool] = lambda topic: True,
-) -> list[Reshape]:
-    """Of what `decide` finds only the splits of topics with fewer segments than they are to have."""
-    return _decided((_to_minimum,), table, now_seconds, stale_seconds, most, is_free)
-
-
-def _decided(
-    needs: Sequence[_Need],
-    table: LoadTable,
-    now_seconds: float,
-    stale_seconds: float,
-    most: int | None,
-    is_free: Callable[[str], bool],
-) -> list[Reshape]:
+    needs: Sequence[_Need] = (_to_minimum,) if minimum_only else (_to_minimum, _splits, _merges)
     segments = table.segments
     known = (segments["topic"] >= 0) & (segments["heard_seconds"] >= now_seconds - stale_seconds)
     decided: dict[int, Reshape] = {}
@@ -174,7 +154,7 @@ def _to_minimum(
 ) -> Iterator[tuple[int, Reshape]]:
     """Splits of topics with fewer segments than they are to have."""
     topics = table.topics
-    short = np.flatnonzero(~topics["busy"] & (topics["open"] < topics["min_segments"]) & (topics["open"] > 0))
+    short = np.flatnonzero(~topics["busy"] & (topics["open"] < topics["min_segments"]))
     for topic in short.tolist():
         if is_wanted(topic):
             yield topic, Reshape(table.topic_name(topic), splits=_raised(table, topic, known))

@@ -218,7 +218,9 @@ class Broker:
                 await self.clock.sleep(pause)
                 try:
                     await self.arm.mend(name, is_orphan, "failover")
-                    if not any(is_orphan(segment) for segment in self.topics[name].state.open_segments):
+                    # Where it was never known here there may be no such topic.
+                    runtime = self.topics.get(name)
+                    if runtime is None or not any(map(is_orphan, runtime.state.open_segments)):
                         return
                 except BraidError as error:
                     _log.warning("topic %r is not whole yet: %s: %s", name, type(error).__name__, error)

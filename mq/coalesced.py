@@ -1,26 +1,36 @@
 """Doing something once for however many ask for it."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
+
+from filer.clock import Clock
 
 
 class Coalesced:
     """Calls of `work` that begin after they were asked for: whoever asks while one is under way shares the next.
 
-    Who gives up waiting keeps it from nobody else.
+    None begins before the last one is `rest_seconds` over. Who gives up waiting keeps it from nobody else.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]], *, name: str) -> None:
-        self._work, self._name = work, name
+    def __init__(
+        self, work: Callable[[], Awaitable[None]], clock: Clock, *, name: str, rest_seconds: float = 0.0
+    ) -> None:
+        self._work, self._clock, self._name, self._rest_seconds = work, clock, name, rest_seconds
+        self._ended_seconds = -math.inf
         self._under_way: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
 
     async def __call__(self) -> None:
         """Have it done from now on; raises what it raises."""
+        await asyncio.shield(self.ask())
+
+    def ask(self) -> asyncio.Task[None]:
+        """As `__call__`, to be waited for beside other things; not to be cancelled, as it is the others' too."""
         if self._next is None:
             self._next = asyncio.create_task(self._run(self._under_way), name=self._name)
             self._next.add_done_callback(_retrieve)
-        await asyncio.shield(self._next)
+        return self._next
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -32,8 +42,14 @@ class Coalesced:
     async def _run(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await asyncio.wait([before])
+        left_seconds = self._ended_seconds + self._rest_seconds - self._clock.monotonic_seconds()
+        if left_seconds > 0:
+            await self._clock.sleep(left_seconds)
         self._under_way, self._next = self._next, None
-        await self._work()
+        try:
+            await self._work()
+        finally:
+            self._ended_seconds = self._clock.monotonic_seconds()
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:

@@ -48,6 +48,8 @@ class LoadMeter:
         """Go by changed settings."""
         self._config = config
         self.averages.configure(config)
+        if self._slots is not None:
+            self._slots.window_seconds = self._window_seconds
 
     def tick(self, topic: str, segment: int, *, pending_bytes: int) -> SegmentLoad:
         """Move the averages on to now; what the leader is to hear of the segment, which is now called so."""

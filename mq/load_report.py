@@ -147,7 +147,9 @@ def unpack_slots(data: bytes) -> SlotLoads | None:
         with pa.ipc.open_stream(data) as reader:
             table = reader.read_all()
         observations = int(table.schema.metadata[b"observations"])
-        messages, size_bytes = (table[name].to_numpy() for name in _SLOT_SCHEMA.names)
+        messages, size_bytes = (each.to_numpy() for each in table.select(_SLOT_SCHEMA.names).cast(_SLOT_SCHEMA))
+        if not all((np.isfinite(each) & (each >= 0)).all() for each in (messages, size_bytes)):
+            raise ValueError("the load of a slot is a number from 0 on")
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"that is no load per slot: {error}") from error
     return SlotLoads(messages, size_bytes, observations) if len(messages) else None

@@ -154,7 +154,7 @@ class Peers:
         wait_seconds = timeout_seconds * SEAL_WAIT_SHARE
         path = f"/topics/{topic}/segments/{segment}/seal?version={version}&wait={wait_seconds}"
         answer = _checked(await self._call("POST", url, path, timeout_seconds=timeout_seconds))
-        is_at_it = _read(answer, lambda document: document["end_offset"] is document["seal_offset"] is None)
+        is_at_it = _read(answer, lambda document: document["end_offset"] is None and document["stored_bytes"] is None)
         return None if is_at_it else _sealed_end(answer)
 
     async def replicate(
@@ -315,7 +315,8 @@ def _read(answer: PeerAnswer, take: Callable[[Any], T]) -> T:
 
 def _sealed_end(answer: PeerAnswer) -> SealedEnd:
     def take(document: Any) -> SealedEnd:
-        told = (document[name] for name in ("seal_offset", "stored_bytes"))
+        # A broker of a version before does not tell all of it: a cluster is upgraded one after the other.
+        told = (document.get(name) for name in ("seal_offset", "stored_bytes"))
         return SealedEnd(int(document["end_offset"]), *(None if number is None else int(number) for number in told))
 
     return _read(_checked(answer), take)

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Awaitable, Callable
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from mq.coalesced import Coalesced
 
 # All publishes that a split holds back wait for the same record.
 LOOK_APART_SECONDS = 0.25
@@ -20,10 +20,11 @@ class ShapeNews:
     """
 
     def __init__(self, clock: Clock, look: Callable[[], Awaitable[None]]) -> None:
-        self._clock, self._look = clock, look
+        self._look = look
+        self._looks = Coalesced(
+            self._try_look, clock, name="look for a topic's newer state", rest_seconds=LOOK_APART_SECONDS
+        )
         self._news: asyncio.Future[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._looked_seconds = -math.inf
         self._closed = False
 
     def tell(self) -> None:
@@ -37,31 +38,20 @@ class ShapeNews:
         await asyncio.wait([news], timeout=patience_seconds)
         if not news.done() and not self._closed:
             # Neither is cancelled with whoever waits: others wait for the same.
-            await asyncio.wait([news, self._look_together()], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([news, self._looks.ask()], return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         """Look no more, and keep nobody waiting."""
         self._closed = True
         self.tell()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._looks.close()
 
     def _next(self) -> asyncio.Future[None]:
         if self._news is None or self._news.done():
             self._news = asyncio.get_running_loop().create_future()
         return self._news
 
-    def _look_together(self) -> asyncio.Task[None]:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_once(), name="look for a topic's newer state")
-        return self._looking
-
-    async def _look_once(self) -> None:
-        rest_seconds = self._looked_seconds + LOOK_APART_SECONDS - self._clock.monotonic_seconds()
-        if rest_seconds > 0:
-            await self._clock.sleep(rest_seconds)
+    async def _try_look(self) -> None:
         # Who waits tries again, and tells in the end what was in the way.
         with contextlib.suppress(BraidError):
             await self._look()
-        self._looked_seconds = self._clock.monotonic_seconds()

@@ -59,11 +59,12 @@ class Split:
         speaks against it: `NotFound`, `InvalidInput` for the slots, `SegmentNotOpen`, `Conflict`.
         """
         segment = _found(state, self.segment)
-        ranges = cut_ranges(segment, self._points(state, segment))
+        ranges = self._ranges_asked(segment)
+        parts = self.parts if ranges is None else len(ranges)
         if segment.state == "sealed":
-            fits = (lambda found: found == ranges) if self.at is not None else (lambda found: len(found) == len(ranges))
+            fits = (lambda found: len(found) == parts) if ranges is None else (lambda found: found == ranges)
             return _heirs(state, [segment], fits)
-        count = len(state.open_segments) + len(ranges) - 1
+        count = len(state.open_segments) + parts - 1
         if count > state.config.max_segments:
             raise Conflict(
                 "segment-limit",
@@ -78,14 +79,20 @@ class Split:
         place = arm.place(state.topic, state.config, len(points) + 1)
         return splitting(state, {self.segment: points}, place, now_us=now_us)
 
-    def _points(self, state: TopicState, segment: Segment) -> Sequence[int]:
+    def _ranges_asked(self, segment: Segment) -> list[tuple[int, int]] | None:
+        """The successors' ranges where slots were asked for; None for any so many parts, if there can be so many."""
         if self.at is not None:
-            return self.at
-        width = segment.stop_slot - segment.start_slot
-        if self.parts > width:
+            return cut_ranges(segment, self.at)
+        if self.parts > segment.stop_slot - segment.start_slot:
             raise InvalidInput(
                 f"segment {segment.id} has the slots {_shown(segment)}: they cannot be cut into {self.parts} parts"
             )
+        return None
+
+    def _points(self, state: TopicState, segment: Segment) -> Sequence[int]:
+        """Only to be looked for once it can be done: for tens of thousands of parts the loop waits for some 30 ms."""
+        if self.at is not None:
+            return self.at
         return equal_parts(self.seen, *segment.range, self.parts, state.config.target)
 
 

@@ -19,7 +19,8 @@ class SlotCounters:
     """Messages and bytes per slot of `[start, stop)`, fading over `window_seconds`: 8 bytes a slot."""
 
     def __init__(self, start: int, stop: int, *, window_seconds: float, generator: np.random.Generator) -> None:
-        self._start, self._window_seconds, self._generator = start, window_seconds, generator
+        self.window_seconds = window_seconds
+        self._start, self._generator = start, generator
         self._messages = np.zeros(stop - start, np.float32)
         self._bytes = np.zeros(stop - start, np.float32)
         self._keyless_messages = self._keyless_bytes = self._observations = 0.0
@@ -53,7 +54,7 @@ class SlotCounters:
 
     def fade(self, elapsed_seconds: float) -> None:
         """Let what was counted so far count for less."""
-        kept = np.float32(exp(-elapsed_seconds / self._window_seconds))
+        kept = np.float32(exp(-elapsed_seconds / self.window_seconds))
         self._messages *= kept
         self._bytes *= kept
         self._keyless_messages *= float(kept)

@@ -60,7 +60,7 @@ class TopicRuntime:
         self._indexes = SegmentIndexes(parts.store, parts.clock, self.ref)
         self._tails: dict[int, Tail] = {}
         self._foreign = ForeignSegments(parts, on_moved=self._reroute, on_news=lambda: _wake(self._news))
-        self._refresh = Coalesced(self._read_record, name=f"read the record of {state.topic}")
+        self._refresh = Coalesced(self._read_record, parts.clock, name=f"read the record of {state.topic}")
         self._standing = Standing(parts.coordinator, self.refresh, on_proven=self._answer_held)
         self._route = Route([])
         self._news: asyncio.Future[None] | None = None

@@ -78,7 +78,8 @@ def _colours(scale: ScalarMappable, loads: Rows) -> Rows:
 def _corners(lives: Sequence[SegmentLife], now: datetime) -> Rows:
     """Left, right (days), bottom, top (slots) of each rectangle."""
     opened = np.array([date2num(s.opened) for s in lives])
-    until = np.array([date2num(s.sealed or max(now, s.opened)) for s in lives])
+    # Two brokers told these times, each by its own clock.
+    until = np.array([date2num(max(s.sealed or now, s.opened)) for s in lives])
     if np.ptp([*opened, *until]) * 86_400 < LEAST_SPAN_SECONDS:
         until = np.full(len(lives), opened.min() + LEAST_SPAN_SECONDS / 86_400)
     ranges = np.array([s.range for s in lives], dtype=np.float64)

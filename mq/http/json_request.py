@@ -19,9 +19,9 @@ async def json_body(request: Request, *, empty: bytes = b"") -> Any:
     async for chunk in request.stream():
         body += chunk
         if len(body) > JSON_MAX_BYTES:
-            path = request.url.path
+            topic = "/".join(request.url.path.split("/")[:4])
             message = f"the body is larger than {JSON_MAX_BYTES} bytes, and payloads go elsewhere"
-            raise BodyTooLarge(message, JSON_MAX_BYTES, path if path.endswith("/uploads") else f"{path}/uploads")
+            raise BodyTooLarge(message, JSON_MAX_BYTES, f"{topic}/uploads")
     try:
         return orjson.loads(body or empty)
     except orjson.JSONDecodeError as error:

@@ -24,7 +24,8 @@ from tests.support.kept_cluster import KeptCluster
 from tests.support.mq import mq
 from tests.support.shared_store import SharedDirectory
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(180)]
+# One flood at a time, on one cluster: two side by side would take each other's processors.
+pytestmark = [pytest.mark.xdist_group("scaling"), pytest.mark.timeout(180)]
 
 REPORT_SECONDS = 0.2
 ARGUMENTS = ("--report-interval", str(REPORT_SECONDS), "--maintenance-interval", "0.2", "--rollup-age", "0")

@@ -20,7 +20,7 @@ from tests.cluster.storm import MOST_OPEN, Storm
 from tests.support.cluster import Cluster
 from tests.support.shared_store import SharedDirectory
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SEED, TRANSITIONS = 11, 60
 # Who has died is missed for one, and comes back within one and a half.

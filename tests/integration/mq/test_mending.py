@@ -121,6 +121,22 @@ async def test_after_a_transition_broke_off(setting: Setting, nth: int) -> None:
     assert setting.broker.topics[TOPIC].state.transition is None
 
 
+async def test_what_turns_out_to_be_no_topic_is_given_up(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may have heard of it before the store went away."""
+
+    async def away(topic: str) -> None:
+        raise OutcomeUnknown("503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.broker.catalogue, "read", away)
+        finishing = asyncio.create_task(setting.broker.arm.finish_transition("none"))
+        await setting.while_time_passes(asyncio.wait([finishing]))
+        assert isinstance(finishing.exception(), OutcomeUnknown)
+    (mending,) = (task for task in asyncio.all_tasks() if task.get_name() == "mend none")
+    await setting.while_time_passes(mending)
+    assert mending.exception() is None
+
+
 async def test_closing_ends_the_attempts(setting: Setting) -> None:
     setting.store.error = StoreRefused("no")
     setting.store.refuses = lambda key: "/segments/" in key

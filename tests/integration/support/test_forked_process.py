@@ -2,9 +2,9 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_it_has_its_own_arguments_environment_and_folder(tmp_path: Path, monkeyp
 
 
 def test_what_is_changed_in_one_is_not_changed_in_the_next() -> None:
-    assert [said(start("change"))[1] for _ in range(2)] == ["False\n", "False\n"]
+    assert [said(start("change"))[1] for _ in range(2)] == ["None\n", "None\n"]
 
 
 def test_exit_codes_and_errors() -> None:
@@ -93,14 +93,14 @@ def tell(name: str) -> None:
 
 
 def change() -> None:
-    print(hasattr(subprocess, "changed"))
-    subprocess.changed = True  # type: ignore[attr-defined]
+    print(socket.getdefaulttimeout())
+    socket.setdefaulttimeout(SECONDS)
 
 
 def stay() -> None:
     print("here", flush=True)
     while True:
-        time.sleep(1)
+        signal.pause()
 
 
 def start_another() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from filer.errors import InvalidInput
 from filer.slots import SLOTS
 from filer.topic_config import Target
-from leader.cut_points import LARGEST_SHARE, Cut, cut_hot, even_cut_points, pressing
+from leader.cut_points import LARGEST_SHARE, Cut, SlotLoads, cut_hot, equal_parts, even_cut_points, pressing
 
 MANY = 10**9
 """Messages in which a load was seen: so many that it is what it is."""
@@ -92,6 +92,19 @@ def test_a_handful_of_messages_says_little_and_many_say_all() -> None:
     few = even_cut_points(load, 0, 1000, 2, observations=1)
     many = even_cut_points(load, 0, 1000, 2, observations=MANY)
     assert 400 < few[0] <= 500 and many == (5,)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_equal_parts_share_what_was_seen_of_that_very_range_or_else_its_slots(parts: int) -> None:
+    load = np.zeros(70)
+    load[:7] = 1
+    target = Target(messages=100, bytes=1000)
+    by_width = even_cut_points(np.zeros(70), 1000, 1070, parts)
+    for seen in (None, SlotLoads(load[1:], load[1:], MANY)):
+        assert equal_parts(seen, 1000, 1070, parts, target) == by_width
+    assert equal_parts(SlotLoads(load, np.full(70, 2), MANY), 1000, 1070, parts, target) == by_width, "bytes press"
+    points = equal_parts(SlotLoads(load * 1000, load, MANY), 1000, 1070, parts, target)
+    assert children(load, 1000, points).max() <= np.ceil(7 / parts)
 
 
 def test_stretches_without_load_are_given_away_as_a_whole() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from filer.catalogue import Catalogue
+from filer.catalogue import Catalogue, TopicRecord
 from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown
 from filer.failing_store import FailingStore
@@ -421,6 +421,77 @@ async def test_a_topic_that_cannot_be_read_is_looked_at_again(world: World) -> N
     await world.begin()
     await world.pass_seconds(MARGIN_SECONDS + SWEEP_SECONDS + 10)
     assert await world.owners("t") == await world.owners("u") == ["b"]
+
+
+async def test_news_that_could_not_be_read_are_read_again_at_once(world: World) -> None:
+    """Nor is the topic taken for settled, or moved, by what was known of it before."""
+    world.join("a", "b")
+    await world.create("t", ("a",), ("a",), ("a",))
+    await world.begin()
+    world.settled.clear()
+    await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("ab"[n],), now_us=2))
+    world.faults.add("get", *[FaultKind.UNAVAILABLE] * 8, key_part="topics/t/")
+    world.leading.look("t")
+    await world.pass_seconds(SETTLE_SECONDS + 1)
+    assert (world.settled, world.arm.finishes, world.arm.deeds) == ([], [], [])
+    await world.pass_seconds(4 * RETRY_SECONDS)
+    assert "t" in world.arm.finishes and "t" in world.settled
+
+
+async def test_what_is_heard_of_a_topic_while_it_is_read_is_read_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join("a")
+    await world.create("t", ("a",))
+    await world.begin()
+    world.settled.clear()
+    read = world.catalogue.read
+
+    async def overtaken(topic: str) -> TopicRecord | None:
+        found = await read(topic)
+        monkeypatch.setattr(world.catalogue, "read", read)
+        await world.catalogue.change(topic, lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
+        world.leading.look(topic)
+        return found
+
+    monkeypatch.setattr(world.catalogue, "read", overtaken)
+    world.leading.look("t")
+    await world.pass_seconds(1)
+    assert world.arm.finishes == ["t"] and world.settled == ["t"]
+
+
+async def test_a_read_that_is_answered_late_brings_nothing_old_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join("a")
+    await world.create("t", ("a",))
+    await world.begin()
+    old = await world.catalogue.read("t")
+    await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
+    world.leading.look("t")
+    await world.pass_seconds(1)
+    newest = world.leading.states["t"]
+    assert len(newest.open_segments) == 2
+
+    async def late(topic: str) -> TopicRecord | None:
+        return old
+
+    monkeypatch.setattr(world.catalogue, "read", late)
+    world.leading.look("t")
+    await settle()
+    assert world.leading.states["t"] == newest
+
+
+async def test_a_transition_nobody_told_of_is_found_when_brokers_come_and_go(world: World) -> None:
+    world.join("a")
+    await world.create("u", ("a",))
+    await world.begin()
+    world.settled.clear()
+    assert await world.catalogue.create(new_topic("t", TopicConfig(), 1, lambda n: ("a",), now_us=1))
+    await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
+    world.join("b")
+    await settle()
+    assert world.arm.finishes == ["t"] and set(world.settled) <= {"t"}, "nothing has happened to the other one"
 
 
 async def test_a_topic_nobody_told_of_is_found_by_the_sweep(world: World) -> None:

@@ -65,6 +65,14 @@ def test_a_flood_that_is_over_presses_no_more_though_the_long_average_remembers(
     assert load.warmest > 1 and load.pressure < 1
 
 
+def test_rates_go_by_the_time_that_has_passed() -> None:
+    averages = young()
+    averages.tick(4, 20, 400, read_messages=80, read_bytes=8000)
+    load = averages.load("t", 3)
+    assert (load.messages_per_second, load.bytes_per_second) == (pytest.approx(5), pytest.approx(100))
+    assert (load.read_messages_per_second, load.read_bytes_per_second) == (pytest.approx(20), pytest.approx(2000))
+
+
 def test_idle_ticks_decay_and_a_pause_counts_as_long_as_it_was() -> None:
     ticking, paused = young(), young()
     fed(ticking, 100, 600), fed(paused, 100, 600)

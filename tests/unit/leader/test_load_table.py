@@ -238,6 +238,8 @@ def test_successors_carry_what_their_predecessors_had_until_they_have_said_more(
     state = done(state, splitting(state, {0: [5, 100, 20_000]}, place, now_us=2))
     table.see(state)
     assert work(table, "a") == pytest.approx([1, 1, 1, 1, 1])
+    lasting = table.segments["lasting"][table.segments["topic"] >= 0]
+    assert lasting.tolist() == pytest.approx([0.5] * 5), "that too is shared"
     table.report([heard(2, 0, age_seconds=1), heard(3, 30_000, age_seconds=load_table.YOUNG_SECONDS)], now_seconds=2)
     assert work(table, "a") == pytest.approx([1, 3, 1, 1, 1]), "its first second was a pause"
     state = done(state, merging(state, [(3, 4)], place, now_us=3))
@@ -277,6 +279,16 @@ def test_what_a_transition_is_about_to_open_is_expected_until_it_is_seen_or_came
     assert table.opening == [] and not table.segments["leaving"].any()
     table.expect(topic("unknown", 1))
     table.release("unknown")
+
+
+def test_of_several_topics_what_is_about_to_be_sealed_is_told_apart() -> None:
+    table, other = LoadTable(), topic("b", 3)
+    for state in (topic("a", 2), other):
+        table.see(state)
+    begun = merging(other, [(1, 2)], place, now_us=2)
+    assert begun is not None
+    table.expect(begun)
+    assert table.segments["leaving"].tolist() == [False, False, False, True, True]
 
 
 def test_a_table_that_is_cleared_knows_nothing() -> None:

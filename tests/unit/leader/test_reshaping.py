@@ -353,7 +353,7 @@ async def test_standing_down_forgets_everything_and_breaks_work_off(world: World
 
 async def test_a_report_of_what_is_not_known_has_its_topic_looked_at(world: World) -> None:
     world.create("t")
-    world.report(load("t", 0, 1), load("t", 5, 1), load("x", 0, 1), load("x", 1, 1))
+    assert world.report(load("t", 0, 1), load("t", 5, 1), load("x", 0, 1), load("x", 1, 1))
     assert sorted(world.looked) == ["t", "x"]
     assert world.reshaping.load("t", 0) == RecentLoad(100, 1000, 1)
     assert world.reshaping.load("x", 0) is None

@@ -77,12 +77,21 @@ def test_the_maximum_gives_the_hottest_its_parts_first() -> None:
     config = TopicConfig(max_segments=9)
     [reshape] = decided(table_of(topic(3, config=config), *loads({0: 2.5, 1: 1.5, 2: 5.5})))
     assert reshape.splits == (Split(2, 6, 6), Split(0, 2, 2)), "3 + 5 + 1 is all there is room for"
+    [reshape] = decided(table_of(topic(1, config=TopicConfig(max_segments=4)), load(0, 2.5)))
+    assert reshape.splits == (Split(0, 3, 4),), "just room for one more that puts a hot slot apart"
     assert decided(table_of(topic(9, config=config), load(0, 9))) == []
 
 
 def test_a_topic_splits_a_few_at_once_the_hottest_first() -> None:
     [reshape] = decided(table_of(topic(20), *loads({n: 2.0 + n for n in range(20)})))
     assert [split.segment for split in reshape.splits] == list(range(19, 19 - MOST_GROUPS, -1))
+
+
+def test_a_hot_topic_behind_a_calm_one_splits() -> None:
+    table = table_of(topic(1), load(0, 0.5))
+    table.see(topic(1, "u"))
+    table.report([load(0, 2, "u")], now_seconds=NOW)
+    assert [reshape.topic for reshape in decided(table)] == ["u"]
 
 
 def test_a_held_segment_waits_and_others_do_not() -> None:
@@ -197,6 +206,18 @@ def test_a_raised_minimum_gives_more_parts_to_what_has_more_load() -> None:
     assert [(split.segment, split.parts) for split in reshape.splits] == [(0, 5), (1, 2)]
     [unknown] = decided(table_of(raised(3, 8)))
     assert [(split.segment, split.parts) for split in unknown.splits] == [(0, 3), (1, 2), (2, 3)], "2 has a slot more"
+    assert decided(table_of(raised(3, 8), load(0, 0.5))) == [unknown], "what is known of one says nothing of the others"
+    assert decided(table_of(raised(3, 8), *loads(dict.fromkeys(range(3), 0.0)))) == [unknown], "nor does no load at all"
+
+
+def test_a_raised_minimum_leaves_what_has_no_slot_to_spare() -> None:
+    state = raised(1, 6)
+    begun = splitting(state, {0: [2]}, place, now_us=2)
+    assert begun is not None and begun.transition is not None
+    after = finished(begun, begun.transition, {0: 0}, now_us=3)
+    assert after is not None
+    [reshape] = decided(table_of(after, *loads({1: 0.9, 2: 0.01})))
+    assert [(split.segment, split.parts) for split in reshape.splits] == [(1, 2), (2, 4)]
 
 
 @given(st.integers(1, 9), st.integers(1, 4096), st.data())

@@ -89,18 +89,20 @@ def test_what_nothing_is_known_of_is_spread_by_number_and_topics_under_way_are_l
     assert sorted(plan) == ["t"]
     assert sorted(plan["t"].values()) == ["b", "c"]
     assert moves(table_of(*states), brokers("abc"), except_topics={"t", "unknown"}) == {}
+    assert moves(table_of(*states), []) == {}, "there is nobody"
 
 
 def test_what_is_about_to_be_opened_is_counted() -> None:
     state, other = topic("a", "a", "a", "a"), topic("a", "a", name="u")
     table = table_of(moving(state, {0: "b", 1: "c", 2: "b"}), other)
     assert moves(table, brokers("abc")) == {"u": {0: "c"}} or moves(table, brokers("abc")) == {"u": {1: "c"}}
-    table = table_of(topic("a", "a"))
-    assert moves(table, brokers("ab")) != {}
-    table.expect(moving(topic("a", "a"), {0: "b"}))
-    assert moves(table, brokers("ab")) == {}
-    table.release("t")
-    assert moves(table, brokers("ab")) != {}
+    for giver, taker in ("ab", "ba"):
+        table = table_of(topic(giver), topic(giver, giver, name="u"))
+        assert moves(table, brokers("ab")) != {}
+        table.expect(moving(topic(giver), {0: taker}))
+        assert moves(table, brokers("ab")) == {}
+        table.release("t")
+        assert moves(table, brokers("ab")) != {}
 
 
 def test_moves_are_bounded() -> None:
@@ -157,6 +159,44 @@ def test_who_has_fewer_segments_and_as_much_to_do_keeps_fewer() -> None:
     assert moves(table_of(state, loads=loads), brokers("ab")) == {}
 
 
+def young(works: Sequence[float]) -> list[SegmentLoad]:
+    """Loads of segments that have just been opened, which move by number alone."""
+    return [load(n, work, age=1) for n, work in enumerate(works)]
+
+
+def test_who_is_not_idle_takes_nothing_for_owning_less() -> None:
+    state = topic(*["a"] * 10, *"bbb")
+    assert moves(table_of(state, loads=young([1.15 / 10] * 10 + [0.85 / 3] * 3)), brokers("ab")) == {}
+    assert moves(table_of(state, loads=young([1.6 / 10] * 10 + [0.4 / 3] * 3)), brokers("ab")) != {}
+
+
+def test_of_those_that_own_equally_little_whoever_carries_less_is_first() -> None:
+    assert moves(table_of(topic(*"aaabc"), loads=young([0.6, 0.6, 0.6, 0.3, 0.1])), brokers("abc")) == {"t": {0: "c"}}
+
+
+def test_who_joins_takes_by_number_until_it_carries_nearly_the_average() -> None:
+    plan = moves(table_of(topic(*["a"] * 40), loads=young([0.05] * 40)), brokers("ab"))
+    assert len(plan["t"]) == 19
+
+
+def test_whoever_gets_a_segment_carries_no_more_than_whoever_gave_it() -> None:
+    """Broker c is why the others count as idle."""
+    assert moves(table_of(topic(*"aaabc"), loads=young([1, 1, 1, 1.2, 10])), brokers("abc")) == {}
+
+
+def test_who_cannot_give_keeps_no_other_from_it() -> None:
+    works = [*[0.5] * 4, 1.2, 10, 0.9, 0.9, 0.1]
+    assert moves(table_of(topic(*"aaaabcddd"), loads=young(works)), brokers("abcd")) == {"t": {8: "b"}}
+
+
+def test_who_has_taken_enough_keeps_no_other_from_it() -> None:
+    """Broker c carries nearly the average soon, by fewer segments than d needs to."""
+    works = [*[0.1] * 20, 0.4, 0, 0, 0]
+    plan = moves(table_of(topic(*["a"] * 20, "c", *"ddd"), loads=young(works)), brokers("acd"))
+    after = Counter(plan["t"].values())
+    assert after == {"c": 4, "d": 6}
+
+
 # -- by load -----------------------------------------------------------------------------------------------
 
 
@@ -164,6 +204,12 @@ def test_a_broker_with_clearly_more_load_gives_what_evens_out_best() -> None:
     state = topic(*"aaabbb")
     loads = [load(n, work) for n, work in enumerate([0.8, 0.8, 0.4, 0.3, 0.3, 0.4])]
     assert moves(table_of(state, loads=loads), brokers("ab")) == {"t": {2: "b"}}
+
+
+def test_what_moves_is_no_more_than_the_giver_has_too_much() -> None:
+    works = [0.9, 0.5, 0.6, 0.8, 0.8, 0.45, 0.45]
+    plan = moves(table_of(topic(*"aaabbcc"), loads=[load(n, work) for n, work in enumerate(works)]), brokers("abc"))
+    assert plan == {"t": {1: "c"}}, "not 0.6, which c has room for"
 
 
 def slight(excess: float) -> list[SegmentLoad]:
@@ -183,6 +229,7 @@ def test_what_is_not_clearly_more_stays() -> None:
         pytest.param({"lasting": 0.0}, id="it has only begun"),
         pytest.param({"age": 100.0}, id="it has just been opened"),
         pytest.param({"recent": 1.2}, id="it is about to split"),
+        pytest.param({"recent": 1.0}, id="it is at its target"),
     ],
 )
 def test_what_does_not_last_or_will_soon_be_something_else_stays(how: dict[str, float]) -> None:

@@ -4,18 +4,19 @@ import asyncio
 
 import pytest
 
-from filer.clock import settle
+from filer.clock import ManualClock, settle
 from mq.coalesced import Coalesced
 
 
 class Work:
     """Counts how often it began; goes on when `gate` is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest_seconds: float = 0.0) -> None:
+        self.clock = ManualClock()
         self.begun = 0
         self.gate = asyncio.Event()
         self.errors: list[Exception] = []
-        self.do = Coalesced(self._work, name="work")
+        self.do = Coalesced(self._work, self.clock, name="work", rest_seconds=rest_seconds)
 
     async def _work(self) -> None:
         self.begun += 1
@@ -47,6 +48,26 @@ async def test_who_asks_while_it_is_under_way_gets_one_that_begins_later(work: W
     work.gate.set()
     await asyncio.gather(first, *later)
     assert work.begun == 2
+
+
+async def test_it_rests_between_two_and_those_who_ask_meanwhile_share_the_next() -> None:
+    work = Work(rest_seconds=5.0)
+    work.gate.set()
+    work.errors.append(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        await work.do()
+    await work.clock.advance(1.0)
+    later = []
+    for _ in range(3):
+        later.append(asyncio.create_task(work.do()))
+        await work.clock.advance(1.0)
+    assert work.begun == 1, "a failure needs its rest too"
+    await work.clock.advance(1.0)
+    await asyncio.gather(*later)
+    assert work.begun == 2
+    await work.clock.advance(5.0)
+    await work.do()
+    assert work.begun == 3
 
 
 async def test_who_gives_up_keeps_it_from_nobody(work: Work) -> None:

@@ -122,6 +122,17 @@ async def test_slots_are_counted_only_near_the_target(world: World) -> None:
     assert world.loads.slot_loads(0) is None
 
 
+async def test_slots_fade_by_changed_windows_at_once(world: World) -> None:
+    await world.pass_seconds(8, rate=80)
+    scaling = Scaling(split=(SplitRule(times_target=1, for_seconds=1),), merge=MergeRule(for_seconds=1))
+    config = CONFIG.model_copy(update={"scaling": scaling})
+    world.loads.apply(world.state.model_copy(update={"config": config, "version": 2}))
+    await world.pass_seconds(4, rate=80, key="ben")
+    seen = world.loads.slot_loads(0)
+    assert seen is not None
+    assert seen.messages[slot_of(b"ann")] < 0.5 * seen.messages[slot_of(b"ben")]
+
+
 async def test_what_was_counted_for_less_than_an_interval_says_nothing(world: World) -> None:
     await world.pass_seconds(9, rate=10)
     (load,) = world.loads.tick()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,7 +163,30 @@ def test_an_owner_may_not_know() -> None:
     assert unpack_slots(pack_slots(None)) is None
 
 
-@pytest.mark.parametrize("data", [b"", b"x" * 100])
+def stream(**columns: list[object]) -> bytes:
+    """An Arrow stream of these columns, with as much metadata as there is to be."""
+    table = pa.table(columns).replace_schema_metadata({"observations": "7"})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_columns_of_a_newer_broker_are_let_pass() -> None:
+    seen = unpack_slots(stream(messages=[1.0], more=["x"], bytes=[2.0]))
+    assert seen is not None and (seen.messages[0], seen.size_bytes[0], seen.observations) == (1, 2, 7)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"x" * 100,
+        stream(messages=[1.0]),
+        stream(bytes=[]),
+        *(stream(messages=[each], bytes=[1.0]) for each in ("many", None, -1.0, float("inf"))),
+    ],
+)
 def test_bytes_that_are_no_loads_per_slot_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
         unpack_slots(data)

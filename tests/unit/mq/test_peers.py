@@ -106,6 +106,17 @@ async def test_what_a_broker_answers_is_read() -> None:
     assert (await peers.drain(URL), await peers.undrain(URL)) == (9, 9)
 
 
+async def test_an_older_broker_tells_the_end_alone() -> None:
+    peers = Peers(Transport(PeerAnswer(200, {}, b'{"end_offset": 7}')))
+    assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, None)
+    assert await peers.take_over(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, None)
+
+
+async def test_an_owner_that_is_at_it_says_so() -> None:
+    peers = Peers(Transport(PeerAnswer(200, {}, b'{"end_offset": null, "stored_bytes": null}')))
+    assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) is None
+
+
 async def test_what_waits_for_messages_takes_no_connection_of_what_does_not() -> None:
     none = PeerAnswer(404, {}, b"")
     calls, polls = Transport(none), Transport(none)

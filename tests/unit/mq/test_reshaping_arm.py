@@ -98,18 +98,7 @@ class World:
 async def test_the_parts_of_one_split_go_to_different_brokers() -> None:
     world = World(segments=2)
     await world.create()
-    state = await world.arm.reshape(
-        "t",
-        {
-            0: Cut(
-                (
-                    100,
-                    200,
-                )
-            )
-        },
-        [],
-    )
+    state = await world.arm.reshape("t", {0: Cut((100, 200))}, [])
     assert state is not None
     assert [s.range for s in state.open_segments][:3] == [(0, 100), (100, 200), (200, 32768)]
     assert {s.owner for s in state.open_segments if s.reason == "split"} == {"a", "b", "c"}
@@ -131,6 +120,40 @@ async def test_parts_go_by_the_load_that_the_cut_says_they_will_have() -> None:
     assert owner_of[10, 20] == "b"
     assert carried(world.table) == pytest.approx({"a": 1.3, "b": 1.2, "c": 1.5}, abs=0.4)
     assert world.table.opening == [], "it has been seen"
+
+
+async def test_what_a_split_seals_makes_room_at_its_owner() -> None:
+    world = World(segments=1)
+    await world.create()
+    for state in (world.state, new_topic("u", TopicConfig(), 2, lambda n: ("bc"[n],), now_us=1)):
+        world.table.see(state)
+    world.table.report([load("t", 0, 2.0), load("u", 0, 1.5), load("u", 1, 1.4)], now_seconds=1)
+    state = await world.arm.reshape("t", {0: Cut((10,), shares=(0.5, 0.5))}, [])
+    assert state is not None
+    assert [s.owner for s in state.open_segments] == ["a", "a"]
+
+
+async def test_parts_whose_shares_nobody_knows_are_taken_for_equal() -> None:
+    world = World(segments=2)
+    await world.create()
+    for state in (world.state, new_topic("u", TopicConfig(), 2, lambda n: ("bc"[n],), now_us=1)):
+        world.table.see(state)
+    world.table.report([load("t", 0, 1.0), load("t", 1, 1.0), load("u", 0, 0.2), load("u", 1, 0.4)], now_seconds=1)
+    state = await world.arm.reshape("t", {0: Cut((10,)), 1: Cut((40_000,), shares=(0.9, 0.1))}, [])
+    assert state is not None
+    assert {s.range: s.owner for s in state.open_segments}[32768, 40_000] == "a", "the heaviest goes where least is"
+
+
+async def test_a_merged_segment_weighs_what_both_had() -> None:
+    world = World(segments=4, min_segments=2)
+    await world.create()
+    for state in (world.state, new_topic("u", TopicConfig(), 2, lambda n: ("bc"[n],), now_us=1)):
+        world.table.see(state)
+    works = {("t", 0): 1.0, ("t", 1): 1.0, ("t", 2): 1.0, ("t", 3): 0.1, ("u", 0): 0.3, ("u", 1): 0.6}
+    world.table.report([load(topic, segment, work) for (topic, segment), work in works.items()], now_seconds=1)
+    state = await world.arm.reshape("t", {}, [(0, 1), (2, 3)])
+    assert state is not None
+    assert [s.owner for s in state.open_segments] == ["a", "b"], "the heavier one first, to whoever has least"
 
 
 async def test_what_is_being_opened_counts_for_whoever_places_next() -> None:
@@ -163,19 +186,7 @@ async def test_what_is_sealed_is_no_load_any_more() -> None:
     """A broker that loses its only segment has as little as the others that have none."""
     world = World(segments=1)
     await world.create()
-    state = await world.arm.reshape(
-        "t",
-        {
-            0: Cut(
-                (
-                    100,
-                    200,
-                    300,
-                )
-            )
-        },
-        [],
-    )
+    state = await world.arm.reshape("t", {0: Cut((100, 200, 300))}, [])
     assert state is not None
     assert sorted(Counter(s.owner for s in state.open_segments).values()) == [1, 1, 2]
 
@@ -206,7 +217,7 @@ async def test_what_was_decided_before_a_neighbour_was_split_is_left_out() -> No
 async def test_what_cannot_begin_changes_and_counts_nothing() -> None:
     world = World(segments=2, min_segments=2)
     await world.create()
-    for cuts, pairs in ((({7: Cut((100,))}), []), ({}, [(0, 1)]), ({}, [])):
+    for cuts, pairs in (({7: Cut((100,))}, []), ({}, [(0, 1)]), ({}, [])):
         state = await world.arm.reshape("t", cuts, pairs)
         assert state is not None and state.open_segments == world.state.open_segments
     with pytest.raises(InvalidInput):

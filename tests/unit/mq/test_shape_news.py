@@ -69,6 +69,22 @@ async def test_the_next_look_comes_some_time_after_the_last(world: World) -> Non
     assert world.looks == 2
 
 
+async def test_who_comes_during_a_look_waits_for_the_next(world: World) -> None:
+    """What it was begun too early to see would be missed."""
+    world.answered.clear()
+    first = world.wait()
+    await settle()
+    second = world.wait()
+    await settle()
+    world.answered.set()
+    await first
+    await world.clock.advance(LOOK_APART_SECONDS - 0.001)
+    assert world.looks == 1 and not second.done()
+    await world.clock.advance(0.002)
+    await second
+    assert world.looks == 2
+
+
 @pytest.mark.parametrize("before_the_look", [True, False])
 async def test_news_come_before_a_look_is_over(world: World, before_the_look: bool) -> None:
     await world.wait()

@@ -13,6 +13,7 @@ from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState
 from leader.cut_points import SlotLoads
 from leader.transitions import Begin, Place, SealedEnd, finished, new_topic, replacing
+from mq import shape_requests
 from mq.errors import Conflict, NotFound, Repeatable, SegmentNotOpen, TransitionUnderWay
 from mq.shape_requests import TRIES, Merge, Split, carry_out
 
@@ -112,6 +113,15 @@ async def test_parts_share_the_load_that_the_owner_has_seen() -> None:
     [(_, (_, cut)), _] = await shape.do(Split(0))
     assert 20 < cut <= 30
     assert shape.asked == [0]
+
+
+async def test_where_no_split_can_be_nobody_looks_for_its_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tens of thousands of them hold up the loop for a while."""
+    looked: list[int] = []
+    monkeypatch.setattr(shape_requests, "equal_parts", lambda seen, start, stop, parts, target: looked.append(parts))
+    await Shape(max_segments=3).refused(Split(0, parts=60_000), Conflict, "max_segments is 3")
+    await Shape(2).refused(Split(0, parts=60_000), InvalidInput, "cannot be cut into 60000 parts")
+    assert looked == []
 
 
 async def test_the_same_again_is_done_whatever_the_load_is_by_then() -> None:

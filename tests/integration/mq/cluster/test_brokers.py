@@ -9,10 +9,12 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from filer.clock import SystemClock
+from filer.catalogue import Catalogue, TopicRecord
+from filer.clock import SystemClock, settle
 from filer.errors import InvalidConfig
 from filer.memory_store import MemoryStore
 from filer.slots import slot_of
+from filer.topic_config import TopicConfig
 from mq.broker import Broker
 from mq.peers import PREFIX, SECRET_HEADER
 from mq.settings import BrokerSettings
@@ -35,6 +37,31 @@ async def test_any_broker_takes_and_gives_everything(brokers: HttpCluster) -> No
             assert len(await brokers.values(reader, "t")) == int(some[-1][1]) + 1
     for reader in "abc":
         assert sorted(map(int, await brokers.values(reader, "t"))) == list(range(100))
+
+
+async def test_what_is_heard_of_a_topic_while_it_is_read_is_read_too(
+    brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read may be older than the news."""
+    await brokers.create("b", "t", min_segments=1)
+    broker = brokers.up["b"].broker
+    read = broker.catalogue.read
+
+    async def overtaken(topic: str) -> TopicRecord | None:
+        found = await read(topic)
+        monkeypatch.setattr(broker.catalogue, "read", read)
+        config = TopicConfig(max_segments=7)
+        await Catalogue(brokers.store, brokers.clock).change(topic, lambda s: s.model_copy(update={"config": config}))
+        broker.coordinator.announce(topic)
+        await settle()
+        return found
+
+    monkeypatch.setattr(broker.catalogue, "read", overtaken)
+    broker.coordinator.announce("t")
+    # Upkeep would read it ten seconds later.
+    async with asyncio.timeout(5):
+        while broker.topics["t"].state.config.max_segments != 7:
+            await asyncio.sleep(0.01)
 
 
 async def test_singles_go_to_their_owner(brokers: HttpCluster) -> None:

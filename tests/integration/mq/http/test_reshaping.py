@@ -122,6 +122,12 @@ async def test_bodies_that_make_no_sense(memory_broker: HttpBroker, how: str, bo
     check_problem(response, status, slug, words)
 
 
+async def test_a_body_that_is_too_large_is_told_where_payloads_of_the_topic_go(memory_broker: HttpBroker) -> None:
+    await create(memory_broker)
+    response = await split(memory_broker, 0, at=[*range(1, 20_000)])
+    assert check_problem(response, 413, "body-too-large")["upload"] == f"{T}/uploads"
+
+
 async def test_a_marker_stays_valid_over_generations(broker: HttpBroker) -> None:
     """Taken before, within and after; each key's numbers go on where they were."""
     await create(broker)

@@ -55,6 +55,11 @@ def test_one_that_has_just_been_opened() -> None:
     assert boxes[0][1] > boxes[0][0]
 
 
+def test_one_that_was_sealed_before_it_was_opened_by_another_clock_has_no_width() -> None:
+    boxes, _ = drawn([life(0, (0, SLOTS), 0, 5.1), life(1, (0, SLOTS), 5.1, 5.0), life(2, (0, SLOTS), 5.0, None)])
+    assert sorted(boxes) == [(0, 5.1, 0, SLOTS), (5.0, 10, 0, SLOTS), (5.1, 5.1, 0, SLOTS)]
+
+
 def test_a_split_and_a_merge() -> None:
     boxes, written = drawn(
         [
