@@ -462,9 +462,15 @@ class SegmentWriter:
         if base > 0:
             return await put
         looked_seconds = self._clock.monotonic_seconds()
-        ours, is_open = await asyncio.gather(put, self._is_open_still())
-        if is_open:
-            self._proof_seconds = looked_seconds
+        looking = asyncio.create_task(
+            self._is_open_still(), name=f"look whether {self.ref.topic}/{self.ref.segment} is open"
+        )
+        try:
+            ours = await put
+            if await looking:
+                self._proof_seconds = looked_seconds
+        finally:
+            looking.cancel()
         return ours
 
     async def _is_open_still(self) -> bool:

@@ -80,6 +80,7 @@ class TransitionArm:
 
     def place(self, topic: str, config: TopicConfig, count: int) -> Place:
         """Who gets each of `count` new segments of a topic."""
+        # New segments have no ids yet: by ids that none has they weigh as any other.
         brokers, weights = self._parts.coordinator.brokers(), self._weights(topic, range(-count, 0))
         placed = choose(brokers, self._carried(), list(weights.values()), replicas=config.replicas, salt=topic)
         return placed.__getitem__

@@ -214,7 +214,7 @@ def test_a_raised_minimum_leaves_what_has_no_slot_to_spare() -> None:
     state = raised(1, 6)
     begun = splitting(state, {0: [2]}, place, now_us=2)
     assert begun is not None and begun.transition is not None
-    after = finished(begun, begun.transition, {0: 0}, now_us=3)
+    after = finished(begun, begun.transition, {0: SealedEnd(0)}, now_us=3)
     assert after is not None
     [reshape] = decided(table_of(after, *loads({1: 0.9, 2: 0.01})))
     assert [(split.segment, split.parts) for split in reshape.splits] == [(1, 2), (2, 4)]
