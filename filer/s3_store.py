@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aiobotocore.config import AioConfig
-from aiobotocore.httpxsession import HttpxSession
 from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -34,6 +33,7 @@ from filer.s3_errors import (
     explain_connection_error,
     status_of,
 )
+from filer.s3_session import WholeBodySession
 from filer.s3_settings import S3Settings
 from filer.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest
 
@@ -257,7 +257,7 @@ class S3Store:
         settings = self._settings
         # aiohttp, the default, resends a request by itself when a kept connection breaks. The published types
         # know only aiohttp's class.
-        http_session: Any = HttpxSession
+        http_session: Any = WholeBodySession
         config = AioConfig(
             http_session_cls=http_session,
             retries={"total_max_attempts": 1},
