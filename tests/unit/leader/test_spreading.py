@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from filer.topic_config import Target, TopicConfig
 from filer.topic_state import TopicState
+from leader import spreading
 from leader.broker_loads import SEGMENT_WEIGHT, carried
 from leader.coordinator import BrokerInfo
 from leader.load_averages import SegmentLoad
@@ -296,6 +297,18 @@ def test_swaps_are_few_at_once() -> None:
     works = [1.0] * 2 * len(busy) + [0.5, 0.3, 0.3] * len(others)
     table = table_of(state, loads=[load(n, work) for n, work in enumerate(works)])
     assert len(moves(table, [broker(name) for name in names])["t"]) == 2 * MOST_LOAD_MOVES
+
+
+def test_who_can_be_helped_by_a_move_is_however_many_no_swap_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are looked at first have two large segments each, and all that others have is as large."""
+    monkeypatch.setattr(spreading, "MOST_SWAP_TRIES", 2)
+    names = [f"{number:02}" for number in range(12)]
+    owners = [*names[:4] * 2, *[names[4]] * 4, *names[5:]]
+    works = [2.0] * 8 + [0.9] * 4 + [2.0] * 7
+    plan = moves(
+        table_of(topic(*owners), loads=[load(n, work) for n, work in enumerate(works)]), [broker(n) for n in names]
+    )
+    assert list(plan["t"]) == [8]
 
 
 def test_no_move_is_made_that_does_not_help() -> None:
