@@ -1,7 +1,7 @@
 """Topics under synthetic traffic and a virtual clock: the real averages, policy, cut points, transitions and placement.
 
 A tick is the report interval: owners count what came, the leader hears of it and decides, and its transitions are over
-before the next tick. Then it spreads what brokers carry.
+before the next tick. Then it spreads what brokers carry, as often as it looks in that time.
 """
 
 from collections import Counter, defaultdict
@@ -23,6 +23,8 @@ from leader.transitions import SealedEnd, finished, new_topic, replacing
 from tests.simulation.traffic import Traffic
 
 STALE_TICKS = 5
+SPREAD_SECONDS = 3.0
+"""How often a leader looks at what brokers carry; one that has just moved something looks sooner."""
 HOLD_SECONDS = 60.0
 MESSAGE_BYTES = 100
 OBSERVED_MESSAGES = 100_000
@@ -130,8 +132,16 @@ class Braid:
             heard = [replace(load, messages_per_second=0.0, bytes_per_second=0.0) for load in heard]
         self.table.report(heard, now_seconds=self.seconds)
         self.act(decide(self.table, now_seconds=self.seconds, stale_seconds=STALE_TICKS * self.tick_seconds))
-        for topic, owners in moves(self.table, self.members).items():
-            self._move(self.states[topic], owners)
+        self._spread()
+
+    def _spread(self) -> None:
+        """Nothing is heard in between: once nothing moves, nothing would until the next tick."""
+        for _ in range(max(int(self.tick_seconds / SPREAD_SECONDS), 1)):
+            plan = moves(self.table, self.members)
+            if not plan:
+                return
+            for topic, owners in plan.items():
+                self._move(self.states[topic], owners)
 
     def _heard(self, topic: str) -> list[SegmentLoad]:
         traffic, averages = self.traffic[topic], self.averages[topic]
@@ -168,9 +178,7 @@ class Braid:
         return cut
 
     def _move(self, state: TopicState, owners: Mapping[int, str]) -> None:
-        """Their new owners know nothing of the load yet."""
-        for segment in owners:
-            del self.averages[state.topic][segment]
+        """Their new owners go on with what the former ones know of the load."""
         moving = [segment for segment in state.open_segments if segment.id in owners]
         place = [(owners[segment.id],) for segment in moving].__getitem__
         self._carry_out(replacing(state, [s.id for s in moving], place, "move", now_us=self._now_us))

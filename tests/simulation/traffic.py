@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ def shaped(level: Level, shares: Shares) -> Traffic:
 def moving_hot_spot(rate: float, *, width: int, share: float, every_seconds: float) -> Traffic:
     """That share goes to `width` neighbouring slots, elsewhere each `every_seconds`."""
 
-    @cache
+    @lru_cache(maxsize=2)
     def shares(place: int) -> Shares:
         weights = np.full(SLOTS, (1 - share) / SLOTS)
         first = place * 20_011 % (SLOTS - width)

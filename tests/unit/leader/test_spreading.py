@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from filer.topic_config import Target, TopicConfig
 from filer.topic_state import TopicState
+from leader import spreading
 from leader.broker_loads import SEGMENT_WEIGHT, carried
 from leader.coordinator import BrokerInfo
 from leader.load_averages import SegmentLoad
@@ -244,8 +245,70 @@ def test_what_no_split_can_help_moves_above_its_target_too() -> None:
     full = topic(*"aaabbb", config=TopicConfig(max_segments=6))
     assert moves(table_of(full, loads=loads), brokers("ab")) == {"t": {2: "b"}}
     table = table_of(topic(*"aaabbb"), loads=loads)
-    table.hold("t", 2, 0, until_seconds=1)
+    for segment in range(3):
+        table.hold("t", segment, 0, until_seconds=1)
     assert moves(table, brokers("ab")) == {"t": {2: "b"}}, "one slot carries it"
+
+
+def test_nothing_is_moved_out_of_the_way_of_what_is_about_to_split() -> None:
+    works = [1.2, 0.5, 0.3, 0.2, 0.2, 0.2]
+    loads = [load(n, work, recent=1.2 if n == 0 else 0.5) for n, work in enumerate(works)]
+    table = table_of(topic(*"aaabbb"), loads=loads)
+    assert moves(table, brokers("ab")) == {}
+    table.hold("t", 0, 0, until_seconds=1)
+    assert moves(table, brokers("ab")) == {"t": {1: "b"}}, "no cut has been found"
+
+
+def test_who_has_too_much_besides_what_is_about_to_split_gives_of_that() -> None:
+    works = [0.5, 1.0, 0.8, 0.6, 0.3, 0.3, 0.4]
+    loads = [load(n, work, recent=1.0 if n == 0 else 0.5) for n, work in enumerate(works)]
+    assert moves(table_of(topic(*"aaaabbb"), loads=loads), brokers("ab")) == {"t": {3: "b"}}
+
+
+A_SWAP = [1, 1, 0.5, 0.3, 0.3, 0.65, 0.65]
+"""Of brokers a, b and c: nobody has room for what a has, but b could give 0.5 for it."""
+
+
+def test_where_nobody_has_room_for_a_large_segment_it_is_swapped_for_a_smaller_one() -> None:
+    state = topic(*"aabbbcc")
+    assert moves(table_of(state, loads=[load(n, work) for n, work in enumerate(A_SWAP)]), brokers("abc")) == {
+        "t": {0: "b", 2: "a"}
+    }
+
+
+@pytest.mark.parametrize(("smaller", "swaps"), [(0.65, False), (0.6, True)])
+def test_a_swap_has_to_help_more_than_a_move(smaller: float, swaps: bool) -> None:
+    works = [1, 1, 0.8, 0.3, 0.2, smaller, smaller]
+    plan = moves(table_of(topic(*"aabbbcc"), loads=[load(n, work) for n, work in enumerate(works)]), brokers("abc"))
+    assert plan == ({"t": {0: "c", 5: "a"}} if swaps else {})
+
+
+@pytest.mark.parametrize("young", ["ab", "bc"])
+def test_what_has_just_been_opened_is_not_swapped(young: str) -> None:
+    owners = "aabbbcc"
+    loads = [load(n, work, age=1 if owners[n] in young else OLD_SECONDS) for n, work in enumerate(A_SWAP)]
+    assert moves(table_of(topic(*owners), loads=loads), brokers("abc")) == {}
+
+
+def test_swaps_are_few_at_once() -> None:
+    names = [f"{number:02}" for number in range(3 * MOST_LOAD_MOVES + 3)]
+    busy, others = names[: len(names) // 3], names[len(names) // 3 :]
+    state = topic(*[name for name in busy for _ in range(2)], *[name for name in others for _ in range(3)])
+    works = [1.0] * 2 * len(busy) + [0.5, 0.3, 0.3] * len(others)
+    table = table_of(state, loads=[load(n, work) for n, work in enumerate(works)])
+    assert len(moves(table, [broker(name) for name in names])["t"]) == 2 * MOST_LOAD_MOVES
+
+
+def test_who_can_be_helped_by_a_move_is_however_many_no_swap_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are looked at first have two large segments each, and all that others have is as large."""
+    monkeypatch.setattr(spreading, "MOST_SWAP_TRIES", 2)
+    names = [f"{number:02}" for number in range(12)]
+    owners = [*names[:4] * 2, *[names[4]] * 4, *names[5:]]
+    works = [2.0] * 8 + [0.9] * 4 + [2.0] * 7
+    plan = moves(
+        table_of(topic(*owners), loads=[load(n, work) for n, work in enumerate(works)]), [broker(n) for n in names]
+    )
+    assert list(plan["t"]) == [8]
 
 
 def test_no_move_is_made_that_does_not_help() -> None:
