@@ -55,13 +55,24 @@ def _drained(segment: Segment, positions: Mapping[int, int]) -> bool:
 
 
 def _enter(successor: Segment, by_id: Mapping[int, Segment], positions: Positions) -> bool:
-    """Whether the successor is (now) entered."""
-    if successor.id in positions or _passed(successor, by_id, positions):
+    """Whether the successor is (now) entered, or if it is left already, all that it hands on to.
+
+    A marker made within a page may name a descendant and no empty segment on the way there, nor its others.
+    """
+    if successor.id in positions:
         return True
-    if all(_drained(by_id[p], positions) for p in successor.predecessors if p in by_id):
+    if _passed(successor, by_id, positions):
+        entered = [_enter(by_id[each], by_id, positions) for each in successor.successors if each in by_id]
+        return all(entered)
+    if all(_left(by_id[each], by_id, positions) for each in successor.predecessors if each in by_id):
         positions[successor.id] = successor.start_offset
         return True
     return False
+
+
+def _left(segment: Segment, by_id: Mapping[int, Segment], positions: Mapping[int, int]) -> bool:
+    """Whether all of it was given: its descendants are not entered before that."""
+    return _drained(segment, positions) if segment.id in positions else _passed(segment, by_id, positions)
 
 
 def _passed(segment: Segment, by_id: Mapping[int, Segment], positions: Mapping[int, int]) -> bool:

@@ -122,6 +122,42 @@ def test_reading_in_any_order_sees_each_message_once_after_its_predecessors(
     }
 
 
+@given(lineages(), st.data())
+def test_whoever_goes_on_from_within_a_page_misses_nothing(state: TopicState, data: st.DataObject) -> None:
+    """Such a marker is that before the page, with the messages so far laid over: what was left since is still in it."""
+    marker = earliest(state)
+    given: list[tuple[int, int]] = []
+    while page := read_page(state, marker, data):
+        taken = page[: data.draw(st.integers(1, len(page)))]
+        given += taken
+        marker = marker | {segment: offset + 1 for segment, offset in taken}
+        assert covers(state, advance(state, marker))
+    everything = [(s.id, offset) for s in state.segments for offset in range(end_of(state, s.id))]
+    assert sorted(given) == everything
+    assert set(advance(state, marker)) == {s.id for s in state.open_segments}
+
+
+def read_page(state: TopicState, marker: Positions, data: st.DataObject) -> list[tuple[int, int]]:
+    """Some of the messages behind a marker, in some order in which a reader may come upon them."""
+    positions = advance(state, marker)
+    page: list[tuple[int, int]] = []
+    while (ready := [s for s in positions if positions[s] < end_of(state, s)]) and len(page) < 10:
+        chosen = data.draw(st.sampled_from(ready))
+        page.append((chosen, positions[chosen]))
+        positions[chosen] += 1
+        positions = advance(state, positions)
+    return page
+
+
+def test_who_has_passed_an_empty_segment_enters_all_its_successors() -> None:
+    """The marker was made within a page, so 0 is still in it, and the empty 1 never was."""
+    lineage = Lineage()
+    lineage.add(0, SLOTS)
+    lineage.split(lineage.open[0], [], end_offset=3)
+    lineage.split(lineage.open[0], [100, 200], end_offset=0)
+    assert advance(lineage.state(), {0: 3, 2: 5}) == {2: 5, 3: 0, 4: 0}
+
+
 def test_a_split_is_entered_when_its_parent_is_drained() -> None:
     lineage = Lineage()
     lineage.add(0, SLOTS)
