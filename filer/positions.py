@@ -34,59 +34,76 @@ def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
 
     Segments that retention has removed meanwhile stay as they are: `check_positions` says what to make of them.
     """
-    moved = dict(positions)
-    by_id = {s.id: s for s in state.segments}
+    walk = _Walk({s.id: s for s in state.segments}, dict(positions))
     changed = True
     while changed:
         changed = False
-        for segment_id in sorted(moved):
-            segment = by_id.get(segment_id)
-            if segment is None or not _drained(segment, moved) or not segment.successors:
+        for segment_id in sorted(walk.positions):
+            changed = walk.leave(segment_id) or changed
+    return walk.positions
+
+
+class _Walk:
+    """Positions on their way along the lineage.
+
+    `passed` are the ancestors of those that are in the positions: all of them was given, for a successor is entered
+    only then. A marker made within a page may still name a segment whose successors were entered and left since. Those
+    that had messages are in it as well, but neither an empty one nor such successors of it as had none so far.
+    """
+
+    def __init__(self, by_id: Mapping[int, Segment], positions: Positions) -> None:
+        self._by_id = by_id
+        self.positions = positions
+        self._passed: set[int] | None = None
+
+    def leave(self, segment_id: int) -> bool:
+        """Leave the segment if it is drained and all that comes after it is (now) entered; whether it was left."""
+        segment = self._by_id.get(segment_id)
+        if segment is None or not segment.successors or not _drained(segment, self.positions):
+            return False
+        if self._passed is None:
+            self._passed = self._ancestors()
+        if not self._enter_all(segment, self._passed):
+            return False
+        del self.positions[segment_id]
+        self._passed.add(segment_id)
+        return True
+
+    def _ancestors(self) -> set[int]:
+        """All that come before those in the positions and are not in them, as far as they are still there."""
+        found: set[int] = set()
+        waiting = list(self.positions)
+        while waiting:
+            segment = self._by_id.get(waiting.pop())
+            fresh = [each for each in (segment.predecessors if segment else ()) if each not in found]
+            found.update(fresh)
+            waiting += fresh
+        return found - self.positions.keys()
+
+    def _enter_all(self, segment: Segment, passed: set[int]) -> bool:
+        """Enter its successors, and those of such as were left, where their predecessors allow it; whether all do."""
+        waiting, seen, entered = list(segment.successors), set[int](), True
+        while waiting:
+            each = self._by_id.get(waiting.pop())
+            if each is None or each.id in self.positions or each.id in seen:
                 continue
-            entered = [_enter(by_id[succ], by_id, moved) for succ in segment.successors if succ in by_id]
-            if all(entered):
-                del moved[segment_id]
-                changed = True
-    return moved
+            seen.add(each.id)
+            if each.id in passed:
+                waiting += each.successors
+            elif all(self._is_given(before, passed) for before in each.predecessors):
+                self.positions[each.id] = each.start_offset
+            else:
+                entered = False
+        return entered
+
+    def _is_given(self, segment_id: int, passed: set[int]) -> bool:
+        """Whether all of it was given, or is not there any more."""
+        segment = self._by_id.get(segment_id)
+        return segment is None or segment_id in passed or _drained(segment, self.positions)
 
 
 def _drained(segment: Segment, positions: Mapping[int, int]) -> bool:
     return segment.state == "sealed" and positions.get(segment.id, -1) >= (segment.end_offset or 0)
-
-
-def _enter(successor: Segment, by_id: Mapping[int, Segment], positions: Positions) -> bool:
-    """Whether the successor is (now) entered, or if it is left already, all that it hands on to.
-
-    A marker made within a page may name a descendant and no empty segment on the way there, nor its others.
-    """
-    if successor.id in positions:
-        return True
-    if _passed(successor, by_id, positions):
-        entered = [_enter(by_id[each], by_id, positions) for each in successor.successors if each in by_id]
-        return all(entered)
-    if all(_left(by_id[each], by_id, positions) for each in successor.predecessors if each in by_id):
-        positions[successor.id] = successor.start_offset
-        return True
-    return False
-
-
-def _left(segment: Segment, by_id: Mapping[int, Segment], positions: Mapping[int, int]) -> bool:
-    """Whether all of it was given: its descendants are not entered before that."""
-    return _drained(segment, positions) if segment.id in positions else _passed(segment, by_id, positions)
-
-
-def _passed(segment: Segment, by_id: Mapping[int, Segment], positions: Mapping[int, int]) -> bool:
-    """Whether a descendant is in the positions: a drained segment hands on to those and leaves."""
-    waiting = list(segment.successors)
-    seen: set[int] = set()
-    while waiting:
-        candidate = waiting.pop()
-        if candidate in positions:
-            return True
-        if candidate not in seen and candidate in by_id:
-            seen.add(candidate)
-            waiting.extend(by_id[candidate].successors)
-    return False
 
 
 def to_marker(topic: str, positions: Mapping[int, int]) -> str:

@@ -158,6 +158,18 @@ def test_who_has_passed_an_empty_segment_enters_all_its_successors() -> None:
     assert advance(lineage.state(), {0: 3, 2: 5}) == {2: 5, 3: 0, 4: 0}
 
 
+def test_many_generations_take_no_longer_than_there_are_segments() -> None:
+    """The ways from one to another through splits and merges double with each generation."""
+    lineage = Lineage()
+    lineage.add(0, SLOTS)
+    for _ in range(200):
+        lineage.split(lineage.open[0], [100], end_offset=1)
+        lineage.merge(lineage.open, [0, 0])
+    newest = lineage.open[0].id
+    assert advance(lineage.state(), {0: 1, newest: 2}) == {newest: 2}
+    assert advance(lineage.state(), {0: 1, 3: 1, 6: 1}) == {9: 0}
+
+
 def test_a_split_is_entered_when_its_parent_is_drained() -> None:
     lineage = Lineage()
     lineage.add(0, SLOTS)
