@@ -28,6 +28,7 @@ from leader.load_table import LoadTable
 from leader.placement import owned
 from leader.reshaping import Reshaping
 from leader.transitions import new_topic, recreated
+from mq.coalesced import Coalesced
 from mq.copies import Copies
 from mq.early_flush import EarlyFlush
 from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
@@ -57,6 +58,8 @@ HAND_OVER_STEP_SECONDS = 0.02
 HEAR_SECONDS = 0.3
 # Who asks how the cluster stands may ask because the store is away.
 LOAD_SECONDS = 5.0
+# Clients ask for the cluster every few seconds, each of them: the store is listed for all of those together.
+BETWEEN_LISTINGS_SECONDS = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +117,9 @@ class Broker:
         self.shown_loads = ShownLoads(self.parts, self.reshaping)
         self.early_flush = EarlyFlush(self.parts, self.topics, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
+        self._topics_look = Coalesced(
+            self._learn_topics, clock, name="look for topics", rest_seconds=BETWEEN_LISTINGS_SECONDS
+        )
         self._info: BrokerInfo | None = None
         self._ending = False
         self._heard: set[str] = set()
@@ -311,6 +317,7 @@ class Broker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._topics_look.close()
         await asyncio.gather(*(runtime.close() for runtime in self.topics.values()), self.arm.close())
         await self.coordinator.leave()
         await self.peers.close()
@@ -451,11 +458,15 @@ class Broker:
         """How many open segments each broker owns, in those topics known here if the store is away."""
         with contextlib.suppress(BraidError, TimeoutError):
             async with asyncio.timeout(LOAD_SECONDS):
-                for name in await self.catalogue.names():
-                    if name not in self.topics:
-                        with contextlib.suppress(NotFound, CorruptFile):
-                            await self.topic(name)
+                await self._topics_look()
         return owned(runtime.state for runtime in self.topics.values())
+
+    async def _learn_topics(self) -> None:
+        """Know every topic that there is."""
+        for name in await self.catalogue.names():
+            if name not in self.topics:
+                with contextlib.suppress(NotFound, CorruptFile):
+                    await self.topic(name)
 
 
 def _writing(settings: BrokerSettings) -> WriterSettings:

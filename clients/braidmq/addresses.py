@@ -15,12 +15,13 @@ class Addresses:
 
     What the cluster tells of its brokers is believed only where it can hold for this client too: an address of
     a loopback interface names this very machine, whichever it is, and one without TLS is no place for the
-    headers of a client that was given one with it.
+    headers of a client that was given one with it. `has_failed` tells that one has failed since they were learned.
     """
 
     def __init__(self, given: Sequence[str]) -> None:
         self.given = tuple(given)
         self.current = given[0]
+        self.has_failed = False
         self._ring = self.given
         self._loopback = any(_is_loopback(each) for each in given)
         self._plain = any(each.startswith("http://") for each in given)
@@ -33,6 +34,7 @@ class Addresses:
     def learn(self, urls: Iterable[str]) -> None:
         """Remember these brokers, and forget those learned before; what was given stays."""
         learned = dict.fromkeys(url.rstrip("/") for url in urls if self.admits(url))
+        self.has_failed = False
         self._ring = (*self.given, *[url for url in learned if url not in self.given][:_MAX_LEARNED])
         if self.current not in self._ring:
             self.current = self.given[0]
@@ -52,6 +54,7 @@ class Addresses:
 
     def failed(self, address: str) -> None:
         """Let later calls begin with the next address."""
+        self.has_failed = True
         if address == self.current:
             at = self._ring.index(address)
             self.current = self._ring[(at + 1) % len(self._ring)]

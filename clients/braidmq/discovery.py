@@ -1,30 +1,34 @@
 """Learning the cluster's brokers while they answer, so as to know others when one is gone."""
 
 import asyncio
+import math
 
 from braidmq.admin import Admin
 from braidmq.errors import BraidMQError
 from braidmq.retry import ONE_ROUND
 from braidmq.transport import Transport
 
-_EVERY_SECONDS = 30.0
+_EVERY_SECONDS = 5.0
+# Once a broker has failed others may follow it, as when all are restarted one by one: who they are now is asked soon.
+_AFTER_FAILURE_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
 
 
 class Discovery:
-    """Looks at the cluster beside a client's own calls: at the first answer, and at times from then on."""
+    """Looks at the cluster beside a client's own calls: at the first answer, at times, and when a broker has failed."""
 
     def __init__(self, transport: Transport, admin: Admin) -> None:
         self._transport = transport
         self._admin = admin
-        self._next_seconds = 0.0
+        self._looked_seconds = -math.inf
         self._looking: asyncio.Task[None] | None = None
 
     def soon(self) -> None:
         """Look in the background, unless that was done lately."""
         now = self._transport.clock.monotonic_seconds()
-        if now >= self._next_seconds and (self._looking is None or self._looking.done()):
-            self._next_seconds = now + _EVERY_SECONDS
+        every_seconds = _AFTER_FAILURE_SECONDS if self._transport.addresses.has_failed else _EVERY_SECONDS
+        if now >= self._looked_seconds + every_seconds and (self._looking is None or self._looking.done()):
+            self._looked_seconds = now
             self._looking = asyncio.create_task(self._look(), name="braidmq discovery")
 
     async def _look(self) -> None:

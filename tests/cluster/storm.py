@@ -182,9 +182,9 @@ class Storm:
         consumers = self._scene.load.consumer_processes
         while consumers and not self._is_over:
             await asyncio.sleep(chance.uniform(*BETWEEN_CONSUMER_KILLS_SECONDS))
-            # One that has read nothing since it was killed last would never get anywhere.
-            reading = [consumer for consumer in consumers if consumer.reads]
-            if reading and chance.choice(reading).kill():
+            # One that is killed before it has saved a marker would never get anywhere.
+            further = [consumer for consumer in consumers if consumer.has_got_on]
+            if further and chance.choice(further).kill():
                 self.kills["consumer"] += 1
 
 

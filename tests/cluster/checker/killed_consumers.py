@@ -39,6 +39,7 @@ class KilledConsumer:
         self._errors = consumer.folder / f"{consumer.name}.err"
         self._process: subprocess.Popen[str] | None = None
         self._reached: dict[int, int] = {}
+        self._saved = False
         self.record = Reader(consumer.name, consumer.topic, "stream")
 
     @property
@@ -47,9 +48,9 @@ class KilledConsumer:
         return self._process is not None and self._process.poll() is not None
 
     @property
-    def reads(self) -> bool:
-        """Whether it has been given anything in this life."""
-        return bool(self.record.visits and self.record.visits[-1].found)
+    def has_got_on(self) -> bool:
+        """Whether its next life would begin further on than this one did: it has saved a marker."""
+        return self._saved
 
     def kill(self) -> bool:
         """SIGKILL, at whatever line it is; whether it ran."""
@@ -71,6 +72,8 @@ class KilledConsumer:
                     self._catch_up()
                     await asyncio.sleep(LOOK_SECONDS)
                 self._check_killed(self._process)
+                self._catch_up()
+                self._saved = False
         finally:
             if self._process is not None:
                 self.kill()
@@ -104,6 +107,8 @@ class KilledConsumer:
                 self._begin(line.behind, line.at_seconds - ahead_seconds)
             elif isinstance(line, Found):
                 self._find(replace(line, at_seconds=line.at_seconds - ahead_seconds))
+            else:
+                self._saved = True
 
     def _begin(self, behind: int, at_seconds: float) -> None:
         self.record.joined_seconds = self.record.joined_seconds or at_seconds

@@ -139,7 +139,7 @@ class Workload:
     async def each_acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
         """Wait until every producer has had that many more messages acknowledged.
 
-        Raises `NoProgress`, and `HistoryFull` where no more are sent.
+        Raises `NoProgress`, `HistoryFull` where no more are sent, and what a consumer's task has raised.
         """
         wanted = {producer.name: self._acknowledged[producer.name] + more for producer in self._producers}
         await self._until(lambda: all(self._acknowledged[n] >= count for n, count in wanted.items()), timeout_seconds)
@@ -147,6 +147,9 @@ class Workload:
     async def _until(self, condition: Callable[[], bool], timeout_seconds: float) -> None:
         deadline_seconds = self.now() + timeout_seconds
         while not condition():
+            for task in self._reading:
+                if task.done():
+                    task.result()
             if self._sent >= self._capacity:
                 raise HistoryFull(f"{self._sent} messages were sent, a history holds {self._capacity}")
             if self.now() > deadline_seconds:

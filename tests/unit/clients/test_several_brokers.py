@@ -107,6 +107,53 @@ async def test_brokers_that_the_cluster_tells_of_serve_when_the_first_is_gone(
     assert hosts.broker.values("t") == [b"v"]
 
 
+async def test_a_client_works_on_when_one_by_one_every_broker_it_knew_has_been_replaced(
+    hosts: Hosts, clock: InstantClock
+) -> None:
+    names = [f"b{n}" for n in range(9)]
+    transport = httpx.MockTransport(hosts.handle)
+    hosts.brokers = [_told(name) for name in names[:3]]
+    async with AsyncClient("http://b0", http_transport=transport, clock=clock) as client:
+        await client.topic("t")
+        await _until_known(client, names[:3])
+        for gone, new in zip(names, names[3:], strict=False):
+            hosts.down[gone] = None
+            here = [name for name in names[: names.index(new) + 1] if name not in hosts.down]
+            hosts.brokers = [_told(name) for name in here]
+            await clock.advance(1.1)
+            await client.topic("t")  # the broker in use is the one that has gone
+            await _until_known(client, ["b0", *here])
+    assert clock.naps_seconds == []
+
+
+async def test_brokers_that_others_have_replaced_are_learned_while_the_one_in_use_stays(
+    hosts: Hosts, clock: InstantClock
+) -> None:
+    hosts.brokers = [_told(name) for name in ("a", "b", "c")]
+    async with AsyncClient("http://a", http_transport=httpx.MockTransport(hosts.handle), clock=clock) as client:
+        await client.topic("t")
+        await _until_known(client, ["a", "b", "c"])
+        hosts.brokers = [_told(name) for name in ("a", "d", "e")]
+        await clock.advance(5.1)
+        await client.topic("t")
+        await _until_known(client, ["a", "d", "e"])
+        hosts.down = dict.fromkeys("abc")
+        await client.topic("t")
+    assert hosts.asked[-1] == "d"
+
+
+def _told(name: str) -> dict[str, str]:
+    return {"broker": name, "url": f"http://{name}", "state": "running"}
+
+
+async def _until_known(client: AsyncClient, names: list[str]) -> None:
+    for _ in range(1000):
+        if client.urls == tuple(f"http://{name}" for name in names):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"not {names} are known but {client.urls}")
+
+
 async def test_behind_a_load_balancer_only_its_address_is_used(hosts: Hosts, clock: InstantClock) -> None:
     hosts.brokers.append({"broker": "e", "url": "http://e", "state": "running"})
     transport = httpx.MockTransport(hosts.handle)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import gzip
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -486,6 +487,26 @@ async def test_cluster_route_probes_and_metrics(broker: HttpBroker) -> None:
     assert 'braidmq_messages_stored_total{topic="t"} 2.0' in metrics
     assert (await client.get("/docs")).status_code == 200
     assert "/v1/topics/{topic}/messages" in (await client.get("/openapi.json")).json()["paths"]
+
+
+async def test_many_that_ask_for_the_cluster_share_its_listings() -> None:
+    store = CountingStore()
+    async with http_broker(store) as broker:
+        await topic(broker)
+        store.listings = 0
+        answers = await asyncio.gather(*(broker.client.get("/v1/cluster") for _ in range(50)))
+        assert [answer.json()["brokers"][0]["segments"] for answer in answers] == [1] * 50
+        assert store.listings <= 5
+
+
+class CountingStore(MemoryStore):
+    """Counts how often its folders are listed."""
+
+    listings = 0
+
+    async def list_folders(self, prefix: str) -> Sequence[str]:
+        self.listings += 1
+        return await super().list_folders(prefix)
 
 
 async def test_base64_of_large_values(broker: HttpBroker) -> None:
