@@ -174,7 +174,7 @@ def _found(state: TopicState, segment_id: int) -> Segment:
     segment = state.segment(segment_id)
     if segment is None:
         opened = ", ".join(str(s.id) for s in state.open_segments)
-        raise NotFound("segment", f"topic {state.topic!r} has no segment {segment_id}: {opened} are open")
+        raise NotFound("segment", f"topic {state.topic!r} has no segment {segment_id}; open: {opened}")
     return segment
 
 

@@ -184,7 +184,7 @@ async def test_more_parts_than_slots() -> None:
 
 async def test_no_such_segment() -> None:
     shape = Shape(2)
-    await shape.refused(Split(2), NotFound, "no segment 2: 0, 1 are open")
+    await shape.refused(Split(2), NotFound, "no segment 2; open: 0, 1")
     await shape.refused(Merge(0, 2), NotFound, "no segment 2")
 
 

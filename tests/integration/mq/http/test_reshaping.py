@@ -87,7 +87,7 @@ async def test_what_is_refused(memory_broker: HttpBroker) -> None:
     broker = memory_broker
     await create(broker, segments=3, min_segments=3, max_segments=4)
     check_problem(await broker.client.post("/v1/topics/none/segments/0/split"), 404, "topic-not-found")
-    check_problem(await split(broker, 9), 404, "segment-not-found", "0, 1, 2 are open")
+    check_problem(await split(broker, 9), 404, "segment-not-found", "open: 0, 1, 2")
     check_problem(await split(broker, 0, parts=3), 409, "segment-limit", "max_segments is 4")
     check_problem(await merge(broker, 0, 1), 409, "segment-limit", "min_segments is 3")
     check_problem(await merge(broker, 0, 2), 409, "not-neighbours", "[0, 21845) and [43690, 65536)")
