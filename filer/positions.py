@@ -43,6 +43,21 @@ def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
     return walk.positions
 
 
+def is_behind(state: TopicState, positions: Mapping[int, int], segment_id: int) -> bool:
+    """Whether a segment was drained before the positions: one of its descendants is in them."""
+    by_id = {s.id: s for s in state.segments}
+    waiting, seen = [segment_id], set[int]()
+    while waiting:
+        segment = by_id.get(waiting.pop())
+        for successor in segment.successors if segment else ():
+            if successor in positions:
+                return True
+            if successor not in seen:
+                seen.add(successor)
+                waiting.append(successor)
+    return False
+
+
 class _Walk:
     """Positions on their way along the lineage.
 

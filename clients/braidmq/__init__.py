@@ -46,7 +46,9 @@ from braidmq.models import (
     SegmentFile,
     SegmentLife,
     SegmentLoad,
+    SegmentOffset,
     Topic,
+    TopicPosition,
     TopicSummary,
 )
 from braidmq.outgoing import OutgoingMessage, Upload
@@ -55,6 +57,7 @@ from braidmq.positions import Acknowledgement, Position, PositionRange, Publishe
 from braidmq.producer import AsyncProducer
 from braidmq.receipts import AsyncReceipt
 from braidmq.retry import Retry
+from braidmq.segment_pages import SegmentPage
 
 __all__ = [
     "Acknowledgement",
@@ -109,10 +112,13 @@ __all__ = [
     "SegmentLife",
     "SegmentLoad",
     "SegmentNotFound",
+    "SegmentOffset",
+    "SegmentPage",
     "SequenceExpired",
     "Tables",
     "Topic",
     "TopicNotFound",
+    "TopicPosition",
     "TopicSummary",
     "Unavailable",
     "Upload",

@@ -9,7 +9,17 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from braidmq.errors import NotABroker, TopicNotFound
-from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
+from braidmq.models import (
+    BrokerDrain,
+    Cluster,
+    Route,
+    Segment,
+    SegmentFile,
+    SegmentLife,
+    Topic,
+    TopicPosition,
+    TopicSummary,
+)
 from braidmq.names import topic_path
 from braidmq.problems import json_of
 from braidmq.retry import Retry
@@ -113,6 +123,23 @@ class Admin:
         response = await self._transport.request(Call("GET", f"{topic_path(topic)}/files", params=params))
         answer = json_of(response)
         return [_parse(SegmentFile, each, response) for each in answer["files"]], answer.get("next")
+
+    async def segment_files(
+        self, topic: str, segment: int, offset: int, end_offset: int | None
+    ) -> tuple[list[SegmentFile], int | None]:
+        """A page of the live files of one segment that hold those offsets, and where the next one begins."""
+        params = {"offset": offset} if end_offset is None else {"offset": offset, "end_offset": end_offset}
+        call = Call("GET", f"{topic_path(topic)}/segments/{segment}/files", params=params)
+        response = await self._transport.request(call)
+        answer = json_of(response)
+        return [_parse(SegmentFile, each, response) for each in answer["files"]], answer.get("next_offset")
+
+    async def position(self, topic: str, start: Mapping[str, str]) -> TopicPosition:
+        """Where reading from there begins, segment by segment."""
+        return _read(
+            TopicPosition,
+            await self._transport.request(Call("GET", f"{topic_path(topic)}/positions", params=dict(start))),
+        )
 
 
 def _read(model: type[Model], response: httpx.Response) -> Model:

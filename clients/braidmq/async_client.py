@@ -16,16 +16,27 @@ from braidmq.discovery import Discovery
 from braidmq.errors import InvalidArgument
 from braidmq.identity import Identities, Identity, checked_producer_id
 from braidmq.message import Message
-from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
+from braidmq.models import (
+    BrokerDrain,
+    Cluster,
+    Route,
+    Segment,
+    SegmentFile,
+    SegmentLife,
+    Topic,
+    TopicPosition,
+    TopicSummary,
+)
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Position, Published
 from braidmq.producer import AsyncProducer, ProducerSettings
 from braidmq.publisher import Progress, Publisher
 from braidmq.ranges import SegmentRanges
-from braidmq.reader import Reader, start_of
+from braidmq.reader import PAGE_ROWS, Reader, start_of
 from braidmq.retry import Retry
 from braidmq.routes import Routes
+from braidmq.segment_pages import SegmentPage, segment_page
 from braidmq.tables import TablePlan
 from braidmq.transport import Transport
 from braidmq.uploads import Uploader
@@ -213,6 +224,39 @@ class AsyncClient:
             if after is None:
                 return
 
+    async def segment_files(
+        self, topic: str, segment: int, *, offset: int = 0, end_offset: int | None = None
+    ) -> AsyncIterator[SegmentFile]:
+        """The live Parquet files of one segment that hold any of its messages from `offset` to `end_offset`.
+
+        What is not on the store yet is in none of them. Raises `SegmentNotFound` and `PositionExpired`.
+        """
+        following: int | None = offset
+        while following is not None:
+            page, following = await self._admin.segment_files(topic, segment, following, end_offset)
+            for each in page:
+                yield each
+
+    async def segment_page(
+        self, topic: str, segment: int, *, offset: int = 0, limit: int = PAGE_ROWS, wait_seconds: float = 0.0
+    ) -> SegmentPage:
+        """Messages of one segment from an offset on, at most `limit`, waiting so long for a first one.
+
+        For readers that keep offsets themselves; `browse` and `subscribe` read a whole topic in each key's order.
+        Raises `SegmentNotFound`, `PositionExpired`, and `InvalidRequest` for an offset beyond the end.
+        """
+        return await segment_page(self._transport, topic, segment, offset, limit=limit, wait_seconds=wait_seconds)
+
+    async def position(
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
+    ) -> TopicPosition:
+        """The offset of each segment at a marker, at `"earliest"`, `"latest"` (the default) or at a time.
+
+        Raises `InvalidMarker`, and `PositionExpired` where retention has taken what the marker names.
+        """
+        start = start_of(from_, marker) if marker is None else {"marker": marker}
+        return await self._admin.position(topic, start)
+
     async def publish(
         self,
         topic: str,
@@ -257,6 +301,16 @@ class AsyncClient:
         """
         plan = TablePlan(key, value, headers, event_time)
         return await self._publisher.publish_table(topic, table, plan, progress)
+
+    async def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
+        """Publish a few rows as one request, under an id of the caller's own.
+
+        Columns are `key`, `value`, `headers` and `event_time`, as far as they are there. Called again with the same
+        id, sequence and rows, by whomever and wherever, it stores nothing twice and gives the same answer, as long as
+        the id has been silent for less than an hour and has had fewer than 1,000 later sequences; only the id is
+        compared. Raises `SequenceExpired` where brokers cannot tell any more.
+        """
+        return await self._publisher.publish_request(topic, table, checked_producer_id(producer_id), sequence)
 
     def producer(
         self,

@@ -23,11 +23,23 @@ from braidmq.async_client import (
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
 from braidmq.errors import BraidMQError
 from braidmq.message import Message
-from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
+from braidmq.models import (
+    BrokerDrain,
+    Cluster,
+    Route,
+    Segment,
+    SegmentFile,
+    SegmentLife,
+    Topic,
+    TopicPosition,
+    TopicSummary,
+)
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value, in_parts
 from braidmq.positions import Position, Published
 from braidmq.publisher import Progress
+from braidmq.reader import PAGE_ROWS
 from braidmq.retry import Retry
+from braidmq.segment_pages import SegmentPage
 from filer.clock import Clock
 
 
@@ -158,6 +170,24 @@ class Client:
         """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
         return self._loop.iterate(self._async.files(topic, from_=from_))
 
+    def segment_files(
+        self, topic: str, segment: int, *, offset: int = 0, end_offset: int | None = None
+    ) -> Iterator[SegmentFile]:
+        """The live Parquet files of one segment that hold those offsets; see `AsyncClient.segment_files`."""
+        return self._loop.iterate(self._async.segment_files(topic, segment, offset=offset, end_offset=end_offset))
+
+    def segment_page(
+        self, topic: str, segment: int, *, offset: int = 0, limit: int = PAGE_ROWS, wait_seconds: float = 0.0
+    ) -> SegmentPage:
+        """Messages of one segment from an offset on; see `AsyncClient.segment_page`."""
+        return self._loop.call(
+            self._async.segment_page, topic, segment, offset=offset, limit=limit, wait_seconds=wait_seconds
+        )
+
+    def position(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> TopicPosition:
+        """The offset of each segment at a position of the whole topic; see `AsyncClient.position`."""
+        return self._loop.call(self._async.position, topic, from_=from_, marker=marker)
+
     def publish(
         self,
         topic: str,
@@ -213,6 +243,10 @@ class Client:
             event_time=event_time,
             progress=progress,
         )
+
+    def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
+        """Publish a few rows as one request, under an id of the caller's own; see `AsyncClient.publish_request`."""
+        return self._loop.call(self._async.publish_request, topic, table, producer_id=producer_id, sequence=sequence)
 
     def producer(
         self,

@@ -148,3 +148,23 @@ class SegmentFile(_Answer):
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
     sealed: bool = False
+
+
+class SegmentOffset(_Answer):
+    """An offset of one segment."""
+
+    segment: int
+    offset: int
+
+
+class TopicPosition(_Answer):
+    """A position in a whole topic, and the marker that names it: what is read from there on comes after it."""
+
+    topic: str
+    marker: str
+    positions: tuple[SegmentOffset, ...]
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """`{segment: offset}`."""
+        return {each.segment: each.offset for each in self.positions}

@@ -117,6 +117,15 @@ class Publisher:
                         progress(published.count, table.num_rows)
         return published
 
+    async def publish_request(self, topic: str, table: pa.Table, producer_id: str, sequence: int) -> Published:
+        """The rows as one request of that very id.
+
+        Not cut by segments, since routes change: then the same rows would go under other sequences another time.
+        """
+        body = ipc_bytes(await self._by_reference(topic, table)).to_pybytes()
+        shipment = Shipment(topic, body, None, producer_id, sequence)
+        return Published(table.num_rows, await self._delivery.deliver(shipment))
+
     async def _requests(self, topic: str, table: pa.Table, plan: TablePlan) -> AsyncGenerator[_Request, None]:
         tables = message_tables(table, plan, slice_bytes=REQUEST_BYTES)
         while (wire := await anyio.to_thread.run_sync(next, tables, None)) is not None:

@@ -102,9 +102,14 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
     marker = response.headers.get("braid-marker")
     if marker is None:
         raise NotABroker(f"{response.request.url} answered without a marker: is a BraidMQ broker listening there?")
+    return arrow_of(response), marker
+
+
+def arrow_of(response: httpx.Response) -> pa.Table:
+    """The messages in an answer; raises `NotABroker` where there are none to be read."""
     try:
         with pa.ipc.open_stream(response.content) as stream:
-            return stream.read_all(), marker
+            return stream.read_all()
     except (pa.ArrowInvalid, OSError) as failure:
         raise NotABroker(f"{response.request.url} answered with broken Arrow data: {failure}") from failure
 

@@ -24,6 +24,7 @@ from mq.http.files import files_router
 from mq.http.history import history_router
 from mq.http.messages import messages_router
 from mq.http.openapi import describe_hot_paths
+from mq.http.positions import positions_router
 from mq.http.problems import Problem, problem_of
 from mq.http.reshaping import reshaping_router
 from mq.http.subscribe import subscribe_router
@@ -56,6 +57,7 @@ def create_app(broker: Broker) -> FastAPI:
         reshaping_router,
         history_router,
         messages_router,
+        positions_router,
         subscribe_router,
         files_router,
         uploads_router,

@@ -1,6 +1,7 @@
 """`GET /v1/topics/{topic}/files`: the live segment files, for readers that go to the store themselves."""
 
 import re
+from itertools import islice, takewhile
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -8,10 +9,10 @@ from fastapi.responses import Response
 
 from filer.errors import InvalidInput
 from filer.live_files import FileFacts
-from filer.positions import Positions
+from filer.positions import Positions, is_behind
 from mq.broker import Broker
 from mq.http.answers import json_response
-from mq.http.start import start_positions
+from mq.http.start import check_offset, start_positions
 from mq.render import rfc3339
 from mq.topic_runtime import TopicRuntime
 
@@ -52,6 +53,26 @@ def files_router(broker: Broker) -> APIRouter:
                 listed.append(await _file(broker, runtime, segment.id, facts))
         return json_response({"files": listed, "next": None})
 
+    @router.get("/v1/topics/{topic}/segments/{segment}/files")
+    async def segment_files(
+        topic: str,
+        segment: int,
+        offset: Annotated[int, Query(ge=0, le=2**62, description="The first offset that is wanted.")] = 0,
+        end_offset: Annotated[int | None, Query(ge=0, le=2**62, description="Behind the last one wanted.")] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> Response:
+        """Files of one segment that count now and hold any of its messages from `offset` to `end_offset`."""
+        runtime = await broker.topic(topic)
+        await check_offset(runtime, segment, offset, await broker.reader(topic))
+        index = await runtime.index(segment)
+        if end_offset is None or index.end < end_offset:
+            index = await runtime.index(segment, fresh=True)
+        stop = index.end if end_offset is None else end_offset
+        within = takewhile(lambda facts: facts.start < stop, index.covering(offset))
+        wanted = list(islice((facts for facts in within if facts.count), limit + 1))
+        listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
+        return json_response({"files": listed, "next_offset": wanted[limit].start if len(wanted) > limit else None})
+
     return router
 
 
@@ -70,21 +91,7 @@ def _begin(runtime: TopicRuntime, since: Positions | None, segment_id: int, star
         return start_offset
     if segment_id in since:
         return max(since[segment_id], start_offset)
-    return start_offset if segment_id > min(since) and not _behind(runtime, since, segment_id) else None
-
-
-def _behind(runtime: TopicRuntime, since: Positions, segment_id: int) -> bool:
-    """Whether a segment was drained before the positions: one of its descendants is in them."""
-    waiting, seen = [segment_id], set[int]()
-    while waiting:
-        segment = runtime.state.segment(waiting.pop())
-        for successor in segment.successors if segment else ():
-            if successor in since:
-                return True
-            if successor not in seen:
-                seen.add(successor)
-                waiting.append(successor)
-    return False
+    return start_offset if segment_id > min(since) and not is_behind(runtime.state, since, segment_id) else None
 
 
 async def _file(broker: Broker, runtime: TopicRuntime, segment_id: int, facts: FileFacts) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from filer import keys
 from filer.errors import InvalidInput
 from filer.positions import PositionExpired, Positions, to_marker
 from mq.broker import Broker
-from mq.errors import NotFound, OwnerSilent, PositionTooOld
+from mq.errors import NotFound, OwnerSilent
 from mq.http.answers import (
     JSON,
     MIB,
@@ -26,7 +26,7 @@ from mq.http.answers import (
     negotiate,
     page_bounds,
 )
-from mq.http.start import check_positions, start_positions
+from mq.http.start import check_offset, check_positions, start_positions
 from mq.render import ARROW_TYPE, MessageRenderer
 from mq.topic_reader import Run, TopicReader
 from mq.topic_runtime import TopicRuntime
@@ -180,7 +180,7 @@ async def _read_segment(
     patience = _Patience(broker, page.wait_seconds)
     while True:
         news = runtime.news()
-        await _check_offset(runtime, segment, offset, reader)
+        await check_offset(runtime, segment, offset, reader)
         try:
             run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
             found = runtime.state.segment(segment)
@@ -221,25 +221,6 @@ async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncIterator[b
         yield (await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))).data
 
 
-async def _check_offset(runtime: TopicRuntime, segment: int, offset: int, reader: TopicReader) -> None:
-    found = runtime.state.segment(segment)
-    if found is None:
-        if segment < runtime.state.next_segment and segment >= 0:
-            raise PositionTooOld(
-                f"segment {segment} has been removed by retention",
-                to_marker(runtime.topic, reader.earliest()),
-            )
-        raise NotFound("segment", f"topic {runtime.topic!r} has no segment {segment}")
-    if offset < found.start_offset:
-        raise PositionTooOld(
-            f"offset {offset} of segment {segment} is older than what is kept (from {found.start_offset} on)",
-            to_marker(runtime.topic, reader.earliest()),
-        )
-    end = found.end_offset if found.end_offset is not None else await runtime.end_of(segment, at_least=offset)
-    if offset > end:
-        raise InvalidInput(f"offset {offset} is beyond the end of segment {segment}, {end} now")
-
-
 async def _one(broker: Broker, runtime: TopicRuntime, message_id: str) -> Run:
     match = _MESSAGE_ID.match(message_id)
     if match is None:
@@ -248,7 +229,7 @@ async def _one(broker: Broker, runtime: TopicRuntime, message_id: str) -> Run:
     reader = await broker.reader(runtime.topic)
     try:
         if runtime.state.segment(segment) is not None:
-            await _check_offset(runtime, segment, offset, reader)
+            await check_offset(runtime, segment, offset, reader)
             run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
             if run.table.num_rows:
                 return run

@@ -3,8 +3,9 @@
 from filer.errors import InvalidInput
 from filer.positions import PositionExpired, Positions, from_marker, to_marker
 from mq.bodies.json_body import parse_time
-from mq.errors import PositionTooOld
+from mq.errors import NotFound, PositionTooOld
 from mq.topic_reader import TopicReader
+from mq.topic_runtime import TopicRuntime
 
 
 async def start_positions(
@@ -31,3 +32,27 @@ async def check_positions(topic: str, reader: TopicReader, positions: Positions)
         await reader.check(positions)
     except PositionExpired as error:
         raise PositionTooOld(str(error), to_marker(topic, reader.earliest())) from error
+
+
+async def check_offset(runtime: TopicRuntime, segment: int, offset: int, reader: TopicReader) -> None:
+    """Raises `NotFound` for a segment that is none, `PositionTooOld` or `InvalidInput` for an offset outside it."""
+    found = runtime.state.segment(segment)
+    if found is None:
+        # Another broker may have opened it, and we have not heard of that.
+        await runtime.refresh()
+        found = runtime.state.segment(segment)
+    if found is None:
+        if segment < runtime.state.next_segment and segment >= 0:
+            raise PositionTooOld(
+                f"segment {segment} has been removed by retention",
+                to_marker(runtime.topic, reader.earliest()),
+            )
+        raise NotFound("segment", f"topic {runtime.topic!r} has no segment {segment}")
+    if offset < found.start_offset:
+        raise PositionTooOld(
+            f"offset {offset} of segment {segment} is older than what is kept (from {found.start_offset} on)",
+            to_marker(runtime.topic, reader.earliest()),
+        )
+    end = found.end_offset if found.end_offset is not None else await runtime.end_of(segment, at_least=offset)
+    if offset > end:
+        raise InvalidInput(f"offset {offset} is beyond the end of segment {segment}, {end} now")

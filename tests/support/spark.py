@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.broker_process import broker_environment
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -37,6 +39,8 @@ def spark_session() -> "Iterator[SparkSession]":
     with tempfile.TemporaryDirectory(prefix="braidmq-spark-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        # Spark's own Python processes read topics by this checkout, whatever is installed.
+        patch.setenv("PYTHONPATH", broker_environment({})["PYTHONPATH"])
         builder = SparkSession.builder.master("local[2]").appName("braidmq tests")
         settings = {**SETTINGS, "spark.local.dir": folder, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
         for name, value in settings.items():

@@ -1,0 +1,114 @@
+"""The columns that Spark gets, and turning a file's or a broker's rows into them."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from braidmq.spark.errors import InvalidOption
+from filer.nearest import unknown_name
+from filer.schema import TIMESTAMP
+from filer.slots import slots_of
+from filer.topic_config import TopicConfig
+
+_REF = StructType(
+    [
+        StructField("uri", StringType()),
+        StructField("size", LongType()),
+        StructField("etag", StringType()),
+        StructField("sha256", StringType()),
+    ]
+)
+
+
+def topic_schema(config: TopicConfig) -> StructType:
+    """All columns of a topic, in the order that readers of the bare files have them in, `segment` first."""
+    key: DataType = StringType() if config.key_type == "string" else BinaryType()
+    value: DataType = BinaryType() if config.value_type == "binary" else StringType()
+    return StructType(
+        [
+            StructField("segment", LongType(), nullable=False),
+            StructField("_offset", LongType(), nullable=False),
+            StructField("_timestamp", TimestampType(), nullable=False),
+            StructField("key", key),
+            StructField("value", value),
+            StructField("event_time", TimestampType()),
+            StructField("headers", MapType(StringType(), BinaryType())),
+            StructField("_ref", _REF),
+        ]
+    )
+
+
+def checked_schema(wanted: StructType, config: TopicConfig) -> StructType:
+    """The columns that a reader asks for, some of those there are; raises `InvalidOption` for any other."""
+    known = {field.name: field for field in topic_schema(config)}
+    for field in wanted:
+        if field.name not in known:
+            raise InvalidOption(unknown_name("column", field.name, known))
+        if field.dataType != known[field.name].dataType:
+            raise InvalidOption(
+                f"column {field.name!r} is of type {known[field.name].dataType.simpleString()}, "
+                f"not {field.dataType.simpleString()}"
+            )
+    return wanted
+
+
+def arrow_schema(wanted: StructType) -> pa.Schema:
+    """What record batches of these columns have to be like, to the letter."""
+    return to_arrow_schema(wanted, timezone="UTC")
+
+
+class RowFilter:
+    """Which rows of a segment's batch are wanted: by time of acceptance, and by the slot of their key."""
+
+    def __init__(self, *, since_us: int | None, until_us: int | None, slots: tuple[int, int] | None) -> None:
+        self._since_us, self._until_us, self._slots = since_us, until_us, slots
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it looks at."""
+        timed = self._since_us is not None or self._until_us is not None
+        return ({"_timestamp"} if timed else set()) | ({"key"} if self._slots is not None else set())
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are wanted, in their order. Rows without a key have no slot, and are in no range of slots."""
+        wanted: Any = None
+        if self._since_us is not None:
+            wanted = pc.greater_equal(batch["_timestamp"], pa.scalar(self._since_us, TIMESTAMP))
+        if self._until_us is not None:
+            early = pc.less(batch["_timestamp"], pa.scalar(self._until_us, TIMESTAMP))
+            wanted = early if wanted is None else pc.and_(wanted, early)
+        if self._slots is not None:
+            within = self._within_slots(batch["key"])
+            wanted = within if wanted is None else pc.and_(wanted, within)
+        return batch if wanted is None else batch.filter(wanted)
+
+    def _within_slots(self, keys: "pa.Array[Any]") -> "pa.Array[Any]":
+        assert self._slots is not None
+        slots = slots_of(keys, null_slot=0)
+        within = (slots >= self._slots[0]) & (slots < self._slots[1]) & ~np.asarray(keys.is_null())
+        return pa.array(within)
+
+
+def spark_batch(segment: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema` from those of a file or of a broker's answer."""
+    return pa.RecordBatch.from_arrays([_column(segment, batch, name) for name in schema.names], schema=schema)
+
+
+def _column(segment: int, batch: pa.RecordBatch, name: str) -> "pa.Array[Any]":
+    if name == "segment":
+        return pa.array(np.full(batch.num_rows, segment, dtype=np.int64))
+    column = batch[name]
+    return column.storage if isinstance(column, pa.ExtensionArray) else column

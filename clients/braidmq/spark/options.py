@@ -1,0 +1,253 @@
+"""The options of the data source, named as those of Spark's Kafka source; a misspelt one is refused.
+
+Spark hands them in as text, their names in lower case.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from braidmq.async_client import DEFAULT_URL
+from braidmq.identity import checked_producer_id
+from braidmq.names import topic_path
+from braidmq.spark.errors import InvalidOption
+from braidmq.spark.spans import Span
+from filer.errors import BraidError
+from filer.nearest import unknown_name
+from filer.positions import Positions, from_marker
+from filer.slots import SLOTS
+
+_COMMON = ("url", "topic")
+_READ = ("subscribe", "startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss")
+BATCH_READ = (*_COMMON, *_READ, "endingOffsets", "endingTimestamp", "segments", "slots", "ranges")
+STREAM_READ = (*_COMMON, *_READ, "maxOffsetsPerTrigger")
+BATCH_WRITE = (*_COMMON, "producerId")
+STREAM_WRITE = (*_COMMON, "checkpointLocation")
+ANY_READ = tuple(dict.fromkeys((*BATCH_READ, *STREAM_READ)))
+_HEADER = "header."
+_BOOLEANS = {"true": True, "false": False}
+
+Place = Literal["earliest", "latest"] | Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A topic of a cluster; `headers` go with every request to its brokers."""
+
+    url: str
+    topic: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is to be read. Times are in microseconds since 1970, UTC; an end, segments and slots are for batches.
+
+    `ranges` are exactly those messages, whatever else there is.
+    """
+
+    source: Source
+    start: Place = "earliest"
+    end: Place = "latest"
+    since_us: int | None = None
+    until_us: int | None = None
+    min_partitions: int = 1
+    fail_on_data_loss: bool = True
+    most_rows: int | None = None
+    segments: tuple[int, ...] | None = None
+    slots: tuple[int, int] | None = None
+    ranges: tuple[Span, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go; `producer_id` is who has published them, for a batch that may be run again."""
+
+    source: Source
+    producer_id: str | None = None
+
+
+def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+    """Raises `InvalidOption` for the first that is not known for this use."""
+    names = {name.lower() for name in known}
+    for name in options:
+        if name.lower() in names or name.lower().startswith(_HEADER):
+            continue
+        elsewhere = {each.lower(): each for each in (*ANY_READ, *BATCH_WRITE, *STREAM_WRITE)}
+        if name.lower() in elsewhere:
+            raise InvalidOption(f"option {elsewhere[name.lower()]!r} is not for {what}")
+        raise InvalidOption(unknown_name(f"option of the braidmq source for {what}:", name, known))
+
+
+def source_of(options: Mapping[str, str], *, subscribe: bool) -> Source:
+    """The topic that is read or written; raises `InvalidOption` where it is not named once."""
+    names = [name for name in (("topic", "subscribe") if subscribe else ("topic",)) if name in options]
+    if len(names) != 1:
+        raise InvalidOption("name the topic once: option 'topic'" + (", or 'subscribe'" if subscribe else ""))
+    topic = options[names[0]]
+    topic_path(topic)
+    headers = {name[len(_HEADER) :]: value for name, value in options.items() if name.lower().startswith(_HEADER)}
+    return Source(options.get("url", DEFAULT_URL), topic, headers)
+
+
+def batch_read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Of a batch read; raises `InvalidOption`."""
+    check_names(options, BATCH_READ, "batch reading")
+    source = source_of(options, subscribe=True)
+    ranges = _text(options, "ranges")
+    return ReadOptions(
+        source,
+        start=_place(options, "startingOffsets", "earliest", source.topic),
+        end=_place(options, "endingOffsets", "latest", source.topic),
+        since_us=_time(options, "startingTimestamp"),
+        until_us=_time(options, "endingTimestamp"),
+        min_partitions=_count(options, "minPartitions") or 1,
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+        segments=_segments(options),
+        slots=_slots(options),
+        ranges=None if ranges is None else _ranges(ranges),
+    )
+
+
+def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Of a streaming read; raises `InvalidOption`."""
+    check_names(options, STREAM_READ, "streaming")
+    source = source_of(options, subscribe=True)
+    since_us = _time(options, "startingTimestamp")
+    if since_us is not None and "startingOffsets" in options:
+        raise InvalidOption("startingTimestamp or startingOffsets, not both: a stream begins at one position")
+    return ReadOptions(
+        source,
+        start=_place(options, "startingOffsets", "latest", source.topic),
+        since_us=since_us,
+        min_partitions=_count(options, "minPartitions") or 1,
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+        most_rows=_count(options, "maxOffsetsPerTrigger"),
+    )
+
+
+def batch_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Of a batch write; raises `InvalidOption`."""
+    check_names(options, BATCH_WRITE, "batch writing")
+    producer_id = _text(options, "producerId")
+    if producer_id is not None:
+        checked_producer_id(producer_id)
+    return WriteOptions(source_of(options, subscribe=False), producer_id)
+
+
+def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Of a streaming write; raises `InvalidOption`."""
+    check_names(options, STREAM_WRITE, "streaming writes")
+    return WriteOptions(source_of(options, subscribe=False))
+
+
+def moment_us(text: str, name: str) -> int:
+    """Milliseconds since 1970, as Kafka's source has them, or RFC 3339; raises `InvalidOption`."""
+    if text.isascii() and text.isdecimal():
+        return int(text) * 1000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOption(f"{name} is {text!r:.80}: give milliseconds since 1970, or RFC 3339 with a zone") from None
+    if moment.tzinfo is None:
+        raise InvalidOption(f"{name} is {text!r}, which has no time zone: add Z, or +01:00 and the like")
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _text(options: Mapping[str, str], name: str) -> str | None:
+    """Options come from Spark in lower case, and from a test or another Mapping as they are written."""
+    return next((value for key, value in options.items() if key.lower() == name.lower()), None)
+
+
+def _place(options: Mapping[str, str], name: str, default: Place, topic: str) -> Place:
+    text = _text(options, name)
+    if text is None:
+        return default
+    if text in ("earliest", "latest"):
+        return "earliest" if text == "earliest" else "latest"
+    try:
+        return _positions(text, name) if text.lstrip().startswith("{") else from_marker(topic, text)
+    except BraidError as error:
+        raise InvalidOption(
+            f'{name} is earliest, latest, a marker, or an object {{"segment": offset}}: {error}'
+        ) from error
+
+
+def _positions(text: str, name: str) -> Positions:
+    try:
+        positions = {int(segment): offset for segment, offset in json.loads(text).items()}
+    except (ValueError, AttributeError) as error:
+        raise InvalidOption(f"{name}: {error}") from error
+    for segment, offset in positions.items():
+        if not _is_count(offset) or segment < 0:
+            raise InvalidOption(f'{name}: "{segment}": {offset!r} is no segment with an offset of 0 or more')
+    if not positions:
+        raise InvalidOption(f"{name} names no segment")
+    return positions
+
+
+def _ranges(text: str) -> tuple[Span, ...]:
+    try:
+        given = json.loads(text).items()
+        spans = tuple(Span(int(segment), start, stop) for segment, (start, stop) in given)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidOption(f'ranges is an object such as {{"0": [100, 200]}}: {error}') from error
+    if any(not _is_count(span.start) or not _is_count(span.stop) or span.count < 0 for span in spans):
+        raise InvalidOption(f"ranges: offsets are whole numbers, the second not below the first: {text:.80}")
+    return spans
+
+
+def _segments(options: Mapping[str, str]) -> tuple[int, ...] | None:
+    text = _text(options, "segments")
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise InvalidOption(f"segments is {text!r:.80}: give their ids, such as 0,3,4")
+    return tuple(int(part) for part in parts)
+
+
+def _slots(options: Mapping[str, str]) -> tuple[int, int] | None:
+    text = _text(options, "slots")
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split("-")]
+    if len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
+        raise InvalidOption(f"slots is {text!r:.80}: give the first, and the one behind the last, such as 0-4096")
+    return checked_slots((int(parts[0]), int(parts[1])))
+
+
+def checked_slots(slots: tuple[int, int]) -> tuple[int, int]:
+    """The range, if it is one of slots; raises `InvalidOption`."""
+    if not 0 <= slots[0] < slots[1] <= SLOTS:
+        raise InvalidOption(f"slots {slots[0]}-{slots[1]} is no range within 0-{SLOTS}")
+    return slots
+
+
+def _time(options: Mapping[str, str], name: str) -> int | None:
+    text = _text(options, name)
+    return None if text is None else moment_us(text, name)
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    text = _text(options, name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise InvalidOption(f"{name} is {text!r:.80}: it must be a whole number of 1 or more")
+    return int(text)
+
+
+def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = _text(options, name)
+    if text is None:
+        return default
+    if text.lower() not in _BOOLEANS:
+        raise InvalidOption(f"{name} is {text!r:.80}: it is true or false")
+    return _BOOLEANS[text.lower()]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,121 @@
+"""Reading a span in a task: from the segment's files, and from a broker what is in none of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import httpx
+import pyarrow as pa
+
+from braidmq.client import Client
+from braidmq.errors import InvalidRequest, PositionExpired
+from braidmq.spark.errors import DataLoss
+from braidmq.spark.file_reader import BATCH_ROWS, file_batches
+from braidmq.spark.file_ref import FileRef
+from braidmq.spark.remote_file import FileUnreachable
+from braidmq.spark.spans import Span
+
+WAIT_SECONDS = 5.0
+# So long a broker may say nothing of messages that another one has told of.
+PATIENCE_ROUNDS = 12
+
+
+@dataclass
+class SpanReader:
+    """One span's messages in order, each once, whatever moves underneath.
+
+    `files` are those that held its messages when it was planned. A file that is gone since (rolled up, and its grace is
+    over), or whose address has expired, is asked for anew; where that does not help, and for what is in no file, a
+    broker is asked. What was given out before is not read again: `_reached` is behind the last row that was.
+    """
+
+    client: Client
+    http: httpx.Client
+    topic: str
+    span: Span
+    files: Sequence[FileRef]
+    columns: Sequence[str]
+    fail_on_data_loss: bool
+
+    def __post_init__(self) -> None:
+        self._reached = self.span.start
+        self._files_help = True
+        self._listed_at: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of them; raises `DataLoss` where retention, or worse, has taken some."""
+        while self._reached < self.span.stop:
+            file = self._file()
+            try:
+                yield from self._counted(self._from_broker() if file is None else self._from_file(file))
+            except FileUnreachable:
+                self._list_again()
+            except (PositionExpired, InvalidRequest) as failure:
+                self._go_on_behind(failure)
+
+    def _file(self) -> FileRef | None:
+        """The file that holds the next message."""
+        if not self._files_help:
+            return None
+        return next((file for file in self.files if file.start <= self._reached < file.stop), None)
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            # First: whoever is given the batch may fail, but then this reader is not asked again.
+            self._reached += batch.num_rows
+            yield batch
+
+    def _from_file(self, file: FileRef) -> Iterator[pa.RecordBatch]:
+        stop = min(file.stop, self.span.stop)
+        yield from file_batches(self.http, file, self.span.segment, self._reached, stop, self.columns)
+
+    def _list_again(self) -> None:
+        """Where the files are now; twice at the same message, and they are not for this machine."""
+        if self._listed_at == self._reached:
+            self._files_help = False
+            return
+        self._listed_at = self._reached
+        self.files = span_files(self.client, self.topic, Span(self.span.segment, self._reached, self.span.stop))
+
+    def _from_broker(self) -> Iterator[pa.RecordBatch]:
+        for _ in range(PATIENCE_ROUNDS):
+            page = self.client.segment_page(
+                self.topic,
+                self.span.segment,
+                offset=self._reached,
+                limit=self.span.stop - self._reached,
+                wait_seconds=WAIT_SECONDS,
+            )
+            if page.table.num_rows:
+                self._skip_to(page.next_offset - page.table.num_rows)
+                wanted = page.table.slice(0, self.span.stop - self._reached)
+                yield from wanted.combine_chunks().to_batches(BATCH_ROWS)
+                return
+            if page.end_offset is not None and page.end_offset <= self._reached:
+                self._lose(f"segment {self.span.segment} ends at {page.end_offset}", self.span.stop)
+                return
+        raise DataLoss(f"no broker has offset {self._reached} of segment {self.span.segment}, which one had told of")
+
+    def _skip_to(self, offset: int) -> None:
+        """Retention may have moved on since the last page."""
+        if offset > self._reached:
+            self._lose(f"offsets up to {offset} of segment {self.span.segment} have expired", offset)
+
+    def _go_on_behind(self, failure: PositionExpired | InvalidRequest) -> None:
+        """What a broker says is not there any more, or was never there."""
+        kept = {each.segment: each.start_offset for each in self.client.topic(self.topic).segments}
+        start = kept.get(self.span.segment, self.span.stop)
+        self._lose(str(failure), start if start > self._reached else self.span.stop)
+
+    def _lose(self, why: str, reached: int) -> None:
+        if self.fail_on_data_loss:
+            raise DataLoss(
+                f"messages [{self._reached}, {min(reached, self.span.stop)}) of segment {self.span.segment} of topic "
+                f"{self.topic!r} are lost: {why}; to go on without them set failOnDataLoss to false"
+            )
+        self._reached = min(reached, self.span.stop)
+
+
+def span_files(client: Client, topic: str, span: Span) -> tuple[FileRef, ...]:
+    """The files that hold any of a span's messages, in order."""
+    listed = client.segment_files(topic, span.segment, offset=span.start, end_offset=span.stop)
+    return tuple(FileRef.of(file) for file in listed)

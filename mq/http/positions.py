@@ -1,0 +1,31 @@
+"""`GET /v1/topics/{topic}/positions`: where a whole topic stands, segment by segment."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from filer.positions import advance, to_marker
+from mq.broker import Broker
+from mq.http.answers import json_response
+from mq.http.start import start_positions
+
+
+def positions_router(broker: Broker) -> APIRouter:
+    """Positions for readers that keep them themselves."""
+    router = APIRouter(tags=["messages"])
+
+    @router.get("/v1/topics/{topic}/positions")
+    async def positions(
+        topic: str,
+        marker: str | None = None,
+        from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
+    ) -> Response:
+        """The offset of each segment at a marker, a time, or the end of the topic; reading goes on there."""
+        runtime = await broker.topic(topic)
+        reader = await broker.reader(topic)
+        found = advance(runtime.state, await start_positions(topic, reader, marker, from_, default="latest"))
+        listed = [{"segment": segment, "offset": found[segment]} for segment in sorted(found)]
+        return json_response({"topic": topic, "marker": to_marker(topic, found), "positions": listed})
+
+    return router

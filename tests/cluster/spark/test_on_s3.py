@@ -1,0 +1,52 @@
+"""A topic on S3, which this Spark has no connector for: files by presigned addresses."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from pyspark.sql import SparkSession
+
+from braidmq import Client
+from braidmq.spark import read
+from tests.cluster.spark.test_stream import Recorder, query
+from tests.support.broker_process import BrokerProcess
+from tests.support.numbered_topic import NumberedTopic
+from tests.support.s3_server import S3_ENVIRONMENT, s3_server
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+BUCKET = "spark"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with s3_server() as endpoint:
+        httpx.put(f"{endpoint}/{BUCKET}").raise_for_status()
+        args = ("--s3-endpoint", endpoint, "--s3-addressing", "path", "--maintenance-interval", "3600")
+        with (
+            BrokerProcess(store=f"s3://{BUCKET}/prefix", args=args, env=S3_ENVIRONMENT) as broker,
+            Client(broker.url) as client,
+        ):
+            yield client
+
+
+def test_a_batch(braid_spark: SparkSession, client: Client, topic: str) -> None:
+    numbered = NumberedTopic(client, topic, segments=2)
+    numbered.publish()
+    numbered.split()
+    numbered.publish()
+    frame = read(braid_spark, topic, url=client.url)
+    rows = frame.orderBy("segment", "_offset").collect()
+    numbered.check((bytes(row.key), bytes(row.value)) for row in rows)
+    assert [file.url is not None for file in client.files(topic)]
+
+
+def test_a_stream(braid_spark: SparkSession, client: Client, topic: str, checkpoint: str) -> None:
+    numbered, sink = NumberedTopic(client, topic), Recorder()
+    numbered.publish()
+    with query(braid_spark, client, topic, checkpoint, sink) as running:
+        running.processAllAvailable()
+        numbered.split()
+        numbered.publish()
+        running.processAllAvailable()
+    numbered.check(sink.rows)

@@ -1,0 +1,145 @@
+"""Writes: each row once, whatever is tried again."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, concat, lit
+
+from braidmq import Client
+from tests.support.numbered_topic import KEYS, NumberedTopic
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def messages_of(spark: SparkSession, rows: int) -> DataFrame:
+    frame = spark.range(rows, numPartitions=3)
+    return frame.select(
+        concat(lit("k"), (col("id") % 7).cast("string")).alias("key"), col("id").cast("string").alias("value")
+    )
+
+
+def write(frame: DataFrame, client: Client, topic: str, **options: str) -> None:
+    writer = frame.write.format("braidmq").mode("append").option("url", client.url).option("topic", topic)
+    writer.options(**options).save()
+
+
+def values(client: Client, topic: str) -> list[int]:
+    return [int(value) for value in client.read_table(topic)["value"].to_pylist()]
+
+
+def test_a_batch(braid_spark: SparkSession, client: Client, topic: str) -> None:
+    client.create_topic(topic, segments=3)
+    write(messages_of(braid_spark, 1000), client, topic)
+    assert sorted(values(client, topic)) == list(range(1000))
+
+
+def test_all_parts_of_a_message(braid_spark: SparkSession, client: Client, topic: str) -> None:
+    client.create_topic(topic)
+    frame = braid_spark.sql(
+        "select map('a', 'b') headers, timestamp'2026-01-31 12:00:00Z' event_time, cast('v' as binary) value, 'k' key"
+    )
+    write(frame, client, topic)
+    (message,) = client.browse(topic)
+    assert (message.key, message.value, message.headers) == (b"k", b"v", {"a": b"b"})
+    assert message.event_time is not None and message.event_time.isoformat() == "2026-01-31T12:00:00+00:00"
+
+
+def test_a_batch_run_again_under_its_id(braid_spark: SparkSession, client: Client, topic: str) -> None:
+    """Also after the segments have changed."""
+    client.create_topic(topic)
+    for _ in range(2):
+        write(messages_of(braid_spark, 1000), client, topic, producerId="nightly-2026-11-22")
+        client.split_segment(topic, max(each.segment for each in client.topic(topic).segments))
+    assert sorted(values(client, topic)) == list(range(1000))
+    with pytest.raises(PySparkException, match="are not the same"):
+        write(messages_of(braid_spark, 1100), client, topic, producerId="nightly-2026-11-22")
+
+
+def fail_once(path: str) -> Any:
+    """For `mapInArrow`: hands its rows on, and kills the task behind the last, once for each partition."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        assert context is not None
+        mark = Path(path) / f"{context.partitionId()}"
+        if not mark.exists():
+            mark.touch()
+            raise RuntimeError("stopped by the test")
+
+    return rows
+
+
+def test_a_task_that_is_tried_again(braid_spark: SparkSession, client: Client, topic: str, tmp_path: Path) -> None:
+    """Spark tries tasks again on a cluster only; a local one fails its job, which is then run again by hand."""
+    client.create_topic(topic, segments=2)
+    frame = messages_of(braid_spark, 300)
+    for _ in range(4):
+        try:
+            write(frame.mapInArrow(fail_once(str(tmp_path)), frame.schema), client, topic, producerId="again")
+            break
+        except PySparkException as failure:
+            assert "stopped by the test" in str(failure)
+    assert sorted(values(client, topic)) == list(range(300))
+
+
+def test_a_stream_from_topic_to_topic_with_restarts(
+    braid_spark: SparkSession, client: Client, topic: str, checkpoint: str, tmp_path: Path
+) -> None:
+    """Killed behind each task's last row, and started again from its checkpoint, while segments split and merge."""
+    source = NumberedTopic(client, topic)
+    target = f"{topic}-copy"
+    client.create_topic(target, segments=2)
+    changes = iter([source.split, source.split, source.merge, source.merge, source.split])
+    for attempt in range(12):
+        source.publish(3) if attempt < 4 else None
+        (tmp_path / str(attempt // 2)).mkdir(exist_ok=True)
+        frame = braid_spark.readStream.format("braidmq").option("url", client.url).option("topic", topic)
+        rows = frame.option("startingOffsets", "earliest").load().select("key", "value")
+        broken = rows.mapInArrow(fail_once(str(tmp_path / str(attempt // 2))), rows.schema)
+        writer = broken.writeStream.format("braidmq").option("url", client.url).option("topic", target)
+        running = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        try:
+            running.awaitTermination(60)
+        except StreamingQueryException as failure:
+            assert "stopped by the test" in str(failure)
+            next(changes, source.split)()
+        finally:
+            running.stop()
+    copied = [(message.key, message.value) for message in client.browse(target)]
+    source.check((key, value) for key, value in copied if key is not None and value is not None)
+    assert len(copied) == source.rounds * len(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select 1 value", "column 'value' is of type int: it must be string or binary"),
+        ("select 'k' key", "need a column 'value'"),
+        ("select 'v' value, 1 segment", "column 'segment' is no part of a message"),
+        ("select 'v' value, map('a', 1) headers", r"must be map<string,string> or map<string,binary>"),
+    ],
+)
+def test_rows_that_are_no_messages(braid_spark: SparkSession, client: Client, query: str, message: str) -> None:
+    client.create_topic("no-messages")
+    with pytest.raises(PySparkException, match=message):
+        write(braid_spark.sql(query), client, "no-messages")
+
+
+def test_what_writing_refuses(braid_spark: SparkSession, client: Client, topic: str, checkpoint: str) -> None:
+    client.create_topic(topic)
+    frame = messages_of(braid_spark, 1)
+    with pytest.raises(PySparkException, match="did you mean 'producerId'"):
+        write(frame, client, topic, producer="x")
+    with pytest.raises(PySparkException, match="only be appended to"):
+        frame.write.format("braidmq").mode("overwrite").option("url", client.url).option("topic", topic).save()
+    with pytest.raises(PySparkException, match="there is no topic"):
+        write(frame, client, f"{topic}-not")
+    assert json.dumps(values(client, topic)) == "[]"

@@ -1,0 +1,94 @@
+import pytest
+
+from braidmq.errors import InvalidName
+from braidmq.spark.errors import InvalidOption
+from braidmq.spark.options import (
+    ReadOptions,
+    Source,
+    batch_read_options,
+    batch_write_options,
+    stream_read_options,
+    stream_write_options,
+)
+from braidmq.spark.spans import Span
+from filer.positions import to_marker
+
+SOURCE = Source("http://127.0.0.1:8080", "orders")
+
+
+def test_defaults_are_those_of_kafkas_source() -> None:
+    assert batch_read_options({"topic": "orders"}) == ReadOptions(SOURCE)
+    assert stream_read_options({"subscribe": "orders"}) == ReadOptions(SOURCE, start="latest")
+
+
+def test_names_come_in_lower_case() -> None:
+    given = {"topic": "orders", "startingoffsets": "earliest", "maxoffsetspertrigger": "7", "failondataloss": "FALSE"}
+    expected = ReadOptions(SOURCE, start="earliest", most_rows=7, fail_on_data_loss=False)
+    assert stream_read_options(given) == expected
+
+
+def test_positions() -> None:
+    marker = to_marker("orders", {3: 10, 4: 0})
+    read = batch_read_options({"topic": "orders", "startingOffsets": '{"3": 10, "4": 0}', "endingOffsets": marker})
+    assert read.start == read.end == {3: 10, 4: 0}
+
+
+def test_times() -> None:
+    read = batch_read_options(
+        {"topic": "orders", "startingTimestamp": "1500", "endingTimestamp": "1970-01-01T01:00:02+01:00"}
+    )
+    assert (read.since_us, read.until_us) == (1_500_000, 2_000_000)
+
+
+def test_parts() -> None:
+    read = batch_read_options({"topic": "orders", "segments": "0, 3", "slots": "0-4096", "ranges": '{"3": [5, 9]}'})
+    assert (read.segments, read.slots, read.ranges) == ((0, 3), (0, 4096), (Span(3, 5, 9),))
+
+
+def test_headers() -> None:
+    given = {"topic": "orders", "header.authorization": "Bearer x"}
+    assert stream_write_options(given).source.headers == {"authorization": "Bearer x"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("startingOfsets", "earliest", "unknown option .*did you mean 'startingOffsets'"),
+        ("maxOffsetsPerTrigger", "5", "'maxOffsetsPerTrigger' is not for batch reading"),
+        ("startingOffsets", "oldest", "earliest, latest, a marker"),
+        ("startingOffsets", '{"0": -2}', "no segment with an offset of 0 or more"),
+        ("startingOffsets", '{"a": 1}', "startingOffsets"),
+        ("startingOffsets", "{}", "names no segment"),
+        ("startingTimestamp", "yesterday", "milliseconds since 1970"),
+        ("startingTimestamp", "2026-01-01T00:00:00", "no time zone"),
+        ("minPartitions", "0", "whole number of 1 or more"),
+        ("failOnDataLoss", "no", "true or false"),
+        ("segments", "0,x", "their ids"),
+        ("slots", "7", "the first, and the one behind the last"),
+        ("slots", "9-9", "no range within 0-65536"),
+        ("ranges", '{"0": 5}', "such as"),
+        ("ranges", '{"0": [7, 5]}', "not below the first"),
+        ("subscribe", "other", "name the topic once"),
+    ],
+)
+def test_what_a_batch_refuses(option: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        batch_read_options({"topic": "orders", option: value})
+
+
+def test_what_a_stream_refuses() -> None:
+    with pytest.raises(InvalidOption, match="'endingOffsets' is not for streaming"):
+        stream_read_options({"topic": "orders", "endingOffsets": "latest"})
+    with pytest.raises(InvalidOption, match="begins at one position"):
+        stream_read_options({"topic": "orders", "startingOffsets": "earliest", "startingTimestamp": "5"})
+
+
+def test_what_writing_refuses() -> None:
+    with pytest.raises(InvalidOption, match="name the topic once: option 'topic'"):
+        batch_write_options({})
+    with pytest.raises(InvalidName):
+        batch_write_options({"topic": "a/b"})
+    with pytest.raises(ValueError, match="producer_id"):
+        batch_write_options({"topic": "orders", "producerId": "a b"})
+    with pytest.raises(InvalidOption, match="'producerId' is not for streaming writes"):
+        stream_write_options({"topic": "orders", "producerId": "a"})
