@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from filer.catalogue import Catalogue
 from filer.clock import Clock, comes_within
-from filer.errors import BraidError
+from filer.errors import BraidError, CorruptFile
 from filer.topic_state import TopicState
 from leader.broker_names import BrokerNames
 from leader.coordinator import BrokerInfo, Coordinator
@@ -173,6 +173,9 @@ class Leading:
                 except BraidError as error:
                     _log.warning("topic %r cannot be looked after: %s: %s", topic, type(error).__name__, error)
                     unread.add(topic)
+                    # What is damaged stays so: the sweeps will do for it.
+                    if not isinstance(error, CorruptFile):
+                        self._unsettled.add(topic)
                     return
             if record is not None:
                 self._take(record.state)
