@@ -147,7 +147,8 @@ class Leading:
         if members != self._members:
             self._members, self._changed_seconds, self._swept_seconds = members, now_seconds, -1e9
         if now_seconds - self._swept_seconds > SWEEP_SECONDS:
-            unread = await self._read(await self._catalogue.names())
+            # A listing may be of a moment ago; news of what is not in it are not to be taken for read.
+            unread = await self._read(dict.fromkeys((*await self._catalogue.names(), *self._unsettled)))
             self._swept_seconds = now_seconds
         else:
             unread = await self._read(self._unsettled)

@@ -488,6 +488,20 @@ async def test_what_is_heard_of_a_topic_while_it_is_read_is_read_too(
     assert quiet.arm.finishes == ["t"] and quiet.settled == ["t"]
 
 
+async def test_news_of_what_a_sweep_does_not_find_listed_are_read_too(
+    quiet: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_yet() -> list[str]:
+        return []
+
+    monkeypatch.setattr(quiet.catalogue, "names", none_yet)
+    await quiet.begin_split("t")
+    quiet.leading.look("t")
+    quiet.join("b")
+    await settle()
+    assert quiet.arm.finishes == ["t"]
+
+
 async def test_a_read_that_is_answered_late_brings_nothing_old_back(
     quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
