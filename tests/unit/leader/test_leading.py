@@ -132,8 +132,9 @@ class World:
         self.coordinator = FakeCoordinator()
         self.arm = FakeArm(self.catalogue, self.coordinator, self.clock)
         self.settled: list[str] = []
+        self.table = LoadTable()
         self.leading = Leading(
-            self.coordinator, self.catalogue, self.clock, self.arm, LoadTable(), on_settled=self.settled.append
+            self.coordinator, self.catalogue, self.clock, self.arm, self.table, on_settled=self.settled.append
         )
         self.task: asyncio.Task[None] | None = None
 
@@ -283,6 +284,17 @@ async def test_a_transition_that_takes_long_keeps_no_other_topic_from_being_spre
     await world.pass_seconds(SETTLE_SECONDS + 10)
     assert world.arm.finishes.count("u") == 1
     assert sorted(await world.owners("t")) == ["a", "a", "b"], "what the split is about to open is counted"
+
+
+async def test_what_the_arm_has_told_of_before_it_was_read_keeps_no_other_topic_from_being_spread(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.join("a", "b")
+    await world.create("t", *[("a",)] * 4)
+    world.table.see(new_topic("u", TopicConfig(), 2, lambda n: ("a",), now_us=1))
+    await world.begin()
+    await world.pass_seconds(SETTLE_SECONDS + 1)
+    assert {deed.topic for deed in world.arm.deeds} == {"t"} and caplog.messages == []
 
 
 async def test_nothing_is_spread_while_anything_changes_hands(world: World) -> None:
