@@ -69,3 +69,11 @@ def test_unknown_fields_are_of_another_format() -> None:
     data = state(WHOLE).to_json().replace(b'"topic":', b'"shape": 1, "topic":')
     with pytest.raises(CorruptFile, match="shape"):
         TopicState.from_json(data)
+
+
+def test_what_a_newer_broker_says_of_a_segment_is_kept() -> None:
+    """As `seal_offset` is by those that do not know it: a rolling upgrade has both for a while."""
+    data = state(WHOLE).to_json().replace(b'"start_slot":', b'"news": [7], "start_slot":')
+    changed = TopicState.from_json(data).model_copy(update={"version": 9})
+    assert TopicState.from_json(changed.to_json()) == changed
+    assert changed.to_json().count(b'"news"') == len(changed.segments) > 0
