@@ -65,7 +65,9 @@ class AsyncClient:
     `idempotent`: brokers tell a repeated request from a new one, so that it is repeated until its outcome is known,
     for `delivery_timeout_seconds`; without, only when the broker has said, or the missing connection proves, that
     nothing was stored. `direct` learns of the cluster's other brokers and sends messages straight to those that own
-    their segments; without, only the given addresses are used, a load balancer's say. Values longer than
+    their segments; without, only the given addresses are used, a load balancer's say. With `read_files` readers
+    that are far behind read the topic's files from the store, as far as this machine reaches it, and ask brokers for
+    the newest messages only. Values longer than
     `upload_threshold_bytes` are uploaded and published by reference. `http_transport` and `clock` are for tests.
     """
 
@@ -80,6 +82,7 @@ class AsyncClient:
         retry: Retry | None = None,
         idempotent: bool = True,
         direct: bool = True,
+        read_files: bool = True,
         upload_threshold_bytes: int = DEFAULT_UPLOAD_THRESHOLD_BYTES,
         http_transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
@@ -100,6 +103,7 @@ class AsyncClient:
             http_transport=http_transport,
         )
         self._admin = Admin(self._transport)
+        self._by_files = self._admin if read_files else None
         self._discovery = Discovery(self._transport, self._admin)
         if direct:
             self._transport.heard = self._discovery.soon
@@ -371,7 +375,9 @@ class AsyncClient:
         `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader
         stopped. Raises `PositionExpired` where retention has taken the position.
         """
-        return AsyncMessages(Reader(self._transport, topic, from_=from_, marker=marker, limit=limit))
+        return AsyncMessages(
+            Reader(self._transport, topic, from_=from_, marker=marker, limit=limit, admin=self._by_files)
+        )
 
     def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> AsyncMessages:
         """The messages from a position on, without end.
@@ -394,7 +400,9 @@ class AsyncClient:
 
         Columns: `segment`, `_offset`, `_timestamp`, `key`, `value`, `event_time`, `headers`, `_ref`.
         """
-        reader = Reader(self._transport, topic, from_=from_, marker=marker, limit=limit, each_marker=False)
+        reader = Reader(
+            self._transport, topic, from_=from_, marker=marker, limit=limit, each_marker=False, admin=self._by_files
+        )
         return AsyncTables(reader)
 
     async def read_table(
@@ -416,4 +424,12 @@ class AsyncClient:
 
     def _following(self, topic: str, from_: str | datetime | None, marker: str | None, *, each_marker: bool) -> Reader:
         start = "latest" if from_ is None and marker is None else from_
-        return Reader(self._transport, topic, from_=start, marker=marker, follow=True, each_marker=each_marker)
+        return Reader(
+            self._transport,
+            topic,
+            from_=start,
+            marker=marker,
+            follow=True,
+            each_marker=each_marker,
+            admin=self._by_files,
+        )

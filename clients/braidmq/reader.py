@@ -1,34 +1,42 @@
 """Reading a topic page by page, from a position that moves on.
 
-Pages are Arrow by `GET …/messages`, with `wait` at the end of the topic, and not the NDJSON stream of
+Where much lies ahead it is read from its files on the store (`stored_pages`). All else are pages of a broker, Arrow by
+`GET …/messages`, with `wait` at the end of the topic, and not the NDJSON stream of
 `…/subscribe`: values arrive byte for byte (JSON would normalise them and double the binary ones), a page is
 decoded without an object per message, a slow reader holds nothing at the broker, and every page is a read
 that can be repeated from its marker, which makes resuming the same as going on.
 """
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import datetime
 
 import httpx
 import pyarrow as pa
 
+from braidmq.admin import Admin
 from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.message import MessagePage
 from braidmq.names import topic_path
 from braidmq.retry import NEVER_GIVE_UP
+from braidmq.stored_pages import stored_pages
 from braidmq.times import rfc3339
 from braidmq.transport import ARROW, Call, Transport
 
 PAGE_ROWS = 10_000
 PAGE_BYTES = 8 * 1024 * 1024
 WAIT_SECONDS = 25
+# Files were no use just now: so many full pages later they may be.
+_PAGES_BETWEEN_LOOKS = 8
 
 
 class Reader:
     """Pages of one topic in order, with the marker to go on from.
 
     With `follow` it waits at the end of the topic for more and outlives a broker that goes away for a time;
-    without, it is done there. With `each_marker` the marker of each message within a page can be told.
+    without, it is done there. With `each_marker` the marker of each message within a page can be told. With `admin`
+    it reads from the store what is there, as far as that can be reached: where much lies ahead, pages of a broker are
+    only the first one and the end.
     """
 
     def __init__(
@@ -41,7 +49,11 @@ class Reader:
         limit: int | None = None,
         follow: bool = False,
         each_marker: bool = True,
+        admin: Admin | None = None,
     ) -> None:
+        self._admin = admin if limit is None else None
+        self._stored: AsyncGenerator[MessagePage] | None = None
+        self._pages_to_look = 1
         self._path = f"{topic_path(topic)}/messages"
         self._topic = topic
         self._transport = transport
@@ -55,6 +67,33 @@ class Reader:
 
     async def next_page(self) -> MessagePage | None:
         """The next page with messages; None at the end of the topic or of the limit."""
+        if (page := await self._next_stored()) is not None:
+            return page
+        page = await self._next_of_broker()
+        if page is not None and self._admin is not None and _is_full(page):
+            self._look_for_files(self._admin, page)
+        return page
+
+    async def _next_stored(self) -> MessagePage | None:
+        """The next page from files; None where none are being read, or no more."""
+        if self._stored is None:
+            return None
+        page = await anext(self._stored, None)
+        if page is None:
+            self._stored = None
+        else:
+            self._pages_to_look = 1
+            self.marker = page.end
+        return page
+
+    def _look_for_files(self, admin: Admin, page: MessagePage) -> None:
+        """A full page has more behind it, maybe much."""
+        self._pages_to_look -= 1
+        if not self._pages_to_look:
+            self._pages_to_look = _PAGES_BETWEEN_LOOKS
+            self._stored = stored_pages(admin, self._topic, page.end, page.table.schema)
+
+    async def _next_of_broker(self) -> MessagePage | None:
         idle = 0
         while self._remaining is None or self._remaining > 0:
             asked = self.marker
@@ -103,6 +142,10 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
     if marker is None:
         raise NotABroker(f"{response.request.url} answered without a marker: is a BraidMQ broker listening there?")
     return arrow_of(response), marker
+
+
+def _is_full(page: MessagePage) -> bool:
+    return len(page) >= PAGE_ROWS or page.table.nbytes >= PAGE_BYTES // 2
 
 
 def arrow_of(response: httpx.Response) -> pa.Table:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from braidmq.client import Client
+from braidmq.file_ref import FileRef
 from braidmq.models import SegmentFile
 from braidmq.spark.columns import RowFilter, spark_batch
 from braidmq.spark.data_loss import is_broken, mended
 from braidmq.spark.errors import DataLoss
-from braidmq.spark.file_ref import FileRef
 from braidmq.spark.options import Place, ReadOptions, Source
 from braidmq.spark.shape import Shape
 from braidmq.spark.span_reader import SpanReader

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from braidmq.client import Client
 from braidmq.errors import InvalidRequest, PositionExpired
+from braidmq.file_reader import BATCH_ROWS, file_batches
+from braidmq.file_ref import FileRef
+from braidmq.remote_file import FileUnreachable
 from braidmq.spark.errors import DataLoss
-from braidmq.spark.file_reader import BATCH_ROWS, file_batches
-from braidmq.spark.file_ref import FileRef
-from braidmq.spark.remote_file import FileUnreachable
 from braidmq.spark.spans import Span
 
 WAIT_SECONDS = 5.0

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from braidmq import Client, SegmentFile
+from braidmq.file_ref import FileRef
+from braidmq.remote_file import WHOLE_FILE_BYTES, RemoteFile
 from braidmq.spark.errors import DataLoss
-from braidmq.spark.file_ref import FileRef
-from braidmq.spark.remote_file import WHOLE_FILE_BYTES, RemoteFile
 from braidmq.spark.span_reader import SpanReader, span_files
 from braidmq.spark.spans import Span
 from braidmq.testing import InMemoryBroker

@@ -7,8 +7,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from braidmq.spark.file_ref import FileRef
-from braidmq.spark.remote_file import FileUnreachable, RemoteFile
+from braidmq.file_ref import FileRef
+from braidmq.remote_file import FileUnreachable, RemoteFile
 from filer.errors import CorruptFile
 from filer.segment_file import Footer
 
@@ -54,6 +54,9 @@ def _opened(http: httpx.Client, file: FileRef) -> Iterator[pq.ParquetFile]:
         raise FileUnreachable(f"{file.uri} has no address that this machine could read")
     try:
         if path is not None:
+            # What has this name on this machine may be another's, of a client that runs elsewhere.
+            if path.stat().st_size != file.size_bytes:
+                raise FileUnreachable(f"{path} is not the file that was listed: it has another size")
             with pq.ParquetFile(path) as parquet:
                 yield parquet
         else:
