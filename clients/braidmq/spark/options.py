@@ -24,7 +24,8 @@ _READ = ("subscribe", "startingOffsets", "startingTimestamp", "minPartitions", "
 BATCH_READ = (*_COMMON, *_READ, "endingOffsets", "endingTimestamp", "segments", "slots", "ranges")
 STREAM_READ = (*_COMMON, *_READ, "maxOffsetsPerTrigger")
 BATCH_WRITE = (*_COMMON, "producerId")
-STREAM_WRITE = (*_COMMON, "checkpointLocation")
+# Spark says by itself where the checkpoint is and what the query is called.
+STREAM_WRITE = (*_COMMON, "checkpointLocation", "queryName")
 ANY_READ = tuple(dict.fromkeys((*BATCH_READ, *STREAM_READ)))
 _HEADER = "header."
 _BOOLEANS = {"true": True, "false": False}

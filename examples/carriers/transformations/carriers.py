@@ -1,0 +1,46 @@
+"""Flights as they are published, counted per carrier; and per carrier and day, which goes to another topic."""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+URL = os.environ.get("BRAIDMQ_URL", "http://127.0.0.1:8080")
+
+spark = SparkSession.active()
+
+
+def published() -> DataFrame:
+    """What is published to the topic `flights`, from its oldest message on."""
+    messages = spark.readStream.format("braidmq").options(url=URL, topic="flights", startingOffsets="earliest").load()
+    flight = F.from_json("value", "carrier STRING, time_hour TIMESTAMP")
+    return messages.select(flight.alias("flight")).select("flight.*")
+
+
+@dp.table
+def flights() -> DataFrame:
+    """All of them, as a table that each run adds to."""
+    return published()
+
+
+@dp.materialized_view
+def per_carrier() -> DataFrame:
+    """How many flights each carrier has had so far."""
+    return spark.read.table("flights").groupBy("carrier").agg(F.count("*").alias("flights"))
+
+
+dp.create_sink("carriers", "braidmq", {"url": URL, "topic": "carriers"})
+
+
+@dp.append_flow(target="carriers")
+def per_carrier_and_day() -> DataFrame:
+    """A message for each carrier and day, when the day is over for good."""
+    counted = (
+        published()
+        .withWatermark("time_hour", "1 day")
+        .groupBy(F.window("time_hour", "1 day"), "carrier")
+        .agg(F.count("*").alias("flights"))
+    )
+    value = F.struct(F.col("window.start").alias("day"), "carrier", "flights")
+    return counted.select(F.col("carrier").alias("key"), F.to_json(value).alias("value"))
