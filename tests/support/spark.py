@@ -1,4 +1,4 @@
-"""A small local Spark: two threads, no user interface, free ports, nothing left behind."""
+"""A small local Spark: two threads, two tries a task, no user interface, free ports, nothing left behind."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ def spark_session() -> "Iterator[SparkSession]":
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         # Spark's own Python processes read topics by this checkout, whatever is installed.
         patch.setenv("PYTHONPATH", broker_environment({})["PYTHONPATH"])
-        builder = SparkSession.builder.master("local[2]").appName("braidmq tests")
+        builder = SparkSession.builder.master("local[2,2]").appName("braidmq tests")
         settings = {**SETTINGS, "spark.local.dir": folder, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
         for name, value in settings.items():
             builder = builder.config(name, value)
