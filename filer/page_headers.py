@@ -6,6 +6,7 @@ so these are what has to be held against a limit before anybody decodes a file t
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from filer.errors import CorruptFile
 
@@ -16,7 +17,7 @@ HEADER_BYTES = 256
 _DEEPEST = 8
 
 # Types of Thrift's compact protocol.
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 7, 8, 12
 _INTEGERS = (4, 5, 6)
 
 
@@ -72,10 +73,10 @@ class _Compact:
     def __init__(self, data: bytes) -> None:
         self._data, self.at = data, 0
 
-    def struct(self, depth: int) -> dict[int, object]:
+    def struct(self, depth: int) -> dict[int, Any]:
         if depth > _DEEPEST:
             raise CorruptFile("a page's header is nested too deeply")
-        fields: dict[int, object] = {}
+        fields: dict[int, Any] = {}
         field = 0
         while byte := self._byte():
             kind, step = byte & 0x0F, byte >> 4
@@ -91,7 +92,8 @@ class _Compact:
         if kind in _INTEGERS:
             return self._zigzag()
         if kind in (_DOUBLE, _BINARY):
-            return self._skip(8 if kind == _DOUBLE else self._varint())
+            self._skip(8 if kind == _DOUBLE else self._varint())
+            return None
         if kind == _STRUCT:
             return self.struct(depth + 1)
         raise CorruptFile("a page's header holds what no header has")

@@ -65,7 +65,24 @@ def test_other_bytes_are_no_topic(data: bytes) -> None:
         TopicState.from_json(data)
 
 
-def test_unknown_fields_are_of_another_format() -> None:
-    data = state(WHOLE).to_json().replace(b'"topic":', b'"shape": 1, "topic":')
+def test_a_transition_with_unknown_fields_is_for_another_version_to_carry_out() -> None:
+    under_way = state(WHOLE, transition=transition((0,), segment(1)), next_segment=2)
+    data = under_way.to_json().replace(b'"seal":', b'"shape": 1, "seal":')
     with pytest.raises(CorruptFile, match="shape"):
         TopicState.from_json(data)
+
+
+@pytest.mark.parametrize("place", [b'"topic":', b'"start_slot":', b'"first_segment":'])
+def test_what_a_newer_broker_says_is_kept(place: bytes) -> None:
+    """A rolling upgrade has both versions for a while."""
+    data = state(WHOLE, loads=(load("l", 100),)).to_json().replace(place, b'"news": [7], ' + place)
+    changed = TopicState.from_json(data).model_copy(update={"version": 9})
+    assert TopicState.from_json(changed.to_json()) == changed
+    assert changed.to_json().count(b'"news"') == 1
+
+
+def test_without_loads_topic_json_is_what_it_was_before_there_were_any() -> None:
+    under_way = state(WHOLE, transition=transition((0,), segment(1)), next_segment=2)
+    assert not {b"load", b"adopt"} & set(under_way.to_json().replace(b'"', b" ").split())
+    with_load = state(WHOLE, loads=(load("l", 100),))
+    assert TopicState.from_json(with_load.to_json()) == with_load
