@@ -83,7 +83,7 @@ def _for_heir(segment: Segment, parents: Sequence[Segment], windows: Sequence[Pr
 async def _find_seal(store: Store, topic: str, segment: Segment) -> Footer | None:
     """The footer of the seal of a sealed segment; None where it takes a look at all its files to find that.
 
-    Who sealed it has said which file that is, but for one that had been rolled up by then; it may have been since.
+    Who sealed it has said which file that is, but for brokers of an older version.
     """
     if segment.end_offset is None or segment.seal_offset is None:
         return None

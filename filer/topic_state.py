@@ -31,9 +31,9 @@ class Segment(_Frozen):
     """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch.
 
     Once it is sealed, `stored_bytes` are those of all files it has had, as they were stored, and `seal_offset` is the
-    base of the file that was put with the seal in it. Either is None where that is not known. `load` names the load
-    that it was adopted from, born sealed. What a broker of a newer version says of it besides is kept by those that do
-    not know it: a cluster is upgraded one broker after the other.
+    base of its seal. Either is None where that is not known. `load` names the load that it was adopted from, born
+    sealed. What a broker of a newer version says of it besides is kept by those that do not know it: a cluster is
+    upgraded one broker after the other.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")

@@ -30,7 +30,7 @@ _SHOWN_POINTS = 8
 
 @dataclass(frozen=True, slots=True)
 class SealedEnd:
-    """Where a sealed segment ends, the base of the file with its seal, and the bytes of its files as they were stored.
+    """Where a sealed segment ends, the base of its seal, and the bytes of its files as they were stored.
 
     None where nobody has told.
     """
