@@ -21,8 +21,8 @@ from filer.load_files import LoadSegment, writer_of
 from filer.page_headers import DATA_PAGE, PLAIN, read_pages
 from filer.schema import EARLIEST_US, LATEST_US, log_schema
 from filer.segment_file import Footer, encode, mark_json, parquet_metadata
-from filer.segment_reader import SparseFile
 from filer.slots import slots_of
+from filer.sparse_file import SparseFile
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB

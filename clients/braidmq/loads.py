@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio.to_thread
 import orjson
@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MD5 = re.compile(r"[0-9a-f]{32}\Z")
 _LOAD_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z")
 
-Source = pa.Table | Sequence[Path]
+Source: TypeAlias = pa.Table | Sequence[Path]
 
 
 class Loader:
@@ -227,7 +227,7 @@ def _tables(source: Source) -> Iterator[pa.Table]:
 
 def _count(source: Source) -> int:
     if isinstance(source, pa.Table):
-        return source.num_rows
+        return int(source.num_rows)
     return sum(pq.read_metadata(path).num_rows for path in source)
 
 
