@@ -34,7 +34,9 @@ from mq.early_flush import EarlyFlush
 from mq.errors import Conflict, Draining, NoOtherBroker, NotFound
 from mq.front_store import FrontStore
 from mq.http_peers import POLLS_PER_BROKER, HttpPeers
+from mq.load_checker import LoadChecker
 from mq.load_reporter import LoadReporter
+from mq.loads import Loads
 from mq.maintenance import Maintenance
 from mq.metrics import Metrics
 from mq.own_topics import OwnTopics
@@ -117,6 +119,7 @@ class Broker:
         )
         self.load_reporter = LoadReporter(self.parts, self, self.reshaping)
         self.shown_loads = ShownLoads(self.parts, self.reshaping)
+        self.loads = Loads(self.parts, self, self.arm, LoadChecker(store))
         self.early_flush = EarlyFlush(self.parts, self.topics, self.arm.take_over)
         self.maintenance = Maintenance(self.parts, self)
         self._counting = Coalesced(
