@@ -17,7 +17,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "ERROR",
+    # What fails is told by the job, in one line.
+    "spark.log.level": "FATAL",
 }
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable by which spark-submit tells that it has chosen the master and the settings."""

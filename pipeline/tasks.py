@@ -51,6 +51,8 @@ def watched(spark: "SparkSession", count: int) -> Iterator[None]:
 def reason_of(message: str) -> str:
     """What the Python exception said that made a task fail; the first line of what is none."""
     lines = [line.strip() for line in message.partition("\n\tat ")[0].splitlines() if line.strip()]
+    if lines and lines[-1].startswith("SQLSTATE: "):
+        lines.pop()
     raised = _RAISED.fullmatch(lines[-1]) if lines else None
     if raised is not None and "Traceback (most recent call last):" in message:
         return raised[1]

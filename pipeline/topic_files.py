@@ -77,7 +77,7 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
         if name is not None and name.base < end:
             found[name] = info
     live = live_names(found)
-    stops = [*(each.start for each in live[1:]), end]
+    stops = [each.start for each in live[1:]] + [end] * bool(live)
     files = (
         LiveFile(ref, each.name, max(each.start, segment.start_offset), stop, info.size_bytes, info.modified_us)
         for each, stop in zip(live, stops, strict=True)
