@@ -1,8 +1,11 @@
 """The jobs as commands: their options, how they begin, and what they print."""
 
 import argparse
+import logging
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
@@ -10,6 +13,7 @@ from urllib.parse import unquote
 from braidmq import Client
 from filer import keys
 from filer.s3_settings import AddressingStyle
+from pipeline import iceberg_table, parquet_table
 from pipeline.brokers import tell_of_rollups
 from pipeline.compact import (
     DEFAULT_OPEN_AGE_SECONDS,
@@ -20,6 +24,9 @@ from pipeline.compact import (
     compact,
 )
 from pipeline.errors import JobFailed, WrongUsage
+from pipeline.export import Export, FinishRun, export_topic
+from pipeline.export_state import PartitionBy, TableFormat
+from pipeline.iceberg_table import IcebergTarget
 from pipeline.output import print_json, print_lines, print_table, say, size
 from pipeline.session import spark_session
 from pipeline.skew import Measure, RangeLoad, SkewReport, measure_skew
@@ -44,6 +51,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     jobs = parser.add_subparsers(metavar="JOB", required=True)
     _add_skew(_job(jobs, "skew", _skew, "Report the load per slot, and suggest where to cut the slots."))
     _add_compact(_job(jobs, "compact", _compact, "Write small files again as large ones, which stand for them."))
+    _add_export(_job(jobs, "export", _export, "Add what is new of a topic to a table of Parquet files, or of Iceberg."))
     return parser.parse_args(arguments)
 
 
@@ -251,3 +259,75 @@ def _compaction_document(topic: str, done: Compaction) -> dict[str, object]:
 def _sizes(rolled: Sequence[Rolled]) -> tuple[int, int]:
     """Bytes of the files that were rolled up, and of what stands for them."""
     return sum(each.size_bytes for each in rolled), sum(each.rolled_bytes for each in rolled)
+
+
+# -- export ------------------------------------------------------------------------------------------------------
+
+
+def _add_export(parser: _Parser) -> None:
+    parser.add_argument(
+        "--to", metavar="DIR|s3://…", required=True, help="where the table is, or is to be: nothing else lies there"
+    )
+    parser.add_argument(
+        "--format", choices=get_args(TableFormat), default="parquet", help="the table's format (parquet)"
+    )
+    parser.add_argument(
+        "--partition-by",
+        choices=get_args(PartitionBy),
+        help="of Parquet: a folder for each day, by the broker's time (timestamp, the default) or the producer's",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="of Iceberg: refer to sealed files that are final, copy the rest"
+    )
+    parser.add_argument(
+        "--table", metavar="NAMESPACE.NAME", help="of Iceberg: the table's name (braidmq, and that of the topic)"
+    )
+    parser.add_argument(
+        "--catalog",
+        metavar="URL",
+        help="of Iceberg: an SQL database; by default a file of SQLite in the table's folder",
+    )
+    parser.add_argument(
+        "--skip-expired", action="store_true", help="go on where retention has taken what was never exported"
+    )
+
+
+def _export(spark: "SparkSession", options: argparse.Namespace) -> None:
+    export, finish = _export_of(options)
+    done = export_topic(spark, export, finish)
+    if options.json:
+        document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
+        print_json({**document, "by_reference": done.by_reference})
+    elif not done.runs:
+        print_lines(f"topic {export.topic}: nothing new")
+    else:
+        referred = f", {done.by_reference:,} of them by reference" if done.by_reference else ""
+        print_lines(f"topic {export.topic}: {done.messages:,} messages added{referred}")
+
+
+def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:
+    """What is asked for; raises `WrongUsage` for options of the other format."""
+    is_iceberg = options.format == "iceberg"
+    for name in ("partition_by",) if is_iceberg else ("in_place", "table", "catalog"):
+        if getattr(options, name):
+            raise WrongUsage(f"--{name.replace('_', '-')} is not for a table of format {options.format}")
+    source = _store_of(options)
+    export = Export(
+        source,
+        replace(source, url=options.to),
+        options.topic,
+        options.format,
+        "none" if is_iceberg else options.partition_by or "timestamp",
+        in_place=options.in_place,
+        skip_expired=options.skip_expired,
+    )
+    return export, partial(iceberg_table.finish_run, _iceberg_of(options)) if is_iceberg else parquet_table.finish_run
+
+
+def _iceberg_of(options: argparse.Namespace) -> IcebergTarget:
+    # What it says of columns without statistics is so for every topic.
+    logging.getLogger("pyiceberg").setLevel("ERROR")
+    namespace, _, name = (options.table or f"braidmq.{options.topic}").partition(".")
+    if not namespace or not name:
+        raise WrongUsage(f"--table: {options.table!r} is not of the form NAMESPACE.NAME")
+    return IcebergTarget(namespace, name, options.catalog)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from filer.clock import Clock, SystemClock
-from filer.errors import ObjectNotFound
+from filer.errors import InvalidInput, ObjectNotFound
 from filer.store import Store
 from filer.topic_state import TopicState
 from pipeline.errors import JobFailed
@@ -105,6 +105,9 @@ async def _opened(export: Export) -> AsyncIterator[Opened]:
 async def _next_run(export: Export, opened: Opened) -> ExportState:
     """The state with the run that was left unfinished, or with one of what is new, if there is anything."""
     topic = await read_topic(opened.source, opened.clock, export.topic)
+    retention = topic.config.retention
+    if export.in_place and (retention.seconds is not None or retention.bytes is not None):
+        raise InvalidInput(f"topic {topic.topic!r} has retention, which would take files away from a table in place")
     file = StateFile(opened.target)
     state = await file.read(_target(export, topic))
     listed = await list_topic(opened.source, topic)

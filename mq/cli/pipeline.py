@@ -29,6 +29,12 @@ def compact(context: typer.Context) -> int:
     return _start("compact", context)
 
 
+@app.command("export", **_AS_GIVEN)
+def export(context: typer.Context) -> int:
+    """Add what is new of a topic to a table of Parquet files, or of Iceberg."""
+    return _start("export", context)
+
+
 def _start(job: str, context: typer.Context) -> int:
     """Run the job with the options as they were given; its exit code."""
     sys.stdout.flush()

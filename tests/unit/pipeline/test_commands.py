@@ -57,7 +57,8 @@ def test_without_spark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             "Job aborted: Task 0 failed: PythonException: Traceback (most recent call last):\n"
-            '  File "x.py", line 1\nfiler.errors.CorruptFile: a.parquet ends at 3, not at 5\n SQLSTATE: 38000\n\tat org.apache.x(Y)',
+            '  File "x.py", line 1\nfiler.errors.CorruptFile: a.parquet ends at 3, not at 5\n SQLSTATE: 38000'
+            "\n\tat org.apache.x(Y)",
             "a.parquet ends at 3, not at 5",
         ),
         ("Traceback (most recent call last):\n  File\nKeyError: 'x'\n\n\tat org", "'x'"),
