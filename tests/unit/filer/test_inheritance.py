@@ -1,12 +1,14 @@
 """What successors know of producers, through any splits, merges and rolls: against a model that remembers each slot."""
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.inheritance import handed_over
+from filer.clock import ManualClock, settle
+from filer.inheritance import Inheritance, handed_over
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.producer_windows import ProducerWindows
@@ -114,3 +116,17 @@ def test_a_predecessor_whose_windows_are_not_at_hand_is_not_guessed_at() -> None
     assert handed_over(topic.lineage.state(), heir, topic.indexes) is None
     del topic.indexes[1]
     assert handed_over(topic.lineage.state(), heir, topic.indexes) is None
+
+
+async def test_nobody_waits_for_what_is_tried_no_more() -> None:
+    async def never() -> ProducerWindows:
+        await asyncio.Future()
+        raise AssertionError
+
+    inheritance = Inheritance(ManualClock(), SegmentIndex(), never)
+    waits = asyncio.create_task(inheritance.wait())
+    await settle()
+    assert not waits.done() and not inheritance.over.is_set()
+    inheritance.stop()
+    await waits
+    assert inheritance.over.is_set() and not inheritance.complete
