@@ -4,16 +4,19 @@ import argparse
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
 
 from braidmq import Client
 from filer import keys
+from filer.loads import MOST_SEGMENTS
 from filer.s3_settings import AddressingStyle
 from pipeline import iceberg_table, parquet_table
+from pipeline.backfill import Columns, Source, backfill
 from pipeline.brokers import tell_of_rollups
 from pipeline.compact import (
     DEFAULT_OPEN_AGE_SECONDS,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 DEFAULT_URL = "http://127.0.0.1:8080"
+_FORMATS = {"csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "orc": "orc", "parquet": "parquet"}
 Command = Callable[["SparkSession", argparse.Namespace], None]
 
 
@@ -52,6 +56,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _add_skew(_job(jobs, "skew", _skew, "Report the load per slot, and suggest where to cut the slots."))
     _add_compact(_job(jobs, "compact", _compact, "Write small files again as large ones, which stand for them."))
     _add_export(_job(jobs, "export", _export, "Add what is new of a topic to a table of Parquet files, or of Iceberg."))
+    _add_backfill(jobs)
     return parser.parse_args(arguments)
 
 
@@ -62,24 +67,28 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _job(jobs: "argparse._SubParsersAction[_Parser]", name: str, command: Command, help_line: str) -> _Parser:
-    """A job's parser, with the options that all of them have."""
+    """The parser of a job that reads a topic's files."""
     parser: _Parser = jobs.add_parser(name, help=help_line, description=help_line)
     parser.set_defaults(job=name, command=command)
     parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
-    parser.add_argument("--json", action="store_true", help="JSON for machines instead of text for people")
-    parser.add_argument("--master", metavar="URL", help="the Spark cluster; all of this machine by default")
+    _add_common_options(parser)
     _add_store_options(parser)
     return parser
 
 
-def _add_store_options(parser: _Parser) -> None:
-    env = os.environ.get
+def _add_common_options(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="JSON for machines instead of text for people")
+    parser.add_argument("--master", metavar="URL", help="the Spark cluster; all of this machine by default")
     parser.add_argument(
         "--url",
         metavar="URL",
-        default=env("BRAIDMQ_URL", DEFAULT_URL),
+        default=os.environ.get("BRAIDMQ_URL", DEFAULT_URL),
         help="address of a broker; several by commas [env BRAIDMQ_URL]",
     )
+
+
+def _add_store_options(parser: _Parser) -> None:
+    env = os.environ.get
     parser.add_argument(
         "--store",
         metavar="URL",
@@ -331,3 +340,58 @@ def _iceberg_of(options: argparse.Namespace) -> IcebergTarget:
     if not namespace or not name:
         raise WrongUsage(f"--table: {options.table!r} is not of the form NAMESPACE.NAME")
     return IcebergTarget(namespace, name, options.catalog)
+
+
+# -- backfill ----------------------------------------------------------------------------------------------------
+
+
+def _add_backfill(jobs: "argparse._SubParsersAction[_Parser]") -> None:
+    help_line = "Load a table or files into a topic, past the brokers."
+    parser: _Parser = jobs.add_parser("backfill", help=help_line, description=help_line)
+    parser.set_defaults(job="backfill", command=_backfill)
+    parser.add_argument("source", metavar="SOURCE", help="a file or folder, or with --format table a table's name")
+    parser.add_argument("topic", metavar="TOPIC", help="name of the topic, which must be there")
+    _add_common_options(parser)
+    parser.add_argument("--format", help="as Spark calls it; by default what the name ends with says, else parquet")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of that format; repeatable"
+    )
+    parser.add_argument("--key", metavar="COL", help="the column that is the key; without it messages have none")
+    value = parser.add_mutually_exclusive_group(required=True)
+    value.add_argument("--value", metavar="COL", help="the column that is the value")
+    value.add_argument("--value-json", action="store_true", help="the whole row is the value, as JSON")
+    parser.add_argument("--event-time", metavar="COL", help="the column that is the producer's own time")
+    parser.add_argument("--order-by-event-time", action="store_true", help="messages of a key are in its order")
+    parser.add_argument("--segments", type=_between(1, MOST_SEGMENTS), metavar="N", help="load into so many segments")
+    parser.add_argument("--load", metavar="ID", help="what the load is called: go on with it where it was begun")
+
+
+def _backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
+    if options.order_by_event_time and options.event_time is None:
+        raise WrongUsage("--order-by-event-time needs --event-time")
+    columns = Columns(options.key, options.value, options.event_time, options.order_by_event_time)
+    done = backfill(
+        spark, options.url, options.topic, _source_of(options), columns, segments=options.segments, load=options.load
+    )
+    if options.json:
+        print_json(asdict(done))
+    else:
+        print_lines(
+            f"topic {options.topic}: load {done.load} of {done.messages:,} messages in {done.segments} segments"
+        )
+
+
+def _source_of(options: argparse.Namespace) -> Source:
+    given = dict(_name_and_value(each) for each in options.option)
+    ending = Path(options.source.removesuffix(".gz")).suffix.removeprefix(".")
+    table_format = options.format or _FORMATS.get(ending, "parquet")
+    # The first line names the columns, as everywhere else in this project.
+    defaults = {"header": "true"} if table_format == "csv" else {}
+    return Source(options.source, table_format, {**defaults, **given})
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise WrongUsage(f"--option: {text!r} is not of the form NAME=VALUE")
+    return name, value

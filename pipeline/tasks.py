@@ -35,6 +35,7 @@ def spread(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
 def watched(spark: "SparkSession", count: int) -> Iterator[None]:
     """Tell how many of the tasks begun in the block are done, now and then; what fails in one is a `JobFailed`."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     ended = threading.Event()
     teller = threading.Thread(target=_tell, args=(spark.sparkContext, count, ended), daemon=True)
@@ -43,6 +44,8 @@ def watched(spark: "SparkSession", count: int) -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise JobFailed(reason_of(str(error.java_exception.getMessage()))) from error
+    except PySparkException as error:
+        raise JobFailed(reason_of(str(error))) from error
     finally:
         ended.set()
         teller.join()

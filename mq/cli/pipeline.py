@@ -35,6 +35,12 @@ def export(context: typer.Context) -> int:
     return _start("export", context)
 
 
+@app.command("backfill", **_AS_GIVEN)
+def backfill(context: typer.Context) -> int:
+    """Load a table or files into a topic, past the brokers."""
+    return _start("backfill", context)
+
+
 def _start(job: str, context: typer.Context) -> int:
     """Run the job with the options as they were given; its exit code."""
     sys.stdout.flush()
