@@ -20,6 +20,9 @@ from filer.segment_index import SegmentIndex, Superseded, to_snapshot
 from filer.segment_log import SegmentRef, stream_names
 from filer.store import Store
 
+ADOPTED_AT_ONCE = 8
+"""Every message of a roll-up that others wrote is read before it counts: more would keep other topics waiting."""
+
 
 async def snapshot_etag(store: Store, ref: SegmentRef) -> str | None:
     """ETag of the snapshot that stands; None where there is none."""
@@ -47,13 +50,14 @@ async def write_snapshot(
     return standing.info.etag if standing.data == data else None
 
 
-async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: Clock, executor: Executor) -> None:
-    """Let the index know of everything below its end that stands on the store, by one listing.
+async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: Clock, executor: Executor) -> bool:
+    """Let the index know of everything below its end that stands on the store, by one listing; whether it does now.
 
-    Roll-ups it lacks (a process stopped between writing one and saying so, or another process wrote it) are
-    checked and stand for their files from now on; files that count no more await deletion from now on. Raises
-    `SegmentMoved` where a roll-up reaches beyond the index (another process keeps this segment), `ObjectNotFound`
-    where a file that counts is gone (another process rolled it up and deleted it: recover the index), `CorruptFile`.
+    False where there are more roll-ups than are reasonable at once: take in again. Those it lacks (a process stopped
+    between writing one and saying so, or another process wrote it) are checked and stand for their files from now on;
+    files that count no more await deletion from now on. Raises `SegmentMoved` where a roll-up reaches beyond the index
+    (another process keeps this segment), `ObjectNotFound` where a file that counts is gone (another process rolled it
+    up and deleted it: recover the index), `CorruptFile`.
     """
     end, first_start = index.end, index.files[0].start if index.files else 0
     unseen = {facts.name for facts in index.files}
@@ -72,7 +76,7 @@ async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: 
     for name in sorted(unseen):
         # A listing may lag behind; a file that is really gone raises here.
         await store.head(ref.key(name))
-    await _adopt(store, ref, index, rollups, clock=clock, executor=executor)
+    return await _adopt(store, ref, index, rollups, clock=clock, executor=executor)
 
 
 def _holder(index: SegmentIndex, name: FileName) -> FileName | None:
@@ -86,17 +90,22 @@ def _holder(index: SegmentIndex, name: FileName) -> FileName | None:
 
 async def _adopt(
     store: Store, ref: SegmentRef, index: SegmentIndex, rollups: list[FileName], *, clock: Clock, executor: Executor
-) -> None:
-    """Let roll-ups stand that were found; one that overlaps another without holding it stays beside it.
+) -> bool:
+    """Let roll-ups stand that were found, so many at most; whether those were all.
 
-    Such a pair takes two processes that roll up the same segment. Each message is in both or in one of them, every
-    reader chooses one, and neither is deleted before a later roll-up holds it whole.
+    One that overlaps another without holding it stays beside it. Such a pair takes two processes that roll up the same
+    segment. Each message is in both or in one of them, every reader chooses one, and neither is deleted before a later
+    roll-up holds it whole.
     """
-    for live in live_names(rollups):
+    found, adopted = live_names(rollups), 0
+    for place, live in enumerate(found, start=1):
         if live.name.end is not None and live.name.end > index.end:
             raise SegmentMoved(f"{ref.key(live.name)} reaches beyond {index.end}: another broker keeps this segment")
         facts = await check_rollup(store, clock, ref, live.name, executor=executor)
         try:
-            index.supersede(facts, clock.now_us())
+            adopted += bool(index.supersede(facts, clock.now_us()))
         except CorruptFile:
             continue
+        if adopted == ADOPTED_AT_ONCE:
+            return place == len(found)
+    return True

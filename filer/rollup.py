@@ -7,6 +7,7 @@ messages, and readers take whichever reaches furthest; so stopping at any line l
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +17,21 @@ from filer.clock import Clock
 from filer.errors import CorruptFile
 from filer.keys import FileName
 from filer.live_files import FileFacts
-from filer.paced import run_paced
+from filer.paced import SHARE, run_paced
 from filer.requests import StoredRequest
 from filer.segment_file import (
     ROW_GROUP_BYTES,
     Footer,
     count_refs,
     mark_json,
+    parquet_metadata,
     parquet_writer,
     read_footer,
     time_bounds_us,
     unmark,
 )
 from filer.segment_log import SegmentRef, put_until_known
+from filer.segment_reader import WHOLE_FILE_BYTES, fetch_row_group, fetch_tail
 from filer.store import Store
 
 NEWEST_KEPT = 4
@@ -103,6 +106,7 @@ async def roll_up(
     executor: Executor,
     recent: Recent = none_at_hand,
     requests: Sequence[StoredRequest] = (),
+    share: float = SHARE,
 ) -> FileFacts:
     """Write the run's messages as one file and read it back; what the index is to keep of it.
 
@@ -111,37 +115,50 @@ async def roll_up(
     what is read back of it). Where a file of that very name stands already (a try of an earlier life, or of another
     broker) that one is checked and used. The footer takes `requests` over from the run, as far as they still count:
     the files that said it will be deleted, and a recovery must come to the same windows of producers with or without a
-    snapshot of them. Raises `CorruptFile` where a file is not what its name promises,
-    `ObjectNotFound` where one of the run is gone.
+    snapshot of them. `share` of one processor is what it takes at most. Raises `CorruptFile` where a file is not what
+    its name promises, `ObjectNotFound` where one of the run is gone.
     """
     name = FileName(run[0].base, run[-1].end)
     encoder = _Encoder(ref, name)
+    paced = partial(run_paced, clock, executor, share=share)
     for part in _parts(run):
         rows = None if part[0].name.rolled else recent(part[0].base, part[-1].end)
         if rows is None:
-            await run_paced(clock, executor, encoder.add_files, part, await _contents(store, ref, part))
+            await paced(encoder.add_files, part, await _contents(store, ref, part))
         else:
-            await run_paced(clock, executor, encoder.add, rows)
-    data, footer = await run_paced(clock, executor, encoder.finish, f"{broker}/{clock.ulid()}", tuple(requests))
+            await paced(encoder.add, rows)
+    data, footer = await paced(encoder.finish, f"{broker}/{clock.ulid()}", tuple(requests))
     # Stopping before this put leaves nothing; stopping behind it leaves a second copy of the run's messages under
     # a name that readers take instead of the run, and that the next look at the segment's names adopts.
     if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer.writer):
-        return await check_rollup(store, clock, ref, name, executor=executor)
+        return await check_rollup(store, clock, ref, name, executor=executor, share=share)
     written = await store.get(ref.key(name))
-    if not await run_paced(clock, executor, data.equals, pa.py_buffer(written.data)):
+    if not await paced(data.equals, pa.py_buffer(written.data)):
         # Nobody has let it stand for anything yet, and the run it was made of is untouched.
         await store.delete([ref.key(name)])
         raise CorruptFile(f"{ref.key(name)} reads back otherwise than it was written; it has been removed")
-    return await run_paced(clock, executor, _checked, ref, name, written.data)
+    return await paced(_check_whole, ref, name, written.data)
 
 
-async def check_rollup(store: Store, clock: Clock, ref: SegmentRef, name: FileName, *, executor: Executor) -> FileFacts:
+async def check_rollup(
+    store: Store, clock: Clock, ref: SegmentRef, name: FileName, *, executor: Executor, share: float = SHARE
+) -> FileFacts:
     """What the index keeps of a roll-up found on the store, once all of it has been read.
 
-    Raises `CorruptFile` where it does not hold exactly the messages its name promises, `ObjectNotFound`.
+    A large one is read row group by row group: whoever wrote it may have had more memory than a broker has. Raises
+    `CorruptFile` where it does not hold exactly the messages its name promises, `ObjectNotFound`.
     """
-    fetched = await store.get(ref.key(name))
-    return await run_paced(clock, executor, _checked, ref, name, fetched.data)
+    key = ref.key(name)
+    tail = await fetch_tail(store, key)
+    size_bytes = tail.info.size_bytes
+    if size_bytes <= WHOLE_FILE_BYTES:
+        whole = tail.data if len(tail.data) == size_bytes else (await store.get(key)).data
+        return await run_paced(clock, executor, _check_whole, ref, name, whole, share=share)
+    check, metadata = _Check(ref, name), parquet_metadata(tail.data)
+    for group in range(metadata.num_row_groups):
+        file = await fetch_row_group(store, key, size_bytes, tail.data, metadata, group)
+        await run_paced(clock, executor, check.add_row_group, pa.PythonFile(file, "r"), group, share=share)
+    return check.result(read_footer(tail.data), size_bytes)
 
 
 def _parts(run: Sequence[FileFacts]) -> Iterator[list[FileFacts]]:
@@ -248,7 +265,11 @@ def _row_groups(ref: SegmentRef, name: FileName, data: bytes) -> Iterator[pa.Tab
                 # Arrow's own threads would take the publishers' processors; this thread alone does not.
                 yield unmark(file.read_row_group(group, use_threads=False))
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"{ref.key(name)} cannot be decoded: {error}") from error
+        raise _undecodable(ref, name, error) from error
+
+
+def _undecodable(ref: SegmentRef, name: FileName, error: Exception) -> CorruptFile:
+    return CorruptFile(f"{ref.key(name)} cannot be decoded: {error}")
 
 
 def _check_offsets(ref: SegmentRef, name: FileName, table: pa.Table, base: int) -> None:
@@ -257,17 +278,45 @@ def _check_offsets(ref: SegmentRef, name: FileName, table: pa.Table, base: int) 
         raise CorruptFile(f"{ref.key(name)} does not hold the offsets [{base}, {base + len(offsets)})")
 
 
-def _checked(ref: SegmentRef, name: FileName, data: bytes) -> FileFacts:
-    """Runs on an executor thread: decode every message, hold the whole against the name and the footer."""
-    footer = read_footer(data)
-    reached, refs, bounds = name.base, 0, (0, 0)
+class _Check:
+    """Holds a roll-up's messages, all decoded, against its name and its footer. Runs on executor threads."""
+
+    def __init__(self, ref: SegmentRef, name: FileName) -> None:
+        self._ref, self._name = ref, name
+        self._reached, self._refs = name.base, 0
+        self._first_us = self._last_us = 0
+
+    def add_row_group(self, file: pa.NativeFile, group: int) -> None:
+        """Take the messages of one row group of a file that has been fetched in part."""
+        try:
+            with pq.ParquetFile(file) as parquet:
+                table = parquet.read_row_group(group, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise _undecodable(self._ref, self._name, error) from error
+        self.add(unmark(table))
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next messages."""
+        _check_offsets(self._ref, self._name, table, self._reached)
+        first_us, self._last_us = time_bounds_us(table)
+        self._first_us = self._first_us or first_us
+        self._reached += table.num_rows
+        self._refs += count_refs(table)
+
+    def result(self, footer: Footer, size_bytes: int) -> FileFacts:
+        """What the index keeps, once all messages have been taken; raises `CorruptFile`."""
+        bounds = self._first_us, self._last_us
+        said = (footer.segment, footer.base, footer.end, footer.refs)
+        times_said = footer.first_timestamp_us, footer.last_timestamp_us
+        held = (self._ref.segment, self._name.base, self._reached, self._refs)
+        if (said, times_said) != (held, bounds) or self._reached != self._name.end:
+            raise CorruptFile(f"{self._ref.key(self._name)} does not hold what its name and its footer say")
+        return FileFacts(self._name, self._reached, size_bytes, *bounds, refs=self._refs)
+
+
+def _check_whole(ref: SegmentRef, name: FileName, data: bytes) -> FileFacts:
+    """Runs on an executor thread: what the index keeps of a roll-up of these bytes; raises `CorruptFile`."""
+    check, footer = _Check(ref, name), read_footer(data)
     for table in _row_groups(ref, name, data):
-        _check_offsets(ref, name, table, reached)
-        first_us, last_us = time_bounds_us(table)
-        bounds = (bounds[0] or first_us, last_us)
-        reached += table.num_rows
-        refs += count_refs(table)
-    said = (footer.segment, footer.base, footer.end, footer.refs, footer.first_timestamp_us, footer.last_timestamp_us)
-    if said != (ref.segment, name.base, reached, refs, *bounds) or reached != name.end:
-        raise CorruptFile(f"{ref.key(name)} does not hold what its name and its footer say")
-    return FileFacts(name, reached, len(data), *bounds, refs=refs)
+        check.add(table)
+    return check.result(footer, len(data))

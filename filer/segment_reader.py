@@ -21,7 +21,7 @@ from filer.segment_file import (
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef
 from filer.sparse_file import SparseFile
-from filer.store import Store
+from filer.store import Fetched, Store
 
 WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
 FILES_AT_ONCE = 8
@@ -75,9 +75,7 @@ class SegmentReader:
         return cached
 
     async def _row_groups(self, key: str, facts: FileFacts, wanted: int, max_bytes: int) -> pa.Table:
-        tail = await self._store.get(key, start=-FOOTER_GUESS_BYTES)
-        if footer_size_bytes(tail.data) > len(tail.data):
-            tail = await self._store.get(key, start=-footer_size_bytes(tail.data))
+        tail = await fetch_tail(self._store, key)
         metadata = parquet_metadata(tail.data)
         tables: list[pa.Table] = []
         base, taken_bytes = facts.base, 0
@@ -97,9 +95,7 @@ class SegmentReader:
     ) -> pa.Table:
         cached = self._cache.get((key, group))
         if cached is None:
-            start, stop = _byte_range(metadata.row_group(group))
-            fetched = await self._store.get(key, start=start, stop=stop)
-            file = SparseFile(facts.size_bytes, [(start, fetched.data), (facts.size_bytes - len(tail), tail)])
+            file = await fetch_row_group(self._store, key, facts.size_bytes, tail, metadata, group)
             cached = await self._decode(key, partial(decode, pa.PythonFile(file, "r"), row_groups=[group]))
             self._cache.put((key, group), cached)
         return cached
@@ -124,6 +120,22 @@ def _enough(files: Sequence[FileFacts], offset: int, max_rows: int, max_bytes: i
         if rows >= max_rows or size_bytes >= max_bytes:
             break
     return chosen
+
+
+async def fetch_tail(store: Store, key: str) -> Fetched:
+    """A file's last bytes, its whole Parquet footer among them. Raises `ObjectNotFound`, `CorruptFile`."""
+    tail = await store.get(key, start=-FOOTER_GUESS_BYTES)
+    needed = footer_size_bytes(tail.data)
+    return tail if needed <= len(tail.data) else await store.get(key, start=-needed)
+
+
+async def fetch_row_group(
+    store: Store, key: str, size_bytes: int, tail: bytes, metadata: pq.FileMetaData, group: int
+) -> "SparseFile":
+    """So much of a file of that size as it takes to decode one row group, given its `tail`."""
+    start, stop = _byte_range(metadata.row_group(group))
+    fetched = await store.get(key, start=start, stop=stop)
+    return SparseFile(size_bytes, [(start, fetched.data), (size_bytes - len(tail), tail)])
 
 
 def _byte_range(group: pq.RowGroupMetaData) -> tuple[int, int]:

@@ -64,6 +64,7 @@ class SegmentUpkeep:
         self._rollup_age_seconds = rollup_age_seconds
         self._recent = recent
         self._aware = born_here
+        self._times_told = 0
         self._etag: str | None = None
         self._snapshot_changes = 0
         self._reshaped = False
@@ -73,7 +74,8 @@ class SegmentUpkeep:
     def needs_a_look(self, start_offset: int) -> bool:
         """Whether anything has happened, or fallen due, since the last look; cheap."""
         return (
-            self._looked != (self.index.changes, self._at_rest())
+            not self._aware
+            or self._looked != (self.index.changes, self._at_rest())
             or start_offset > self.index.start_offset
             or bool(self._due())
         )
@@ -85,8 +87,9 @@ class SegmentUpkeep:
         """
         kept = Kept()
         try:
-            if not self._aware:
-                await self._become_aware()
+            if not self._aware and not await self._become_aware():
+                # Nothing is snapshotted or deleted before all is known; the next call takes in more.
+                return kept
             if start_offset > self.index.start_offset:
                 # topic.json says so already; forgetting it again (by stopping here) changes nothing.
                 self.index.trim(start_offset, self._clock.now_us())
@@ -122,12 +125,20 @@ class SegmentUpkeep:
             return []
         return [old for old in self.index.superseded if now_us - old.since_us >= grace_us]
 
-    async def _become_aware(self) -> None:
+    def look_again(self) -> None:
+        """Other programs have written roll-ups of this segment: take them in at the next call of `keep`."""
+        self._aware = False
+        self._times_told += 1
+
+    async def _become_aware(self) -> bool:
+        told = self._times_told
         self._etag = await snapshot_etag(self._store, self._ref)
         before = self.index.changes
-        await take_in(self._store, self._ref, self.index, clock=self._clock, executor=self._executor)
+        all_known = await take_in(self._store, self._ref, self.index, clock=self._clock, executor=self._executor)
         self._reshaped = self._reshaped or self.index.changes != before
-        self._aware = True
+        # What it was told of meanwhile may not have been in that listing.
+        self._aware = all_known and told == self._times_told
+        return self._aware
 
     def _ripe_us(self) -> int:
         """Files up to this time are rolled up even if they are not tiny."""

@@ -101,6 +101,13 @@ class Maintenance:
                 await self._keep_topic(runtime)
             self._forget_the_gone()
 
+    def look_again(self, topic: str) -> int:
+        """Have the next round take in what other programs have written; of how many segments kept here."""
+        kept = [upkeep for (name, _), upkeep in self._upkeeps.items() if name == topic]
+        for upkeep in kept:
+            upkeep.look_again()
+        return len(kept)
+
     # -- one topic -----------------------------------------------------------------------------------------
 
     async def _keep_topic(self, runtime: TopicRuntime) -> None:

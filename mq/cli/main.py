@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mq.cli import cluster, files, topic
+from mq.cli import cluster, files, pipeline, topic
 from mq.cli.bench import bench
 from mq.cli.doctor import doctor
 from mq.cli.failures import report
@@ -30,6 +30,7 @@ app.command("publish")(publish)
 app.command("subscribe")(subscribe)
 app.add_typer(files.app, name="files")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(bench)
 app.command("doctor")(doctor)
 

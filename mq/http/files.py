@@ -1,4 +1,4 @@
-"""`GET /v1/topics/{topic}/files`: the live segment files, for readers that go to the store themselves."""
+"""The live segment files, for readers that go to the store themselves; news of files that others wrote."""
 
 import re
 from itertools import islice, takewhile
@@ -72,6 +72,16 @@ def files_router(broker: Broker) -> APIRouter:
         wanted = list(islice((facts for facts in within if facts.count), limit + 1))
         listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
         return json_response({"files": listed, "next_offset": wanted[limit].start if len(wanted) > limit else None})
+
+    @router.post("/v1/topics/{topic}/upkeep", status_code=202)
+    async def upkeep(topic: str) -> Response:
+        """Have this broker look for roll-ups that other programs wrote of the topic's segments that it keeps.
+
+        They count for all who read by names from the moment they are there; once the broker that keeps a segment has
+        taken them in, they count for brokers as well, and the files they stand for go a grace period later.
+        """
+        runtime = await broker.topic(topic)
+        return json_response({"topic": topic, "segments": broker.maintenance.look_again(runtime.topic)}, status=202)
 
     return router
 

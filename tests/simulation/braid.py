@@ -8,11 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from filer.even_cuts import even_cut_points
 from filer.topic_config import TopicConfig
 from filer.topic_state import Segment, TopicState, broken_invariants
 from leader.broker_loads import carried, weights_of
 from leader.coordinator import BrokerInfo
-from leader.cut_points import Cut, cut_hot, even_cut_points
+from leader.cut_points import Cut, cut_hot
 from leader.load_averages import LoadAverages, SegmentLoad, goes_on_for
 from leader.load_table import LoadTable
 from leader.placement import choose, replacements

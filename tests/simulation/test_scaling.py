@@ -8,10 +8,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from filer.even_cuts import even_cut_points
 from filer.slots import SLOTS, equal_ranges
 from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from leader import load_table
-from leader.cut_points import LARGEST_SHARE, even_cut_points
+from leader.cut_points import LARGEST_SHARE
 from tests.simulation.braid import OBSERVED_MESSAGES, Braid, Change
 from tests.simulation.traffic import (
     DAY_SECONDS,

@@ -8,6 +8,7 @@ import pyarrow as pa
 from filer.errors import ObjectNotFound
 from filer.keys import FileName
 from filer.live_files import FileFacts, LiveName, live_names
+from filer.requests import StoredRequest
 from filer.schema import TIMESTAMP
 from filer.segment_file import Footer, decode
 from filer.segment_index import SegmentIndex
@@ -53,12 +54,14 @@ async def append(
     step_us: int = 1000,
     padding: bytes = b"",
     uris: Sequence[str] = (),
+    requests: Sequence[StoredRequest] = (),
 ) -> FileFacts:
     """The owner's next file."""
     base = index.end
     table = rows(ref, base, count, step_us=step_us, padding=padding, uris=uris)
     first_us, last_us = (START_US + base * step_us, START_US + (base + count - 1) * step_us) if count else (0, 0)
-    footer = Footer(ref.segment, base, count, f"owner/{base}", first_us, last_us, refs=len(uris), sealed=sealed)
+    facts = {"refs": len(uris), "sealed": sealed, "requests": tuple(requests)}
+    footer = Footer(ref.segment, base, count, f"owner/{base}", first_us, last_us, **facts)
     return await _append_file(store, ref, index, table, footer)
 
 

@@ -4,7 +4,7 @@ import os
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 URL = os.environ.get("BRAIDMQ_URL", "http://127.0.0.1:8080")
 
@@ -14,7 +14,7 @@ spark = SparkSession.active()
 def published() -> DataFrame:
     """What is published to the topic `flights`, from its oldest message on."""
     messages = spark.readStream.format("braidmq").options(url=URL, topic="flights", startingOffsets="earliest").load()
-    flight = F.from_json("value", "carrier STRING, time_hour TIMESTAMP")
+    flight = sf.from_json("value", "carrier STRING, time_hour TIMESTAMP")
     return messages.select(flight.alias("flight")).select("flight.*")
 
 
@@ -27,7 +27,7 @@ def flights() -> DataFrame:
 @dp.materialized_view
 def per_carrier() -> DataFrame:
     """How many flights each carrier has had so far."""
-    return spark.read.table("flights").groupBy("carrier").agg(F.count("*").alias("flights"))
+    return spark.read.table("flights").groupBy("carrier").agg(sf.count("*").alias("flights"))
 
 
 dp.create_sink("carriers", "braidmq", {"url": URL, "topic": "carriers"})
@@ -39,8 +39,8 @@ def per_carrier_and_day() -> DataFrame:
     counted = (
         published()
         .withWatermark("time_hour", "1 day")
-        .groupBy(F.window("time_hour", "1 day"), "carrier")
-        .agg(F.count("*").alias("flights"))
+        .groupBy(sf.window("time_hour", "1 day"), "carrier")
+        .agg(sf.count("*").alias("flights"))
     )
-    value = F.struct(F.col("window.start").alias("day"), "carrier", "flights")
-    return counted.select(F.col("carrier").alias("key"), F.to_json(value).alias("value"))
+    value = sf.struct(sf.col("window.start").alias("day"), "carrier", "flights")
+    return counted.select(sf.col("carrier").alias("key"), sf.to_json(value).alias("value"))

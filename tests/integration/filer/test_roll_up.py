@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from filer.clock import ManualClock
+from filer.clock import ManualClock, SystemClock
 from filer.errors import CorruptFile, ObjectNotFound
 from filer.forwarding_store import ForwardingStore
 from filer.keys import FileName
@@ -17,7 +17,7 @@ from filer.rollup import check_rollup, roll_up
 from filer.segment_file import ROW_GROUP_BYTES, decode, read_footer
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, list_names
-from filer.store import Data, Store
+from filer.store import Data, Fetched, Store
 from tests.support.segment_files import append, check_readable, exists, read_by_index, rows
 
 REF = SegmentRef("t", 3)
@@ -148,3 +148,36 @@ async def renamed(store: Store, data: bytes) -> FileName:
     name = FileName(10, 20)
     await store.create(SegmentRef("t", 4).key(name), data)
     return name
+
+
+async def test_a_large_one_is_checked_piece_by_piece(executor: Executor):
+    """What reads it holds a row group, however large the file is that somebody with more memory wrote."""
+    store, index = MemoryStore(), SegmentIndex()
+    padding = SystemClock().entropy(40_000)
+    for _ in range(3):
+        await append(store, REF, index, 200, padding=padding)
+    written = await write(store, index.files, executor)
+    name = FileName(0, 600)
+    watched = LargestGet(store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("filer.rollup.WHOLE_FILE_BYTES", 1024)
+        found = await check_rollup(watched, ManualClock(), REF, name, executor=executor)
+        assert found == written
+        assert watched.bytes < written.size_bytes
+        data = bytearray((await store.get(REF.key(name))).data)
+        data[4:40] = bytes(36)
+        damaged = MemoryStore()
+        await damaged.create(REF.key(name), bytes(data))
+        with pytest.raises(CorruptFile):
+            await check_rollup(damaged, ManualClock(), REF, name, executor=executor)
+
+
+class LargestGet(ForwardingStore):
+    """Notes the most bytes that were read at once."""
+
+    bytes = 0
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        fetched = await self.inner.get(key, start=start, stop=stop)
+        self.bytes = max(self.bytes, len(fetched.data))
+        return fetched

@@ -13,7 +13,7 @@ from filer import keys
 from filer.clock import ManualClock, SystemClock
 from filer.errors import BraidError, ObjectNotFound, OutcomeUnknown, SegmentMoved
 from filer.forwarding_store import ForwardingStore
-from filer.index_snapshots import write_snapshot
+from filer.index_snapshots import ADOPTED_AT_ONCE, write_snapshot
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.local_store import LocalStore
@@ -588,3 +588,66 @@ async def test_any_number_that_keep_a_segment_at_once_do_no_harm(executor: Execu
     await keep(last)
     await check_readable(memory, REF, range(48))
     assert await read_by_index(memory, REF, last.index) == list(range(48))
+
+
+async def roll_up_beside(store: Store, clock: ManualClock, executor: Executor, index: SegmentIndex, files: int) -> None:
+    """What another program does: a roll-up of each so many files, of which nobody who keeps the segment knows."""
+    for first in range(0, len(index.files) - 1, files):
+        run = index.files[first : first + files]
+        await roll_up(store, clock, REF, run, broker="pipeline", executor=executor)
+
+
+async def test_what_other_programs_rolled_up_is_taken_in_when_it_is_told(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 3)
+    kept = upkeep(store, clock, index, executor)
+    await kept.keep(rollup_bytes=1, start_offset=0)
+    await roll_up_beside(store, clock, executor, await recover_index(store, REF), 3)
+    assert not kept.needs_a_look(0)
+    kept.look_again()
+    assert kept.needs_a_look(0)
+    await keep(kept)
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(kept)
+    assert [name.rolled for name in await list_names(store, REF)] == [True, False]
+    await check_readable(store, REF, range(index.end))
+
+
+async def test_many_that_others_wrote_are_taken_in_some_at_a_time_and_none_is_deleted_before_all_are(
+    executor: Executor,
+):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 3 * (2 * ADOPTED_AT_ONCE + 1))
+    await roll_up_beside(store, clock, executor, index, 3)
+    kept, names = upkeep(store, clock, index, executor), await list_names(store, REF)
+    for rounds in (1, 2):
+        await kept.keep(rollup_bytes=1, start_offset=0)
+        assert sum(facts.name.rolled for facts in index.files) == rounds * ADOPTED_AT_ONCE
+        assert kept.needs_a_look(0) and await load_snapshot(store, REF, 0) is None
+    await keep(kept)
+    assert len(index.files) == 2 * ADOPTED_AT_ONCE + 2
+    assert await list_names(store, REF) == names
+    await clock.advance(GRACE_SECONDS + 1)
+    await keep(kept)
+    assert len(await list_names(store, REF)) == 2 * ADOPTED_AT_ONCE + 2
+    await check_readable(store, REF, range(index.end))
+
+
+async def test_what_it_is_told_while_it_looks_is_looked_for_again(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 3)
+    kept = upkeep(store, clock, index, executor)
+
+    class TellingStore(ForwardingStore):
+        """A program rolls up, and says so, while the listing is on its way."""
+
+        def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[ObjectInfo]:
+            kept.look_again()
+            return self.inner.list(prefix, after=after, limit=limit)
+
+    kept._store = TellingStore(store)
+    await kept.keep(rollup_bytes=1, start_offset=0)
+    kept._store = store
+    await roll_up_beside(store, clock, executor, await recover_index(store, REF), 3)
+    await keep(kept)
+    assert index.files[0].name.rolled

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.errors import InvalidInput
+from filer.even_cuts import even_cut_points
 from filer.slots import SLOTS
 from filer.topic_config import Target
-from leader.cut_points import LARGEST_SHARE, Cut, SlotLoads, cut_hot, equal_parts, even_cut_points, pressing
+from leader.cut_points import LARGEST_SHARE, Cut, SlotLoads, cut_hot, equal_parts, pressing
 
 MANY = 10**9
 """Messages in which a load was seen: so many that it is what it is."""

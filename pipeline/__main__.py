@@ -1,0 +1,29 @@
+"""`python -m pipeline JOB …`, which `mq pipeline` starts and spark-submit may: a job, and its errors as one line."""
+
+import sys
+from collections.abc import Sequence
+
+from filer.errors import BraidError
+from pipeline.commands import parse, run
+from pipeline.errors import WrongUsage
+from pipeline.output import say
+
+FAILED = 1
+WRONG_USAGE = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one job; the exit code."""
+    try:
+        run(parse(arguments))
+    except WrongUsage as error:
+        say(str(error))
+        return WRONG_USAGE
+    except BraidError as error:
+        say(" ".join(str(error).split()))
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

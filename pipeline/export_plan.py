@@ -1,0 +1,96 @@
+"""What an export has still to do: pure decisions on positions and on what was listed."""
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from filer.errors import InvalidInput
+from filer.positions import Positions
+from pipeline.compact import DEFAULT_ROLLUP_BYTES
+from pipeline.compaction_plan import movable, plan_compaction
+from pipeline.topic_files import PART_FILES, LiveFile, SegmentFiles, in_parts
+
+PIECE_BYTES = 64 * 1024 * 1024
+MOST_PIECES = 4096
+"""So many are made visible together; what is left comes after them."""
+
+
+class Piece(NamedTuple):
+    """The messages `[start, stop)` of a segment, exported as one; `by_reference` where the file of that key serves."""
+
+    segment: int
+    start: int
+    stop: int
+    by_reference: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What its files are called: whoever exports the same messages again makes the same names."""
+        return f"{self.segment:010d}-{self.start:020d}-{self.stop:020d}.parquet"
+
+
+def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, in_place: bool) -> list[Piece]:
+    """What is behind the positions exported, in pieces that begin and end with a file, the oldest first.
+
+    Raises `InvalidInput` where retention has taken messages that were never exported.
+    """
+    pieces: list[Piece] = []
+    for listed in topic:
+        reached = exported.get(listed.segment.id, 0)
+        if reached < listed.segment.start_offset:
+            raise InvalidInput(
+                f"messages {reached} to {listed.segment.start_offset - 1} of segment {listed.segment.id} have expired "
+                "before they were exported; --skip-expired goes on without them"
+            )
+        pieces += _pieces_of(listed, reached, in_place=in_place)
+        if len(pieces) >= MOST_PIECES:
+            break
+    return pieces[:MOST_PIECES]
+
+
+def _pieces_of(listed: SegmentFiles, reached: int, *, in_place: bool) -> list[Piece]:
+    new = [file for file in listed.files if file.stop > reached]
+    settled = settled_files(listed) if in_place else frozenset()
+    pieces: list[Piece] = []
+    while new:
+        if new[0] in settled and new[0].start >= reached:
+            file = new.pop(0)
+            pieces.append(Piece(listed.segment.id, file.start, file.stop, file.key))
+            continue
+        run = list(takewhile(lambda file: file not in settled or file.start < reached, new))
+        for part in in_parts(run, most_bytes=PIECE_BYTES):
+            pieces.append(Piece(listed.segment.id, max(part[0].start, reached), part[-1].stop))
+        del new[: len(run)]
+    return pieces
+
+
+def settled_files(listed: SegmentFiles) -> frozenset[LiveFile]:
+    """The files of a sealed segment that hold nothing but what counts, and that no compaction would write again."""
+    if listed.segment.state != "sealed":
+        return frozenset()
+    files = movable(listed, older_than_us=0)
+    moving = {
+        file for run in plan_compaction(files, rollup_bytes=DEFAULT_ROLLUP_BYTES, most_files=PART_FILES) for file in run
+    }
+    return frozenset(file for file in files if file not in moving and _counts_whole(file))
+
+
+def _counts_whole(file: LiveFile) -> bool:
+    return file.start == file.name.base and file.name.end in (None, file.stop)
+
+
+def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], present: Sequence[int]) -> Positions:
+    """The positions once those pieces are exported, of the segments that are still in topic.json.
+
+    Ids are used once: a segment that is not there any more never comes back.
+    """
+    after = dict(exported)
+    for piece in pieces:
+        after[piece.segment] = max(after.get(piece.segment, 0), piece.stop)
+    return {segment: offset for segment, offset in after.items() if segment in present}
+
+
+def past_expired(topic: Sequence[SegmentFiles], exported: Mapping[int, int]) -> Positions:
+    """The positions moved past what retention has taken."""
+    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    return {segment: max(exported.get(segment, 0), start) for segment, start in starts.items()}

@@ -1,0 +1,238 @@
+"""An exported table in Apache Iceberg's format, by pyiceberg: a run is one commit, which readers see whole or not.
+
+The table is partitioned by segment: the columns of a segment's own files then make its rows, with the segment told by
+the partition, so that a file can be added as it stands. The commit carries the number of its run as a property of the
+table: whoever comes after a run that was killed knows by it whether the commit had been made.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from filer.errors import InvalidInput
+from filer.topic_config import TopicConfig
+from pipeline.errors import JobFailed
+from pipeline.export import Export, Opened, change_state, files_of, stage, with_stores
+from pipeline.export_files import Written
+from pipeline.export_plan import Piece
+from pipeline.export_state import FOLDER, ExportState
+from pipeline.tasks import run_tasks
+from pipeline.topic_files import read_topic
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+DATA_FOLDER = "data/"
+RUN_PROPERTY = "braidmq.run"
+NAMES_PROPERTY = "schema.name-mapping.default"
+FOOTERS_AT_ONCE = 8
+_SEGMENT_ID = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """Which table of which catalogue: `catalog` is the address of an SQL database, as SQLAlchemy takes it.
+
+    A file of SQLite beside the table by default, where that is in a local directory.
+    """
+
+    namespace: str
+    name: str
+    catalog: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileFacts:
+    """A file that is to be added to the table: where it is, of which segment."""
+
+    path: str
+    segment: int
+
+
+def finish_run(target: IcebergTarget, spark: "SparkSession", export: Export, state: ExportState) -> None:
+    """As `pipeline.export.FinishRun`."""
+    assert state.pending is not None
+    table = open_table(target, export)
+    if not _is_committed(table, state.runs):
+        pieces = state.pending.pieces
+        tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
+        written = run_tasks(spark, tasks, partial(_stage, export))
+        files = with_stores(export, lambda opened: _facts(opened, pieces, written))
+        _commit(target, export, table, files, state.runs)
+    with_stores(export, lambda opened: change_state(export, opened, state, state.done()))
+
+
+def open_table(target: IcebergTarget, export: Export) -> "Table":
+    """The table, made if it is not there. Raises `JobFailed` where pyiceberg is missing or the catalogue fails."""
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+        from pyiceberg.exceptions import NoSuchTableError
+        from sqlalchemy.exc import SQLAlchemyError
+    except ModuleNotFoundError as error:
+        raise JobFailed(f"Iceberg needs {error.name}: pip install 'braidmq[iceberg]'") from error
+    identifier = (target.namespace, target.name)
+    try:
+        catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
+        catalog.create_namespace_if_not_exists(target.namespace)
+        try:
+            return catalog.load_table(identifier)
+        except NoSuchTableError:
+            return _create(catalog, identifier, export)
+    except SQLAlchemyError as error:
+        raise JobFailed(f"the catalogue of the Iceberg table: {str(error).partition('[SQL')[0]}") from error
+
+
+def _catalog_address(target: IcebergTarget, export: Export) -> str:
+    if target.catalog is not None:
+        return target.catalog
+    root = with_stores(export, _location)
+    if not root.startswith("file://"):
+        raise InvalidInput("an Iceberg table on S3 needs --catalog, such as sqlite:////home/ada/tables.db")
+    return f"sqlite:///{root.removeprefix('file://')}/{FOLDER}/catalog.db"
+
+
+async def _location(opened: Opened) -> str:
+    """Where the table is, as pyiceberg writes it: paths as they are."""
+    return _plain(opened.target.uri(FOLDER).removesuffix(f"/{FOLDER}"))
+
+
+def _plain(uri: str) -> str:
+    return unquote(uri) if uri.startswith("file://") else uri
+
+
+def _file_properties(export: Export) -> dict[str, str]:
+    given = {"s3.endpoint": export.target.endpoint_url, "s3.region": export.target.region}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _create(catalog: "Catalog", identifier: tuple[str, str], export: Export) -> "Table":
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import IdentityTransform
+
+    schema = _schema(with_stores(export, partial(_config, export)))
+    by_segment = PartitionField(source_id=_SEGMENT_ID, field_id=1000, transform=IdentityTransform(), name="segment")
+    return catalog.create_table(
+        identifier,
+        schema,
+        location=with_stores(export, _location),
+        partition_spec=PartitionSpec(by_segment),
+        # A commit that is tried again on top of another export's would add the same messages twice.
+        properties={"commit.retry.num-retries": "0"},
+    )
+
+
+async def _config(export: Export, opened: Opened) -> TopicConfig:
+    return (await read_topic(opened.source, opened.clock, export.topic)).config
+
+
+def _schema(config: TopicConfig) -> "Schema":
+    """The columns of a segment file in Iceberg's types, and the segment."""
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import BinaryType, LongType, MapType, NestedField, StringType, StructType, TimestamptzType
+
+    key_type = BinaryType() if config.key_type == "binary" else StringType()
+    value_type = BinaryType() if config.value_type == "binary" else StringType()
+    headers = MapType(key_id=10, key_type=StringType(), value_id=11, value_type=BinaryType(), value_required=False)
+    ref = StructType(
+        NestedField(12, "uri", StringType(), required=False),
+        NestedField(13, "size", LongType(), required=False),
+        NestedField(14, "etag", StringType(), required=False),
+        NestedField(15, "sha256", StringType(), required=False),
+    )
+    return Schema(
+        NestedField(_SEGMENT_ID, "segment", LongType(), required=False),
+        NestedField(2, "_offset", LongType(), required=True),
+        NestedField(3, "_timestamp", TimestamptzType(), required=True),
+        NestedField(4, "key", key_type, required=False),
+        NestedField(5, "value", value_type, required=False),
+        NestedField(6, "event_time", TimestamptzType(), required=False),
+        NestedField(7, "headers", headers, required=False),
+        NestedField(8, "_ref", ref, required=False),
+    )
+
+
+def _stage(export: Export, task: tuple[Piece, list[Any]]) -> list[Written]:
+    """Runs as a task. No reader of the table sees what is below `data/` before it is committed."""
+    return stage(export, _folder(task[0]), task)
+
+
+def _folder(piece: Piece) -> str:
+    return f"{DATA_FOLDER}segment={piece.segment}/"
+
+
+async def _facts(opened: Opened, pieces: Sequence[Piece], written: Sequence[Sequence[Written]]) -> list[DataFileFacts]:
+    return [
+        DataFileFacts(
+            _plain(file.name if file.by_reference else opened.target.uri(_folder(piece) + file.name)), piece.segment
+        )
+        for piece, files in zip(pieces, written, strict=True)
+        for file in files
+    ]
+
+
+def _is_committed(table: "Table", run: int) -> bool:
+    return int(table.properties.get(RUN_PROPERTY, "0")) >= run
+
+
+def _commit(target: IcebergTarget, export: Export, table: "Table", files: Iterable[DataFileFacts], run: int) -> None:
+    """Add the files and note the run in one commit, which holds only if the table is as it was when it was opened.
+
+    Stopping before it leaves files that nobody sees, and that the same run finds again; stopping after it, the run's
+    number tells.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    # The columns of our files have names, not Iceberg's numbers.
+    names = table.schema().name_mapping.model_dump_json()
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as executor:
+        data_files = list(executor.map(partial(_data_file, table), files))
+    try:
+        with table.transaction() as transaction:
+            transaction.set_properties({RUN_PROPERTY: str(run), NAMES_PROPERTY: names})
+            with transaction.update_snapshot(snapshot_properties={RUN_PROPERTY: str(run)}).fast_append() as append:
+                for data_file in data_files:
+                    append.append_data_file(data_file)
+    except CommitFailedException as error:
+        if not _is_committed(open_table(target, export), run):
+            raise JobFailed(f"the Iceberg table has changed meanwhile, run it again: {error}") from error
+
+
+def _data_file(table: "Table", facts: DataFileFacts) -> "DataFile":
+    """What the table is to know of a file, from the file's footer."""
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    schema = table.schema()
+    source = table.io.new_input(facts.path)
+    with source.open() as stream:
+        metadata = pq.read_metadata(stream)
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=metadata,
+        stats_columns=compute_statistics_plan(schema, table.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=facts.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(facts.segment),
+        file_size_in_bytes=len(source),
+        sort_order_id=None,
+        spec_id=table.metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )

@@ -1,0 +1,55 @@
+"""What a job prints on stdout, a table for people or JSON for machines, and its progress on stderr."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+
+def print_json(answer: Any) -> None:
+    """One JSON document on one line."""
+    _write(orjson.dumps(answer).decode() + "\n")
+
+
+def print_lines(*lines: str) -> None:
+    """Text for people."""
+    _write("".join(f"{line}\n" for line in lines))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; columns of numbers only are aligned to the right."""
+    cells = [list(row) for row in rows]
+    numeric = [all(isinstance(row[place], int | float) for row in cells) for place in range(len(columns))]
+    texts = [list(columns), *([_shown(cell) for cell in row] for row in cells)]
+    widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
+    lines = ["   ".join(_padded(*cell) for cell in zip(row, widths, numeric, strict=True)).rstrip() for row in texts]
+    print_lines(lines[0], "─" * (sum(widths) + 3 * (len(widths) - 1)), *lines[1:])
+
+
+def size(size_bytes: float) -> str:
+    """A number of bytes in the unit that fits."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def say(line: str) -> None:
+    """A line about how the job gets on."""
+    sys.stderr.write(f"mq: {line}\n")
+    sys.stderr.flush()
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _padded(text: str, width: int, numeric: bool) -> str:
+    return text.rjust(width) if numeric else text.ljust(width)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,60 @@
+"""The Spark session that a job runs in: local, or of the cluster that is named."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipeline.errors import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # What fails is told by the job, in one line.
+    "spark.log.level": "FATAL",
+}
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The variable by which spark-submit tells that it has chosen the master and the settings."""
+
+
+@contextlib.contextmanager
+def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
+    """A session that ends with the block, on the cluster `master`, on the one spark-submit chose, or on this machine.
+
+    Raises `JobFailed` where Spark or Java is missing.
+    """
+    _check_installed()
+    # Before Spark is imported: its Java process takes them over.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(f"braidmq {job}")
+    if master is not None or _SUBMITTED not in os.environ:
+        builder = builder.master(master or "local[*]")
+    for name, value in _SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _is_local(master: str | None) -> bool:
+    return master.startswith("local") if master is not None else _SUBMITTED not in os.environ
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise JobFailed("the pipeline runs on Spark, which is not installed: pip install 'braidmq[spark]'")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise JobFailed("Spark needs Java 17 or later, and there is no java on the PATH: install one")

@@ -1,0 +1,73 @@
+"""Running the parts of a job as Spark tasks: progress on stderr, and a task's failure as one line."""
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from pipeline.errors import JobFailed
+from pipeline.output import say
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PROGRESS_SECONDS = 5.0
+_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*: (.+)")
+
+
+def run_tasks(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
+    """What the function gives for each, a Spark task each. Raises `JobFailed` where one fails for good."""
+    with watched(spark, len(tasks)):
+        return spread(spark, tasks).map(function).collect() if tasks else []
+
+
+def spread(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
+    """The tasks, each a partition of its own."""
+    return spark.sparkContext.parallelize(tasks, len(tasks))
+
+
+@contextlib.contextmanager
+def watched(spark: "SparkSession", count: int) -> Iterator[None]:
+    """Tell how many of the tasks begun in the block are done, now and then; what fails in one is a `JobFailed`."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    ended = threading.Event()
+    teller = threading.Thread(target=_tell, args=(spark.sparkContext, count, ended), daemon=True)
+    teller.start()
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise JobFailed(reason_of(str(error.java_exception.getMessage()))) from error
+    except PySparkException as error:
+        raise JobFailed(reason_of(str(error))) from error
+    finally:
+        ended.set()
+        teller.join()
+
+
+def reason_of(message: str) -> str:
+    """What the Python exception said that made a task fail; the first line of what is none."""
+    lines = [line.strip() for line in message.partition("\n\tat ")[0].splitlines() if line.strip()]
+    if lines and lines[-1].startswith("SQLSTATE: "):
+        lines.pop()
+    raised = _RAISED.fullmatch(lines[-1]) if lines else None
+    if raised is not None and "Traceback (most recent call last):" in message:
+        return raised[1]
+    return lines[0] if lines else "a Spark task failed and did not say why"
+
+
+def _tell(context: "SparkContext", count: int, ended: threading.Event) -> None:
+    tracker = context.statusTracker()
+    told = 0
+    while not ended.wait(PROGRESS_SECONDS):
+        stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        if done > told:
+            say(f"{done} of {count} tasks done")
+            told = done

@@ -1,0 +1,146 @@
+"""The files of a topic as they stand on the store: names alone say which count (docs/file-format.md)."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filer import keys
+from filer.catalogue import Catalogue
+from filer.clock import Clock
+from filer.errors import CorruptFile, InvalidInput
+from filer.keys import FileName
+from filer.live_files import live_names
+from filer.segment_log import SegmentRef, recover_index
+from filer.store import Store
+from filer.topic_state import Segment, TopicState
+
+PART_BYTES = 64 * 1024 * 1024
+PART_FILES = 2000
+_READS_AT_ONCE = 8
+_READ_AHEAD_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that counts for the offsets `[start, stop)` of its segment."""
+
+    ref: SegmentRef
+    name: FileName
+    start: int
+    stop: int
+    size_bytes: int
+    modified_us: int
+
+    @property
+    def key(self) -> str:
+        """Its key on the store."""
+        return self.ref.key(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """A segment's live files in order; they hold every offset from its `start_offset` to `end` once."""
+
+    segment: Segment
+    ref: SegmentRef
+    end: int
+    files: tuple[LiveFile, ...]
+
+
+async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
+    """The topic as it stands; raises `InvalidInput` where there is none."""
+    record = await Catalogue(store, clock).read(keys.check_name(topic))
+    if record is None or record.state.deleted:
+        raise InvalidInput(f"there is no topic {topic!r} at {store.uri(keys.TOPICS.rstrip('/'))}")
+    return record.state
+
+
+async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
+    """The files of every segment that topic.json has, in the order of their ids."""
+    return [await list_segment(store, state, segment) for segment in state.segments]
+
+
+async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:
+    """The segment's files as they stand now, up to the end of its log: what is behind that was never acknowledged."""
+    ref = SegmentRef(state.topic, segment.id, state.config.key_type, state.config.value_type)
+    # First the end, then the names: a file below the end that is listed later may have been rolled up, never undone.
+    end = segment.end_offset
+    if end is None:
+        end = (await recover_index(store, ref, start_offset=segment.start_offset)).end
+    found = {}
+    async for info in store.list(keys.segment_folder(ref.topic, ref.segment)):
+        name = FileName.parse(info.key)
+        if name is not None and name.base < end:
+            found[name] = info
+    live = live_names(found)
+    stops = [each.start for each in live[1:]] + [end] * bool(live)
+    files = (
+        LiveFile(ref, each.name, max(each.start, segment.start_offset), stop, info.size_bytes, info.modified_us)
+        for each, stop in zip(live, stops, strict=True)
+        if stop > segment.start_offset and (info := found[each.name])
+    )
+    return SegmentFiles(segment, ref, end, tuple(files))
+
+
+def in_parts(
+    files: Iterable[LiveFile], *, most_bytes: int = PART_BYTES, most_files: int = PART_FILES
+) -> Iterator[list[LiveFile]]:
+    """Files in their order, so many together as make a task; a larger one is a part by itself."""
+    part: list[LiveFile] = []
+    size_bytes = 0
+    for file in files:
+        if part and (size_bytes + file.size_bytes > most_bytes or len(part) == most_files):
+            yield part
+            part, size_bytes = [], 0
+        part.append(file)
+        size_bytes += file.size_bytes
+    if part:
+        yield part
+
+
+async def contents(store: Store, files: Sequence[LiveFile]) -> AsyncIterator[tuple[LiveFile, bytes]]:
+    """Each file's bytes in order, a few small ones read ahead."""
+    ahead: deque[tuple[LiveFile, asyncio.Task[bytes]]] = deque()
+    waiting = deque(files)
+    try:
+        while ahead or waiting:
+            while waiting and _may_read(ahead, waiting[0]):
+                file = waiting.popleft()
+                ahead.append((file, asyncio.create_task(_read(store, file))))
+            file, reading = ahead[0]
+            data = await reading
+            ahead.popleft()
+            yield file, data
+    finally:
+        for _, reading in ahead:
+            reading.cancel()
+        await asyncio.gather(*(reading for _, reading in ahead), return_exceptions=True)
+
+
+def _may_read(ahead: deque[tuple[LiveFile, asyncio.Task[bytes]]], file: LiveFile) -> bool:
+    ahead_bytes = sum(each.size_bytes for each, _ in ahead)
+    return not ahead or (len(ahead) < _READS_AT_ONCE and ahead_bytes + file.size_bytes <= _READ_AHEAD_BYTES)
+
+
+async def _read(store: Store, file: LiveFile) -> bytes:
+    return (await store.get(file.key)).data
+
+
+def batches_of(file: LiveFile, data: bytes, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The file's rows that count, in those columns (all by default). Raises `CorruptFile`."""
+    reached = file.name.base
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as parquet:
+            for batch in parquet.iter_batches(columns=columns, use_threads=False):
+                live = batch.slice(max(file.start - reached, 0), max(file.stop - max(file.start, reached), 0))
+                reached += batch.num_rows
+                if live.num_rows:
+                    yield live
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"{file.key} cannot be decoded: {error}") from error
+    if reached < file.stop:
+        raise CorruptFile(f"{file.key} ends at {reached}, not at {file.stop}")

@@ -1,0 +1,163 @@
+"""Backfill: any table into a topic as a load, in order, each row once however often it is begun."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ulid import ULID
+
+from braidmq import Client
+from pipeline.backfill import Backfilled, Columns, Source, backfill
+from pipeline.errors import JobFailed
+from pipeline.load_calls import LoadCalls
+from tests.support.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+ROWS = 2000
+KEYS = 37
+BEGAN = datetime(2013, 1, 1, tzinfo=UTC)
+BY_TIME = Columns("tail", None, "at", order_by_event_time=True)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(data=tmp_path_factory.mktemp("backfill") / "data") as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[Client]:
+    with Client(broker.url) as client:
+        yield client
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{ULID()}"
+
+
+def write_source(path: Path, *, rows: int = ROWS) -> Source:
+    """Numbered rows whose times run against their numbers, some without a key."""
+    columns = {
+        "n": list(range(rows)),
+        "tail": [None if n % 50 == 0 else f"N{n % KEYS}" for n in range(rows)],
+        "at": pa.array([BEGAN + timedelta(minutes=rows - n) for n in range(rows)], pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=100)
+    return Source(str(path), "parquet")
+
+
+def numbers(table: pa.Table) -> list[int]:
+    return [json.loads(value)["n"] for value in table["value"].to_pylist()]
+
+
+def check_order(table: pa.Table) -> None:
+    """By key, later rows of the source come first: their times are earlier."""
+    by_key: defaultdict[Any, list[int]] = defaultdict(list)
+    for key, number in zip(table["key"].to_pylist(), numbers(table), strict=True):
+        if key is not None:
+            by_key[key].append(number)
+    assert len(by_key) == KEYS
+    assert all(found == sorted(found, reverse=True) for found in by_key.values())
+
+
+def test_rows_are_messages_in_the_order_of_their_times_and_are_there_for_every_reader(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic)
+    client.publish(topic, b'{"n": -1}', key=b"N1")
+    done = backfill(spark, broker.url, topic, write_source(tmp_path / "a.parquet"), BY_TIME, segments=4)
+    assert (done.messages, done.segments) == (ROWS, 4)
+    client.publish(topic, b'{"n": -2}', key=b"N1")
+    table = client.read_table(topic)
+    assert sorted(numbers(table)) == [-2, -1, *range(ROWS)]
+    check_order(table.filter(pa.array([number >= 0 for number in numbers(table)])))
+    of_one = [number for key, number in zip(table["key"].to_pylist(), numbers(table), strict=True) if key == b"N1"]
+    assert (of_one[0], of_one[-1]) == (-1, -2)
+    root = broker.arguments[broker.arguments.index("--data") + 1]
+    files = f"{root}/topics/{topic}/segments/*/*.parquet"
+    with duckdb.connect() as connection:
+        found = connection.sql(f"SELECT count(*), min(event_time) FROM '{files}'").fetchall()
+    assert found == [(ROWS + 2, BEGAN + timedelta(minutes=1))]
+
+
+def test_stopped_before_the_commit_and_run_again_each_row_is_there_once(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    client.create_topic(topic)
+    source = write_source(tmp_path / "a.parquet")
+
+    def die(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def run() -> Backfilled:
+        return backfill(spark, broker.url, topic, source, BY_TIME, segments=3, load="first")
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(LoadCalls, "commit", die)
+        run()
+    assert client.read_table(topic).num_rows == 0
+    # Another input under the same name would mix two loads.
+    write_source(tmp_path / "a.parquet", rows=ROWS - 1)
+    spark.catalog.clearCache()
+    with pytest.raises(JobFailed, match="what is read is not what was read when this load was begun"):
+        run()
+    write_source(tmp_path / "a.parquet")
+    assert run().messages == ROWS
+    assert run() == Backfilled("first", ROWS, 3, files=0)
+    assert sorted(numbers(client.read_table(topic))) == list(range(ROWS))
+
+
+def test_types_are_those_of_the_topic(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic, key_type="string", value_type="string")
+    (tmp_path / "rows.csv").write_text("id,text\n1,one\n2,two\n,three\n")
+    source = Source(str(tmp_path / "rows.csv"), "csv", {"header": "true", "inferSchema": "true"})
+    backfill(spark, broker.url, topic, source, Columns("id", "text"), segments=2)
+    table = client.read_table(topic)
+    found = set(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert found == {("1", "one"), ("2", "two"), (None, "three")}
+
+
+def test_bytes_stay_bytes(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic)
+    pq.write_table(pa.table({"k": [b"\xff\x00"], "v": [b"\xfe"]}), tmp_path / "b.parquet")
+    backfill(spark, broker.url, topic, Source(str(tmp_path / "b.parquet"), "parquet"), Columns("k", "v"))
+    table = client.read_table(topic)
+    assert (table["key"].to_pylist(), table["value"].to_pylist()) == ([b"\xff\x00"], [b"\xfe"])
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "said"),
+    [
+        ("missing.parquet", BY_TIME, "missing.parquet"),
+        ("a.parquet", Columns("wheel", None), "has no column 'wheel'; it has n, tail, at"),
+        ("none.parquet", BY_TIME, "has no rows: nothing is loaded"),
+    ],
+)
+def test_bad_input_is_said_in_one_line_and_nothing_is_loaded(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path,
+    source: str, columns: Columns, said: str,
+) -> None:  # fmt: skip
+    client.create_topic(topic)
+    write_source(tmp_path / "a.parquet")
+    write_source(tmp_path / "none.parquet", rows=0)
+    with pytest.raises(JobFailed, match=said) as failure:
+        backfill(spark, broker.url, topic, Source(str(tmp_path / source), "parquet"), columns, load="l")
+    assert "\n" not in str(failure.value)
+    assert client.read_table(topic).num_rows == 0

@@ -1,0 +1,311 @@
+"""Exported tables: the same rows for every reader, only what is new, no half rows whoever is killed."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from filer import keys
+from filer.clock import Clock, SystemClock
+from filer.errors import InvalidInput
+from filer.local_store import LocalStore
+from filer.memory_store import MemoryStore
+from filer.segment_log import SegmentRef, recover_index
+from filer.store import Store
+from filer.topic_config import Retention, TopicConfig
+from filer.topic_state import TopicState
+from pipeline import iceberg_table, parquet_table
+from pipeline.errors import JobFailed
+from pipeline.export import Export, Exported, FinishRun, export_topic
+from pipeline.export_state import STATE_KEY
+from pipeline.iceberg_table import IcebergTarget, open_table
+from pipeline.store_address import StoreAddress
+from tests.support.dying_store import DyingStore, Killed
+from tests.support.mq import mq
+from tests.support.segment_files import append, value_of
+from tests.support.stored_topic import TOPIC, put_topic, store_topic, write_sealed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T, R = TypeVar("T"), TypeVar("R")
+Rows = list[tuple[int, int, bytes]]
+
+COUNTS = (70, 7, 33)
+ICEBERG = IcebergTarget("braidmq", TOPIC)
+FINISH: dict[str, FinishRun] = {
+    "parquet": parquet_table.finish_run,
+    "iceberg": partial(iceberg_table.finish_run, ICEBERG),
+}
+
+
+@pytest.fixture
+def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in this process: what Spark adds is in the tests that have it."""
+
+    def run_tasks(_: object, tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
+        return [function(task) for task in tasks]
+
+    monkeypatch.setattr(parquet_table, "run_tasks", run_tasks)
+    monkeypatch.setattr(iceberg_table, "run_tasks", run_tasks)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    asyncio.run(store_topic(tmp_path, sealed={0: (50, 20), 1: (7,)}, still_open=(30, 3)))
+    return tmp_path
+
+
+def export_of(root: Path, to: Path, table_format: Any = "parquet", **options: Any) -> Export:
+    partition_by = options.pop("partition_by", "timestamp" if table_format == "parquet" else "none")
+    return Export(StoreAddress(str(root)), StoreAddress(str(to)), TOPIC, table_format, partition_by, **options)
+
+
+def run(export: Export, spark: Any = None) -> Exported:
+    return export_topic(spark, export, FINISH[export.table_format])
+
+
+def expected_rows(counts: Sequence[int] = COUNTS) -> Rows:
+    return [(segment, offset, value_of(offset)) for segment, count in enumerate(counts) for offset in range(count)]
+
+
+def rows_of(table: pa.Table) -> Rows:
+    return sorted(zip(*(table[name].to_pylist() for name in ("segment", "_offset", "value")), strict=True))
+
+
+def by_duckdb(to: Path) -> Rows:
+    with duckdb.connect() as connection:
+        files = f"read_parquet('{to}/date=*/*.parquet', hive_partitioning = true)"
+        return rows_of(connection.sql(f"SELECT segment, _offset, value FROM {files}").to_arrow_table())
+
+
+def by_pyiceberg(export: Export) -> pa.Table:
+    return open_table(ICEBERG, export).scan().to_arrow()
+
+
+async def add(root: Path, count: int) -> None:
+    """A file more in the open segment."""
+    store, ref = LocalStore(root, clock=SystemClock()), SegmentRef(TOPIC, 2)
+    await append(store, ref, await recover_index(store, ref), count)
+    await store.close()
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_by_real_spark_tables_of_both_kinds_read_the_same_for_all(
+    spark: "SparkSession", root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    to = tmp_path_factory.mktemp("tables")
+    parquet, iceberg = export_of(root, to / "p"), export_of(root, to / "i", "iceberg", in_place=True)
+    assert run(parquet, spark) == Exported(runs=1, messages=sum(COUNTS))
+    assert run(iceberg, spark) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1])
+    assert by_duckdb(to / "p") == rows_of(spark.read.parquet(str(to / "p")).toArrow()) == expected_rows()
+    table = by_pyiceberg(iceberg)
+    assert rows_of(table) == expected_rows()
+    paths = [task.file.file_path for task in open_table(ICEBERG, iceberg).scan().plan_files()]
+    assert sum(str(root) in path for path in paths) == 1
+    files = [path.removeprefix("file://") for path in paths]
+    with duckdb.connect() as connection:
+        found = connection.sql(f"SELECT segment, _offset, value FROM read_parquet({files}, hive_partitioning = true)")
+        assert rows_of(found.to_arrow_table()) == expected_rows()
+    frames = [spark.read.option("basePath", path.partition("/segment=")[0]).parquet(path) for path in files]
+    seen = [row for frame in frames for row in rows_of(frame.select("segment", "_offset", "value").toArrow())]
+    assert sorted(seen) == expected_rows()
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_a_second_export_adds_only_what_is_new(root: Path, tmp_path_factory: pytest.TempPathFactory, table_format: str):
+    export = export_of(root, tmp_path_factory.mktemp("table"), table_format)
+    assert run(export).messages == 110
+    assert run(export) == Exported()
+    asyncio.run(add(root, 11))
+    assert run(export) == Exported(runs=1, messages=11)
+    found = by_duckdb(Path(export.target.url)) if table_format == "parquet" else rows_of(by_pyiceberg(export))
+    assert found == expected_rows((70, 7, 44))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_every_column_is_as_it_was_in_every_type(tmp_path: Path):
+    config = TopicConfig(key_type="string", value_type="json")
+    asyncio.run(store_topic(tmp_path / "s", sealed={0: (5,)}, still_open=(4,), config=config))
+    source = pq.read_table(tmp_path / "s/topics/t/segments/segment=0/00000000000000000000.parquet", partitioning=None)
+    for table_format in ("parquet", "iceberg"):
+        export = export_of(tmp_path / "s", tmp_path / table_format, table_format, partition_by="none")
+        run(export)
+        paths = (tmp_path / "parquet").glob("*.parquet")
+        found = (
+            by_pyiceberg(export)
+            if table_format == "iceberg"
+            else pa.concat_tables(pq.read_table(path, partitioning=None) for path in paths)
+        )
+        segment = found.filter(pa.compute.equal(found["segment"], 0)).sort_by("_offset")
+        for name in ("_offset", "_timestamp", "key", "event_time", "headers", "_ref"):
+            assert segment[name].to_pylist() == source[name].to_pylist(), name
+        assert segment["value"].to_pylist() == [str(value) for value in source["value"].to_pylist()]
+
+
+class Place:
+    """A store address whose store is at hand, or is about to die."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.url, self.endpoint_url, self.region = "", None, None
+
+    def open(self, clock: Clock) -> Store:
+        return self.store
+
+
+async def topic_in_memory() -> MemoryStore:
+    store = MemoryStore()
+    ends = {each: await write_sealed(store, SegmentRef(TOPIC, each), [4] * 3) for each in (0, 1)}
+    await put_topic(store, ends=ends)
+    return store
+
+
+def visible(store: Store) -> Rows:
+    async def read() -> list[bytes]:
+        found = [info.key async for info in store.list("date=")]
+        return [(await store.get(key)).data for key in found]
+
+    return sorted(row for data in asyncio.run(read()) for row in rows_of(pq.read_table(pa.BufferReader(data))))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_killed_at_every_request_nothing_is_half_there_and_the_next_run_completes():
+    source = asyncio.run(topic_in_memory())
+    whole = expected_rows((12, 12))
+
+    def export_to(store: Store) -> Exported:
+        return export_topic(None, Export(Place(source), Place(store), TOPIC), parquet_table.finish_run)
+
+    counting = DyingStore(MemoryStore())
+    assert export_to(counting).messages == 24
+    for request in range(counting.requests):
+        for takes_effect in (False, True):
+            target = MemoryStore()
+            with pytest.raises(Killed):
+                export_to(DyingStore(target).die_at(request, before=not takes_effect))
+            seen = visible(target)
+            assert len(seen) == len(set(seen)) and set(seen) <= set(whole)
+            # Segments are pieces here: all of one, or nothing.
+            assert len(seen) % 12 == 0
+            export_to(target)
+            assert visible(target) == whole
+            assert asyncio.run(keys_below(target, "_braidmq/")) == [STATE_KEY]
+
+
+async def keys_below(store: Store, prefix: str) -> list[str]:
+    return [info.key async for info in store.list(prefix)]
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize("takes_effect", [False, True])
+def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes_effect: bool
+):
+    export, commit = export_of(root, tmp_path / "table", "iceberg"), SqlCatalog.commit_table
+
+    def dying(catalog: SqlCatalog, *args: Any) -> Any:
+        if takes_effect:
+            commit(catalog, *args)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(SqlCatalog, "commit_table", dying)
+        run(export)
+    assert rows_of(by_pyiceberg(export)) == (expected_rows() if takes_effect else [])
+    asyncio.run(add(root, 5))
+    run(export)
+    assert rows_of(by_pyiceberg(export)) == expected_rows((70, 7, 38))
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_two_at_a_time_export_each_row_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str
+):
+    """The other one does it all while this one is about to make its own visible."""
+    export = export_of(root, tmp_path / "table", table_format)
+    module, step = (parquet_table, "_staged_keys") if table_format == "parquet" else (iceberg_table, "_commit")
+    real = getattr(module, step)
+
+    def late(*args: Any) -> Any:
+        monkeypatch.setattr(module, step, real)
+        run_aside(export)
+        return real(*args)
+
+    monkeypatch.setattr(module, step, late)
+    run(export)
+    found = by_duckdb(tmp_path / "table") if table_format == "parquet" else rows_of(by_pyiceberg(export))
+    assert found == expected_rows()
+
+
+def run_aside(export: Export) -> None:
+    """In a thread, as this one may have an event loop running."""
+    import threading
+
+    thread = threading.Thread(target=run, args=(export,))
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_what_is_there_already_is_not_mixed_up_with_something_else(root: Path, tmp_path: Path):
+    run(export_of(root, tmp_path / "table"))
+    with pytest.raises(JobFailed, match="is of partition by 'timestamp', not 'none'"):
+        run(export_of(root, tmp_path / "table", partition_by="none"))
+    with pytest.raises(JobFailed, match="is of table format 'parquet', not 'iceberg'"):
+        run(export_of(root, tmp_path / "table", "iceberg"))
+    topic = root / keys.topic(TOPIC)
+    state = TopicState.from_json(topic.read_bytes())
+    topic.write_bytes(state.model_copy(update={"created_us": 99}).to_json())
+    with pytest.raises(JobFailed, match="has been deleted and made again since it was exported here"):
+        run(export_of(root, tmp_path / "table"))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_topic_with_retention_is_not_exported_in_place(root: Path, tmp_path: Path):
+    topic = root / keys.topic(TOPIC)
+    state = TopicState.from_json(topic.read_bytes())
+    config = state.config.model_copy(update={"retention": Retention(seconds=3600)})
+    topic.write_bytes(state.model_copy(update={"config": config}).to_json())
+    with pytest.raises(InvalidInput, match="has retention"):
+        run(export_of(root, tmp_path / "table", "iceberg", in_place=True))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp_path: Path):
+    export = export_of(root, tmp_path / "table")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(parquet_table, "run_tasks", dying_tasks)
+        run(export)
+    topic = root / keys.topic(TOPIC)
+    state = TopicState.from_json(topic.read_bytes())
+    first = state.segments[0].model_copy(update={"start_offset": 50})
+    topic.write_bytes(state.model_copy(update={"segments": (first, *state.segments[1:])}).to_json())
+    with pytest.raises(JobFailed, match="--skip-expired goes on without them"):
+        run(export)
+    run(export_of(root, tmp_path / "table", skip_expired=True))
+    assert by_duckdb(tmp_path / "table") == expected_rows()[50:]
+
+
+def dying_tasks(*_: Any) -> Any:
+    raise Killed
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_the_command_says_what_it_added(root: Path, tmp_path: Path) -> None:
+    options = ("--store", str(root), "--to", str(tmp_path / "table"), "--master", "local[1]")
+    told = json.loads(mq("pipeline", "export", TOPIC, *options, "--json"))
+    assert told == {"topic": TOPIC, "runs": 1, "messages": 110, "by_reference": 0}
+    assert by_duckdb(tmp_path / "table") == expected_rows()

@@ -1,0 +1,85 @@
+import pytest
+
+from pipeline.__main__ import main
+from pipeline.commands import parse
+from pipeline.errors import JobFailed
+from pipeline.output import print_table, size
+from pipeline.session import spark_session
+from pipeline.tasks import reason_of
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required: JOB"),
+        (("skew",), "required: TOPIC"),
+        (("skew", "t", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("skew", "t", "--parts", "0"), "'0' is not a whole number from 1 on"),
+        (("skew", "t", "--parts", "1.5"), "'1.5' is not a whole number from 1 on"),
+        (("skew", "t", "--by", "weight"), "invalid choice: 'weight'"),
+        (("compact", "t", "--rollup-mib", "0"), "'0' is not a whole number from 1 to 1024"),
+        (("compact", "t", "--rollup-mib", "1025"), "'1025' is not a whole number from 1 to 1024"),
+        (("compact", "t", "--open-age", "soon"), "'soon' is not a number of seconds"),
+        (("compact", "t", "--open-age", "inf"), "'inf' is not a number of seconds"),
+    ],
+)
+def test_wrong_usage_is_one_line_before_anything_starts(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("mq: ") and error.count("\n") == 1
+
+
+def test_options_have_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAIDMQ_URL", "http://broker:1")
+    monkeypatch.setenv("BRAIDMQ_S3_ENDPOINT", "http://store:2")
+    options = parse(["skew", "t"])
+    assert (options.url, options.s3_endpoint, options.master) == ("http://broker:1", "http://store:2", None)
+    assert parse(["skew", "t", "--url", "http://other:3"]).url == "http://other:3"
+
+
+def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(JobFailed, match="Spark needs Java 17 or later"), spark_session("skew", None):
+        pass
+
+
+def test_without_spark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(JobFailed, match=r"pip install 'braidmq\[spark\]'"), spark_session("skew", None):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            "Job aborted: Task 0 failed: PythonException: Traceback (most recent call last):\n"
+            '  File "x.py", line 1\nfiler.errors.CorruptFile: a.parquet ends at 3, not at 5\n SQLSTATE: 38000'
+            "\n\tat org.apache.x(Y)",
+            "a.parquet ends at 3, not at 5",
+        ),
+        ("Traceback (most recent call last):\n  File\nKeyError: 'x'\n\n\tat org", "'x'"),
+        ("Job 0 cancelled: it was\nSecond: line\n\tat org", "Job 0 cancelled: it was"),
+        ("", "a Spark task failed and did not say why"),
+    ],
+)
+def test_a_failed_task_is_told_in_its_own_words(message: str, reason: str) -> None:
+    assert reason_of(message) == reason
+
+
+def test_numbers_stand_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "count"), [("a", 1), ("long name", 1234567)])
+    assert capsys.readouterr().out.splitlines() == [
+        "name            count",
+        "─────────────────────",
+        "a                   1",
+        "long name   1,234,567",
+    ]
+
+
+@pytest.mark.parametrize(("size_bytes", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (5 * 2**40, "5.0 TiB")])
+def test_sizes_are_told_in_the_unit_that_fits(size_bytes: int, text: str) -> None:
+    assert size(size_bytes) == text

@@ -1,0 +1,93 @@
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filer.keys import FileName
+from filer.rollup import NEWEST_KEPT
+from filer.segment_log import SegmentRef
+from filer.topic_state import Segment
+from pipeline.compaction_plan import movable, plan_compaction
+from pipeline.topic_files import LiveFile, SegmentFiles, in_parts
+
+REF = SegmentRef("t", 0)
+
+
+def files_of(sizes: Sequence[int], *, modified_us: Sequence[int] = ()) -> list[LiveFile]:
+    """One message each."""
+    times = modified_us or [0] * len(sizes)
+    return [LiveFile(REF, FileName(place), place, place + 1, size, times[place]) for place, size in enumerate(sizes)]
+
+
+def listed(files: Sequence[LiveFile], *, seal_offset: int | None = None, sealed: bool = True) -> SegmentFiles:
+    segment = Segment(
+        id=0, start_slot=0, stop_slot=65_536, brokers=("b",), opened_us=1, reason="create",
+        state="sealed" if sealed else "open", end_offset=len(files) if sealed else None, seal_offset=seal_offset,
+    )  # fmt: skip
+    return SegmentFiles(segment, REF, len(files), tuple(files))
+
+
+def planned(sizes: Sequence[int], *, rollup_bytes: int = 100, most_files: int = 50) -> list[list[int]]:
+    """The sizes that go together."""
+    runs = plan_compaction(files_of(sizes), rollup_bytes=rollup_bytes, most_files=most_files)
+    return [[file.size_bytes for file in run] for run in runs]
+
+
+def test_small_files_are_packed_until_one_more_would_be_too_much():
+    assert planned([40, 40, 40, 40, 40]) == [[40, 40], [40, 40]]
+    assert planned([1] * 120) == [[1] * 50, [1] * 50, [1] * 20]
+
+
+def test_large_files_stay_and_part_the_small_ones():
+    assert planned([10, 10, 50, 10, 10, 10]) == [[10, 10], [10, 10, 10]]
+    assert planned([50, 60, 99, 500]) == []
+    assert planned([10, 50, 10]) == []
+
+
+def test_nothing_gives_nothing():
+    assert planned([]) == [] and planned([7]) == []
+
+
+@given(st.lists(st.integers(1, 200), max_size=80))
+def test_runs_follow_each_other_fit_and_make_fewer_files(sizes: list[int]):
+    runs = plan_compaction(files_of(sizes), rollup_bytes=100, most_files=50)
+    taken = [file.start for run in runs for file in run]
+    assert taken == sorted(set(taken))
+    for run in runs:
+        assert len(run) > 1 and sum(file.size_bytes for file in run) <= 100
+        assert [file.start for file in run] == list(range(run[0].start, run[-1].stop))
+
+
+@given(st.lists(st.integers(1, 200), max_size=80))
+def test_it_comes_to_an_end_where_no_two_neighbours_are_small(sizes: list[int]):
+    for _ in range(len(sizes) + 1):
+        runs = {run[0].start: run for run in plan_compaction(files_of(sizes), rollup_bytes=100, most_files=50)}
+        if not runs:
+            break
+        covered = {file.start for run in runs.values() for file in run[1:]}
+        sizes = [
+            sum(file.size_bytes for file in runs[place]) if place in runs else size
+            for place, size in enumerate(sizes)
+            if place not in covered
+        ]
+    assert all(a >= 50 or b >= 50 for a, b in pairwise(sizes))
+
+
+@pytest.mark.parametrize(("seal_offset", "expected"), [(5, 5), (4, 4), (None, 4)])
+def test_the_seal_is_never_taken(seal_offset: int | None, expected: int):
+    """An empty seal stands behind the last file; one with messages is the last file, as an unknown one may be."""
+    assert len(movable(listed(files_of([1] * 5), seal_offset=seal_offset), older_than_us=0)) == expected
+
+
+def test_of_an_open_segment_the_newest_few_and_all_from_the_first_young_one_on_stay():
+    files = files_of([1] * 10, modified_us=[1, 1, 9, 1, 1, 1, 1, 1, 1, 1])
+    assert len(movable(listed(files, sealed=False), older_than_us=9)) == 10 - NEWEST_KEPT
+    assert len(movable(listed(files, sealed=False), older_than_us=8)) == 2
+    assert len(movable(listed(files[:3], sealed=False), older_than_us=9)) == 0
+
+
+def test_tasks_are_of_a_size_and_a_number_of_files():
+    parts = in_parts(files_of([30, 30, 50, 200, 1, 1, 1]), most_bytes=100, most_files=2)
+    assert [[file.size_bytes for file in part] for part in parts] == [[30, 30], [50], [200], [1, 1], [1]]
