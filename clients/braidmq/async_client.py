@@ -33,7 +33,7 @@ from braidmq.positions import Position, Published
 from braidmq.producer import AsyncProducer, ProducerSettings
 from braidmq.publisher import Progress, Publisher
 from braidmq.ranges import SegmentRanges
-from braidmq.reader import PAGE_ROWS, Reader, start_of
+from braidmq.reader import PAGE_ROWS, Reader, is_more_behind, start_of
 from braidmq.retry import Retry
 from braidmq.routes import Routes
 from braidmq.segment_pages import SegmentPage, segment_page
@@ -256,6 +256,13 @@ class AsyncClient:
         """
         start = start_of(from_, marker) if marker is None else {"marker": marker}
         return await self._admin.position(topic, start)
+
+    async def wait_behind(self, topic: str, marker: str, *, seconds: float) -> bool:
+        """Wait so long for a message behind a marker; whether there is one. For readers that keep positions themselves.
+
+        Raises `InvalidMarker`, and `PositionExpired` where retention has taken what the marker names.
+        """
+        return await is_more_behind(self._transport, topic, marker, wait_seconds=seconds)
 
     async def publish(
         self,

@@ -188,6 +188,10 @@ class Client:
         """The offset of each segment at a position of the whole topic; see `AsyncClient.position`."""
         return self._loop.call(self._async.position, topic, from_=from_, marker=marker)
 
+    def wait_behind(self, topic: str, marker: str, *, seconds: float) -> bool:
+        """Wait so long for a message behind a marker; whether there is one."""
+        return self._loop.call(self._async.wait_behind, topic, marker, seconds=seconds)
+
     def publish(
         self,
         topic: str,
