@@ -15,7 +15,8 @@ BraidError
 └── InvalidInput                 what a user said makes no sense; the message says what would
     ├── InvalidName
     ├── InvalidConfig
-    └── InvalidMarker
+    ├── InvalidMarker
+    └── LoadRefused          files of a load are not what they are said to be
 """
 
 
@@ -84,3 +85,7 @@ class InvalidConfig(InvalidInput):
 
 class InvalidMarker(InvalidInput):
     """The marker is not one this topic gave out."""
+
+
+class LoadRefused(InvalidInput):
+    """The files of the load are not what they are said to be."""

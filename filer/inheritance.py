@@ -2,6 +2,13 @@
 
 Whoever opens a successor comes to know it, wherever it or others stopped before: a predecessor's seal stays as long as
 topic.json names the predecessor, and until it is read no request with a producer is taken.
+
+Where the predecessors are those of a load, what was known goes on through them. Their files hold no requests and their
+seals no windows: they were written before anybody knew what the segments that the load came after would end with. But
+those were sealed by owners, and their seals stand as long as the load's: retention lets no segment leave topic.json
+before its predecessors. So in place of each segment of a load its own predecessors are asked, each for its own slots,
+until only others are left; a load opens successors that have windows of their own, so that is one step as a rule. Each
+slot has one such ancestor only: all that was open tiled the slots, and so did what the load brought.
 """
 
 import asyncio
@@ -23,7 +30,7 @@ from filer.segment_log import (
     recover_index,
 )
 from filer.store import Store
-from filer.topic_state import Segment, TopicState
+from filer.topic_state import Segment, TopicState, published_before
 
 
 def handed_over(state: TopicState, segment: Segment, indexes: Mapping[int, SegmentIndex]) -> ProducerWindows | None:
@@ -63,7 +70,8 @@ def _of_seals(segment: Segment, parents: Sequence[Segment], seals: Sequence[Foot
 
 
 def _parents(state: TopicState, segment: Segment) -> list[Segment]:
-    return [parent for each in segment.predecessors if (parent := state.segment(each)) is not None]
+    """Those whose windows it has: its predecessors, or in place of a load's segments those that came before these."""
+    return published_before(segment, {each.id: each for each in state.segments})
 
 
 def _for_heir(segment: Segment, parents: Sequence[Segment], windows: Sequence[ProducerWindows]) -> ProducerWindows:
@@ -75,7 +83,7 @@ def _for_heir(segment: Segment, parents: Sequence[Segment], windows: Sequence[Pr
 async def _find_seal(store: Store, topic: str, segment: Segment) -> Footer | None:
     """The footer of the seal of a sealed segment; None where it takes a look at all its files to find that.
 
-    Who sealed it has said which file that is, but for one that had been rolled up by then; it may have been since.
+    Who sealed it has said which file that is, but for brokers of an older version.
     """
     if segment.end_offset is None or segment.seal_offset is None:
         return None

@@ -35,11 +35,11 @@ def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
     Segments that retention has removed meanwhile stay as they are: `check_positions` says what to make of them.
     """
     walk = _Walk({s.id: s for s in state.segments}, dict(positions))
-    changed = True
-    while changed:
-        changed = False
-        for segment_id in sorted(walk.positions):
-            changed = walk.leave(segment_id) or changed
+    before: set[int] = set()
+    while before != walk.positions.keys():
+        before = set(walk.positions)
+        for segment_id in sorted(before):
+            walk.leave(segment_id)
     return walk.positions
 
 
@@ -71,18 +71,16 @@ class _Walk:
         self.positions = positions
         self._passed: set[int] | None = None
 
-    def leave(self, segment_id: int) -> bool:
-        """Leave the segment if it is drained and all that comes after it is (now) entered; whether it was left."""
+    def leave(self, segment_id: int) -> None:
+        """Enter what comes after the segment, if it is drained, and leave it once all of that is entered."""
         segment = self._by_id.get(segment_id)
         if segment is None or not segment.successors or not _drained(segment, self.positions):
-            return False
+            return
         if self._passed is None:
             self._passed = self._ancestors()
-        if not self._enter_all(segment, self._passed):
-            return False
-        del self.positions[segment_id]
-        self._passed.add(segment_id)
-        return True
+        if self._enter_all(segment, self._passed):
+            del self.positions[segment_id]
+            self._passed.add(segment_id)
 
     def _ancestors(self) -> set[int]:
         """All that come before those in the positions and are not in them, as far as they are still there."""

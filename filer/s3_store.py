@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aiobotocore.config import AioConfig
+from aiobotocore.httpxsession import HttpxSession
 from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -25,6 +26,7 @@ from filer.errors import (
     StoreRefused,
 )
 from filer.object_keys import check_folder, check_key, check_prefix
+from filer.s3_body import Body
 from filer.s3_errors import (
     INVALID_RANGE,
     PRECONDITION_FAILED,
@@ -33,7 +35,6 @@ from filer.s3_errors import (
     explain_connection_error,
     status_of,
 )
-from filer.s3_session import WholeBodySession
 from filer.s3_settings import S3Settings
 from filer.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest
 
@@ -68,7 +69,7 @@ class S3Store:
                 await client.put_object(
                     Bucket=self._settings.bucket,
                     Key=name,
-                    Body=contents,
+                    Body=Body(contents),
                     IfNoneMatch="*",
                     Metadata=metadata or {},
                 )
@@ -83,7 +84,7 @@ class S3Store:
         async with self._asking(key) as client:
             try:
                 answer = await client.put_object(
-                    Bucket=self._settings.bucket, Key=name, Body=_as_bytes(data), IfMatch=f'"{etag}"'
+                    Bucket=self._settings.bucket, Key=name, Body=Body(_as_bytes(data)), IfMatch=f'"{etag}"'
                 )
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED or code_of(error) == "NoSuchKey":
@@ -257,7 +258,7 @@ class S3Store:
         settings = self._settings
         # aiohttp, the default, resends a request by itself when a kept connection breaks. The published types
         # know only aiohttp's class.
-        http_session: Any = WholeBodySession
+        http_session: Any = HttpxSession
         config = AioConfig(
             http_session_cls=http_session,
             retries={"total_max_attempts": 1},

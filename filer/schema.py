@@ -9,6 +9,8 @@ KeyType = Literal["binary", "string"]
 ValueType = Literal["binary", "string", "json"]
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+# The years 1 to 9999: other times have no RFC 3339 form, so nobody could be shown the message.
+EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 HEADERS = pa.map_(pa.string(), pa.binary())
 REF = pa.struct([("uri", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("sha256", pa.string())])
 OFFSET_FIELD = pa.field("_offset", pa.int64(), nullable=False)

@@ -20,6 +20,7 @@ from filer.schema import JSON_TYPE, log_schema
 FORMAT_VERSION = 1
 FOOTER_GUESS_BYTES = 64 * 1024
 ROW_GROUP_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 1024 * 1024
 _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
 # Statistics of keys and values would cost more than anything reads them for; readers seek by offsets and times.
 _STATISTICS = ["_offset", "_timestamp"]
@@ -105,7 +106,13 @@ def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
     return sink.getvalue()
 
 
-def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, compression: Literal["lz4", "zstd"]) -> pq.ParquetWriter:
+def parquet_writer(
+    sink: pa.NativeFile,
+    schema: pa.Schema,
+    *,
+    compression: Literal["lz4", "zstd"],
+    page_bytes: int = PAGE_BYTES,
+) -> pq.ParquetWriter:
     """Writes a segment file, row group by row group; the footer's metadata is added before it is closed."""
     return pq.ParquetWriter(
         sink,
@@ -114,6 +121,7 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, compression: Liter
         use_dictionary=False,
         column_encoding=_ENCODINGS,
         write_statistics=_STATISTICS,
+        data_page_size=page_bytes,
         store_schema=False,
     )
 

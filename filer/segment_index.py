@@ -87,8 +87,8 @@ class SegmentIndex:
 
     @property
     def seal_offset(self) -> int | None:
-        """The base of the file that was put with the seal in it; None where none is, or a roll-up stands for it."""
-        return self.files[-1].base if self.sealed and not self.files[-1].name.rolled else None
+        """The base of the seal, which is never rolled up; None while there is none."""
+        return self.files[-1].base if self.sealed else None
 
     @property
     def last_timestamp_us(self) -> int:

@@ -1,12 +1,13 @@
 """What topic.json holds: the shape of one topic, as plain immutable data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from filer.errors import CorruptFile
-from filer.slots import tile_exactly
+from filer.slots import SLOTS, tile_exactly
 from filer.topic_config import TopicConfig
 
 FORMAT_VERSION = 1
@@ -18,12 +19,24 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _is_empty(value: tuple[object, ...]) -> bool:
+    return not value
+
+
 class Segment(_Frozen):
     """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch.
 
     Once it is sealed, `stored_bytes` are those of all files it has had, as they were stored, and `seal_offset` is the
-    base of the file that was put with the seal in it. Either is None where that is not known.
+    base of its seal. Either is None where that is not known. `load` names the load that it was adopted from, born
+    sealed. What a broker of a newer version says of it besides is kept by those that do not know it: a cluster is
+    upgraded one broker after the other.
     """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     id: int
     start_slot: int
@@ -39,6 +52,7 @@ class Segment(_Frozen):
     seal_offset: int | None = None
     stored_bytes: int | None = None
     sealed_us: int | None = None
+    load: str | None = Field(default=None, exclude_if=_is_none)
 
     @property
     def range(self) -> tuple[int, int]:
@@ -57,12 +71,16 @@ class Segment(_Frozen):
 
 
 class Transition(_Frozen):
-    """Seal these, open those: the one record under way, which any leader can take up (DESIGN.md §5)."""
+    """Seal these, open those: the one record under way, which any leader can take up (DESIGN.md §5).
+
+    Of a load, `adopt` are its segments, between the two. Whoever does not know a field of this must not carry it out.
+    """
 
     seal: tuple[int, ...]
     open: tuple[Segment, ...]
     reason: Reason
     started_us: int
+    adopt: tuple[Segment, ...] = Field(default=(), exclude_if=_is_empty)
 
 
 class Removal(_Frozen):
@@ -72,8 +90,48 @@ class Removal(_Frozen):
     since_us: int
 
 
+class Load(_Frozen):
+    """Segments reserved for a load (DESIGN.md §10a): ids from `first_segment` on, whose ranges tile the slots.
+
+    `starts` are the first slots of the ranges. All its messages have the time `reserved_us`. It has been adopted by the
+    topic.json of that `version`, with these `ends` of its segments, or `abandoned`, or is reserved until `expires_us`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str
+    first_segment: int
+    starts: tuple[int, ...]
+    reserved_us: int
+    expires_us: int
+    abandoned: bool = False
+    version: int | None = None
+    ends: tuple[int, ...] = ()
+
+    @property
+    def segments(self) -> range:
+        """The ids of its segments."""
+        return range(self.first_segment, self.first_segment + len(self.starts))
+
+    @property
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """The slots of each of its segments."""
+        return dict(zip(self.segments, pairwise((*self.starts, SLOTS)), strict=True))
+
+    @property
+    def reserved(self) -> bool:
+        """Whether it may yet be adopted."""
+        return self.version is None and not self.abandoned
+
+
 class TopicState(_Frozen):
-    """topic.json. A deleted topic leaves its next segment id and version, so that neither is ever used again."""
+    """topic.json. A deleted topic leaves its next segment id and version, so that neither is ever used again.
+
+    What a broker of a newer version says of it besides is kept, as of a segment; what must not be passed over has
+    another `format`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     format: int = FORMAT_VERSION
     topic: str
@@ -84,6 +142,7 @@ class TopicState(_Frozen):
     segments: tuple[Segment, ...]
     transition: Transition | None = None
     removals: tuple[Removal, ...] = ()
+    loads: tuple[Load, ...] = Field(default=(), exclude_if=_is_empty)
     deleted: bool = False
 
     @property
@@ -94,6 +153,14 @@ class TopicState(_Frozen):
     def segment(self, segment_id: int) -> Segment | None:
         """The segment of that id, if topic.json still has it."""
         return next((s for s in self.segments if s.id == segment_id), None)
+
+    def free_ids(self, count: int, *, first: int | None = None) -> range:
+        """The next segment ids, from `first` on where that is given; none of them is reserved for a load."""
+        begin = self.next_segment if first is None else first
+        for load in self.loads:
+            if begin < load.segments.stop and load.first_segment < begin + count:
+                begin = load.segments.stop
+        return range(begin, begin + count)
 
     def to_json(self) -> bytes:
         """The bytes of topic.json."""
@@ -111,6 +178,24 @@ class TopicState(_Frozen):
         return state
 
 
+def published_before(segment: Segment, known: Mapping[int, Segment]) -> list[Segment]:
+    """The predecessors of a segment, and in place of those of a load the ones that it came after.
+
+    Only those that are `known`, by id.
+    """
+    waiting, seen = list(segment.predecessors), set[int]()
+    found: list[Segment] = []
+    while waiting:
+        each = waiting.pop(0)
+        before = None if each in seen else known.get(each)
+        seen.add(each)
+        if before is not None and before.load is not None:
+            waiting += before.predecessors
+        elif before is not None:
+            found.append(before)
+    return found
+
+
 def open_ranges_tile(state: TopicState) -> bool:
     """The open segments of a living topic cover each slot exactly once."""
     return state.deleted or tile_exactly([s.range for s in state.open_segments])
@@ -118,30 +203,52 @@ def open_ranges_tile(state: TopicState) -> bool:
 
 def ids_only_grow(state: TopicState) -> bool:
     """Segment ids are unique, ascending, and below the next one to be given out."""
-    ids = [s.id for s in state.segments] + [s.id for s in (state.transition.open if state.transition else ())]
+    coming = (*state.transition.adopt, *state.transition.open) if state.transition else ()
+    ids = [s.id for s in (*state.segments, *coming)]
     return ids == sorted(set(ids)) and (not ids or ids[-1] < state.next_segment)
 
 
 def sealed_segments_end(state: TopicState) -> bool:
-    """Exactly the sealed segments have an end offset, not before their start."""
-    return all(
+    """Exactly the sealed segments have an end offset, not before their start; what is adopted is sealed."""
+    adopted = state.transition.adopt if state.transition else ()
+    return all(s.state == "sealed" for s in adopted) and all(
         (s.end_offset is not None and s.end_offset >= s.start_offset) if s.state == "sealed" else s.end_offset is None
-        for s in state.segments
+        for s in (*state.segments, *adopted)
     )
 
 
 def transition_seals_open_segments(state: TopicState) -> bool:
-    """A transition under way names open segments, and successors of the same slots."""
+    """A transition under way names open segments, and successors of the same slots; what is adopted has all slots."""
     if state.transition is None:
         return True
     sealing: list[Segment | None] = [state.segment(i) for i in state.transition.seal]
     if any(s is None or s.state != "open" for s in sealing):
         return False
+    if state.transition.adopt and not tile_exactly([s.range for s in state.transition.adopt]):
+        return False
     remaining = [s.range for s in state.open_segments if s.id not in state.transition.seal]
     return state.transition.reason == "delete" or tile_exactly([*remaining, *(s.range for s in state.transition.open)])
 
 
-INVARIANTS = (open_ranges_tile, ids_only_grow, sealed_segments_end, transition_seals_open_segments)
+def reserved_ids_are_kept(state: TopicState) -> bool:
+    """No id is reserved twice, and only what has been adopted of a load is a segment, or is about to be."""
+    bounds = [bound for load in state.loads for bound in (load.segments.start, load.segments.stop)]
+    coming = (*state.transition.adopt, *state.transition.open) if state.transition else ()
+    used = {segment.id: segment.load for segment in (*state.segments, *coming)}
+    return (
+        bounds == sorted(bounds)
+        and all(tile_exactly(list(load.ranges.values())) for load in state.loads)
+        and all(used.get(i, load.id) == load.id for load in state.loads for i in load.segments)
+    )
+
+
+INVARIANTS = (
+    open_ranges_tile,
+    ids_only_grow,
+    sealed_segments_end,
+    transition_seals_open_segments,
+    reserved_ids_are_kept,
+)
 
 
 def broken_invariants(state: TopicState) -> Sequence[str]:

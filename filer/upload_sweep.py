@@ -7,7 +7,7 @@ await deletion count too: whoever holds an older list of files may still read th
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from hashlib import blake2b
 
@@ -23,7 +23,7 @@ from filer.keys import FileName
 from filer.live_files import live_names
 from filer.segment_file import FOOTER_GUESS_BYTES, Footer, footer_size_bytes, parquet_metadata
 from filer.segment_index import SegmentIndex
-from filer.segment_reader import SparseFile
+from filer.sparse_file import SparseFile
 from filer.store import Store
 
 DELETED_AT_ONCE = 1000
@@ -86,15 +86,17 @@ async def sweep_uploads(
     *,
     before_us: int,
     executor: Executor,
+    unadopted: Collection[int] = (),
 ) -> int:
     """Delete the uploads issued before that time to which no segment file of the topic refers; how many.
 
     `before_us` must be more than a day and a grace period ago, and every publish accepted that long ago must have
-    been stored or have failed by now. `indexes` only spare reading files that are known to refer to nothing.
+    been stored or have failed by now. `indexes` only spare reading files that are known to refer to nothing. What lies
+    in `unadopted` segments is a load's that nobody has checked: it is not opened here, and may not refer to anything.
     Stopping anywhere is safe: each deleted upload was unreferenced for good, and the rest is swept the next time.
     Raises `ObjectNotFound` where a file goes while it is read (then nothing more is deleted), `CorruptFile`.
     """
-    referenced = await _referenced(store, topic, indexes, memory, executor=executor)
+    referenced = await _referenced(store, topic, indexes, memory, executor=executor, unadopted=unadopted)
     doomed: list[str] = []
     count = 0
     async for key in expired_uploads(store, topic, before_us):
@@ -110,13 +112,19 @@ async def sweep_uploads(
 
 
 async def _referenced(
-    store: Store, topic: str, indexes: Mapping[int, SegmentIndex], memory: RefMemory, *, executor: Executor
+    store: Store,
+    topic: str,
+    indexes: Mapping[int, SegmentIndex],
+    memory: RefMemory,
+    *,
+    executor: Executor,
+    unadopted: Collection[int],
 ) -> Digests:
     """Hashes, in order, of what all files on the store refer to: of living, sealed and removed segments alike."""
     found: list[Digests] = [np.empty(0, np.uint64)]
     for folder in await store.list_folders(keys.segments_folder(topic)):
         segment = folder.removeprefix(_FOLDER)
-        if not segment.isdecimal():
+        if not segment.isdecimal() or int(segment) in unadopted:
             continue
         index = indexes.get(int(segment))
         bare = {facts.name for facts in index.files if not facts.refs} if index is not None else set()

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from filer.catalogue import Catalogue
 from filer.clock import Clock, comes_within
-from filer.errors import BraidError
+from filer.errors import BraidError, CorruptFile
 from filer.topic_state import TopicState
 from leader.broker_names import BrokerNames
 from leader.coordinator import BrokerInfo, Coordinator
@@ -147,7 +147,8 @@ class Leading:
         if members != self._members:
             self._members, self._changed_seconds, self._swept_seconds = members, now_seconds, -1e9
         if now_seconds - self._swept_seconds > SWEEP_SECONDS:
-            unread = await self._read(await self._catalogue.names())
+            # A listing may be of a moment ago; news of what is not in it are not to be taken for read.
+            unread = await self._read(dict.fromkeys((*await self._catalogue.names(), *self._unsettled)))
             self._swept_seconds = now_seconds
         else:
             unread = await self._read(self._unsettled)
@@ -173,6 +174,9 @@ class Leading:
                 except BraidError as error:
                     _log.warning("topic %r cannot be looked after: %s: %s", topic, type(error).__name__, error)
                     unread.add(topic)
+                    # What is damaged stays so: the sweeps will do for it.
+                    if not isinstance(error, CorruptFile):
+                        self._unsettled.add(topic)
                     return
             if record is not None:
                 self._take(record.state)

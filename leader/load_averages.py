@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import exp, log
 
 from filer.topic_config import Scaling, Target, TopicConfig
-from filer.topic_state import Segment
+from filer.topic_state import Segment, published_before
 
 RECENT_SHARE = 1 / 8
 """The window of what is told as `recent`, as a share of the shortest window that the rules have."""
@@ -210,12 +210,10 @@ class LoadAverages:
 def goes_on_for(segment: Segment, known: Mapping[int, Segment]) -> Segment | None:
     """The segment whose slots, all of them and no others, came to this one: what is known of its load holds for both.
 
-    None where it is no such successor, or its predecessor is not among those `known`, by id.
+    None where it is no such successor, or its predecessor is not among those `known`, by id. A load in between tells
+    nothing of what is published.
     """
-    if len(segment.predecessors) != 1:
-        return None
-    before = known.get(segment.predecessors[0])
-    return before if before is not None and before.range == segment.range else None
+    return next((each for each in published_before(segment, known) if each.range == segment.range), None)
 
 
 def _windows(scaling: Scaling) -> list[float]:

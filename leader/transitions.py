@@ -5,7 +5,7 @@ conditional put, and each step first looks whether it has been done.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -13,9 +13,11 @@ from typing import Protocol
 from filer.catalogue import Catalogue, TopicRecord
 from filer.clock import Clock
 from filer.errors import InvalidInput
+from filer.load_files import writer_of
+from filer.loads import adopted, find_load, is_overtaken, without_loads
 from filer.slots import equal_ranges
 from filer.topic_config import TopicConfig
-from filer.topic_state import Reason, Removal, Segment, TopicState, Transition
+from filer.topic_state import Load, Reason, Removal, Segment, TopicState, Transition
 
 Place = Callable[[int], tuple[str, ...]]
 """Brokers (owner first) for the n-th of the segments to be opened."""
@@ -28,7 +30,7 @@ _SHOWN_POINTS = 8
 
 @dataclass(frozen=True, slots=True)
 class SealedEnd:
-    """Where a sealed segment ends, the base of the file with its seal, and the bytes of its files as they were stored.
+    """Where a sealed segment ends, the base of its seal, and the bytes of its files as they were stored.
 
     None where nobody has told.
     """
@@ -150,7 +152,7 @@ def _begun(
         return None
     ranges = [each for _, successors in groups for each in successors]
     heritage = [tuple(s.id for s in sealed) for sealed, successors in groups for _ in successors]
-    ids = range(state.next_segment, state.next_segment + len(ranges))
+    ids = state.free_ids(len(ranges))
     opened = [
         successor.model_copy(update={"predecessors": predecessors})
         for successor, predecessors in zip(
@@ -170,6 +172,69 @@ def deleting(state: TopicState, *, now_us: int) -> TopicState | None:
     return state.model_copy(update={"transition": record})
 
 
+def loading(
+    state: TopicState, load_id: str, ends: Mapping[int, SealedEnd], place: Place, *, now_us: int
+) -> TopicState | None:
+    """Begin the transition that seals all that is open, adopts the sealed segments of a load, and opens successors.
+
+    Those have the ranges of what was open, on the same brokers where `place` says so (it is asked in the order of their
+    slots): a load says nothing of what is published next. Each segment comes before those that share slots with it, so
+    readers of a key have what was published before, then the load, then what comes after. None where another transition
+    is under way, and where the load is not reserved (any more) or has been overtaken.
+    """
+    load = find_load(state, load_id)
+    if state.transition is not None or state.deleted or load is None or not load.reserved or is_overtaken(state, load):
+        return None
+    sealing = state.open_segments
+    ids = state.free_ids(len(sealing), first=load.segments.stop)
+    adopting = _adopted_segments(load, sealing, ids, ends, now_us=now_us)
+    opened = [
+        successor.model_copy(update={"predecessors": _sharing(successor.range, adopting)})
+        for successor in _open(ids, [s.range for s in sealing], place, now_us=now_us, reason="load")
+    ]
+    record = Transition(
+        seal=tuple(sorted(s.id for s in sealing)),
+        open=tuple(opened),
+        reason="load",
+        started_us=now_us,
+        adopt=tuple(adopting),
+    )
+    return state.model_copy(update={"transition": record, "next_segment": ids.stop})
+
+
+def _adopted_segments(
+    load: Load, before: Sequence[Segment], after: Sequence[int], ends: Mapping[int, SealedEnd], *, now_us: int
+) -> list[Segment]:
+    """The segments of a load, between those that are open, in the order of their slots, and their successors' ids."""
+    return [
+        Segment(
+            id=segment,
+            start_slot=slots[0],
+            stop_slot=slots[1],
+            brokers=(writer_of(load.id),),
+            opened_us=load.reserved_us,
+            reason="load",
+            predecessors=_sharing(slots, before),
+            successors=tuple(i for i, s in zip(after, before, strict=True) if _share(slots, s.range)),
+            state="sealed",
+            end_offset=ends[segment].end_offset,
+            seal_offset=ends[segment].seal_offset,
+            stored_bytes=ends[segment].stored_bytes,
+            sealed_us=now_us,
+            load=load.id,
+        )
+        for segment, slots in load.ranges.items()
+    ]
+
+
+def _sharing(slots: tuple[int, int], segments: Iterable[Segment]) -> tuple[int, ...]:
+    return tuple(sorted(s.id for s in segments if _share(slots, s.range)))
+
+
+def _share(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
 def finished(
     state: TopicState,
     record: Transition,
@@ -181,10 +246,14 @@ def finished(
     if state.transition != record:
         return None
     segments = _with_sealed(state, record, ends, now_us=now_us)
-    after = state.model_copy(update={"segments": (*segments, *record.open), "transition": None})
+    after = state.model_copy(update={"segments": (*segments, *record.adopt, *record.open), "transition": None})
+    if record.adopt:
+        lengths = [each.end_offset or 0 for each in record.adopt]
+        after = adopted(after, record.adopt[0].load or "", lengths, version=state.version + 1)
     if record.reason == "delete":
         removals = [*state.removals, *(Removal(segment=s.id, since_us=now_us) for s in after.segments)]
         after = after.model_copy(update={"deleted": True, "segments": (), "removals": tuple(removals)})
+        after = without_loads(after, now_us=now_us)
     return after
 
 
@@ -199,7 +268,7 @@ def _with_sealed(state: TopicState, record: Transition, ends: Mapping[int, Seale
                 "seal_offset": ends[segment.id].seal_offset,
                 "stored_bytes": ends[segment.id].stored_bytes,
                 "sealed_us": now_us,
-                "successors": tuple(s.id for s in record.open if segment.id in s.predecessors),
+                "successors": tuple(s.id for s in (*record.adopt, *record.open) if segment.id in s.predecessors),
             }
         )
 

@@ -5,7 +5,7 @@ import re
 from functools import lru_cache
 from typing import Literal, Protocol
 
-_PUBLISHES = re.compile(r"/v1/topics/[^/]+/(?:messages|uploads(?:/[^/]+)?)\Z")
+_PUBLISHES = re.compile(r"/v1/topics/[^/]+/(?:messages|uploads(?:/[^/]+)?|loads(?:/.+)?)\Z")
 Action = Literal["publish", "read", "manage", "observe"]
 
 

@@ -5,13 +5,14 @@ BraidError
 ├── Repeatable             one of these, or a store that gave no answer, for a request that may be repeated
 ├── FrontStoreFull         no room for more until the store has caught up
 ├── Draining               this broker is shutting down
-├── NotFound               no such topic, segment, message, upload
+├── NotFound               no such topic, segment, message, upload, load
 ├── BodyTooLarge           a request body above the limit
 ├── UnsupportedMedia       a content type or encoding not understood
 ├── Malformed              bytes that do not parse
 ├── InvalidReference       an upload that cannot be referred to
 ├── Conflict               the request contradicts what stands
 │   └── SegmentNotOpen     a segment has been sealed, so it cannot be split or merged any more
+├── NameTaken              a file of a load exists, and holds something else
 ├── TransitionUnderWay     a topic goes on changing its shape for other reasons
 ├── PositionTooOld         a position older than what is kept
 ├── Forbidden              the authorizer says no
@@ -57,7 +58,7 @@ class Draining(BraidError):
 
 
 class NotFound(BraidError):
-    """There is no such thing; `what` is topic, segment, message, upload or broker."""
+    """There is no such thing; `what` is topic, segment, message, upload, load or broker."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)
@@ -103,6 +104,10 @@ class SegmentNotOpen(Conflict):
     def __init__(self, message: str, successors: Sequence[int]) -> None:
         super().__init__("segment-sealed", message)
         self.successors = successors
+
+
+class NameTaken(BraidError):
+    """There is another file of that name."""
 
 
 class TransitionUnderWay(BraidError):

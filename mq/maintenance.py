@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from filer.deletion import delete_segment
 from filer.errors import ObjectNotFound
+from filer.loads import sweeping, unadopted_segments
 from filer.retention import plan_retention, removable, with_starts, without_removal, without_segments
 from filer.segment_index import SegmentIndex
 from filer.segment_upkeep import SegmentUpkeep
@@ -114,6 +115,7 @@ class Maintenance:
             for segment in self._kept_segments(runtime):
                 await self._try(topic, f"segment {segment.id}", partial(self._keep_segment, runtime, segment))
         if self._keeps(runtime):
+            await self._try(topic, "loads", partial(self._sweep_loads, runtime))
             await self._try(topic, "removal", partial(self._remove, runtime))
             await self._try(topic, "uploads", partial(self._sweep, runtime))
 
@@ -278,6 +280,15 @@ class Maintenance:
             self._parts.metrics.deleted.inc(count)
             await self._change(runtime, partial(without_removal, segment_id=removal.segment))
 
+    async def _sweep_loads(self, runtime: TopicRuntime) -> None:
+        """Give up loads that were never committed; their files go like those of any removed segment.
+
+        One compare-and-swap: a commit of such a load comes before it, and then it is none any more, or is refused.
+        """
+        decide = partial(sweeping, now_us=self._parts.clock.now_us())
+        if decide(runtime.state) is not None:
+            await self._change(runtime, decide)
+
     async def _sweep(self, runtime: TopicRuntime) -> None:
         """Delete expired uploads that nothing refers to, now and then.
 
@@ -308,6 +319,7 @@ class Maintenance:
             self._refs,
             before_us=sweep.before_us,
             executor=self._parts.upkeep,
+            unadopted=unadopted_segments(runtime.state),
         )
 
     def _forget_the_gone(self) -> None:

@@ -17,7 +17,7 @@ from leader.leading import MARGIN_SHARE
 from leader.load_table import LoadTable
 from leader.placement import choose, owned, replacements
 from leader.successors import reshaped
-from leader.transitions import Place, SealedEnd, TransitionRunner, deleting, replacing
+from leader.transitions import Place, SealedEnd, TransitionRunner, deleting, loading, replacing
 from mq.errors import CopyRefused, Draining, PeerFailed, PeerUnreachable
 from mq.first_answer import first_answer
 from mq.load_hand_over import LoadHandOver
@@ -156,6 +156,23 @@ class TransitionArm:
             return await self._parts.peers.slot_loads(self._parts.url_of(segment.owner), topic, segment.id)
         return None
 
+    async def load(self, topic: str, load_id: str, ends: Mapping[int, SealedEnd]) -> TopicState | None:
+        """Have a load adopted that was checked and sealed at these ends; the state then, whatever has become of it.
+
+        Safe to stop at any line, as `change`: the record has the ends, and nobody asks for the load's files again.
+        Whoever owns a segment goes on with its successor, unless it is gone or drains.
+        """
+
+        def begin(state: TopicState) -> TopicState | None:
+            sealing = state.open_segments
+            placed = self._places(state, sealing, None)
+            if len(placed) < len(sealing):
+                return None
+            now_us = self._parts.clock.now_us()
+            return loading(state, load_id, ends, lambda n: placed[sealing[n].id], now_us=now_us)
+
+        return await self.change(topic, begin)
+
     async def mend(self, topic: str, is_orphan: Callable[[Segment], bool], reason: Reason) -> None:
         """Bring whatever transition is under way to its end, then give each orphaned open segment a successor.
 
@@ -170,12 +187,17 @@ class TransitionArm:
         self, state: TopicState, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None
     ) -> TopicState | None:
         sealing = [s for s in state.open_segments if s.id in segments]
-        weights = self._weights(state.topic, [s.id for s in sealing])
-        brokers = self._parts.coordinator.brokers()
-        placed = replacements(state, sealing, brokers, self._carried(), weights, owners=owners)
+        placed = self._places(state, sealing, owners)
         if len(placed) < len(sealing):
             return None
         return replacing(state, segments, lambda n: placed[sealing[n].id], reason, now_us=self._parts.clock.now_us())
+
+    def _places(
+        self, state: TopicState, sealing: Sequence[Segment], owners: Mapping[int, str] | None
+    ) -> dict[int, tuple[str, ...]]:
+        weights = self._weights(state.topic, [s.id for s in sealing])
+        brokers = self._parts.coordinator.brokers()
+        return replacements(state, sealing, brokers, self._carried(), weights, owners=owners)
 
     async def _run(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
         if self._topics.draining.is_set():

@@ -26,6 +26,7 @@ from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
     Cluster,
+    CommittedLoad,
     Route,
     Segment,
     SegmentFile,
@@ -251,6 +252,33 @@ class Client:
     def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
         """Publish a few rows as one request, under an id of the caller's own; see `AsyncClient.publish_request`."""
         return self._loop.call(self._async.publish_request, topic, table, producer_id=producer_id, sequence=sequence)
+
+    def load(
+        self,
+        topic: str,
+        source: Any,
+        *,
+        load: str | None = None,
+        key: str | None = None,
+        value: str | None = None,
+        headers: str | Headers | None = None,
+        event_time: str | None = None,
+        segments: int | None = None,
+        progress: Progress | None = None,
+    ) -> CommittedLoad:
+        """Store all messages of a table, or of Parquet files, by one load; see `AsyncClient.load`."""
+        return self._loop.call(
+            self._async.load,
+            topic,
+            source,
+            load=load,
+            key=key,
+            value=value,
+            headers=headers,
+            event_time=event_time,
+            segments=segments,
+            progress=progress,
+        )
 
     def producer(
         self,

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
-from filer.schema import HEADERS, REF, TIMESTAMP
+from filer.schema import EARLIEST_US, HEADERS, LATEST_US, REF, TIMESTAMP
 from filer.uploads import Claim
-from mq.bodies.rows import EARLIEST_US, LATEST_US, Columns, Rows, check_json_values
+from mq.bodies.rows import Columns, Rows, check_json_values
 from mq.errors import Malformed
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
-from filer.schema import REF
+from filer.schema import EARLIEST_US, LATEST_US, REF
 from filer.uploads import Claim
 from mq import exact_json
-from mq.bodies.rows import EARLIEST_US, JSON_HEADER, LATEST_US, Columns, Rows, check_json_text
+from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_json_text
 from mq.errors import Malformed
 
 MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")

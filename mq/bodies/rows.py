@@ -11,8 +11,6 @@ from filer.schema import KeyType, ValueType, rows_schema
 from filer.uploads import Claim
 
 JSON_HEADER = ("content-type", b"application/json")
-# The years 1 to 9999: other times have no RFC 3339 form, so nobody could be shown the message.
-EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from mq.http.cluster import cluster_router
 from mq.http.dispatcher import Dispatcher, hot_methods
 from mq.http.files import files_router
 from mq.http.history import history_router
+from mq.http.loads import loads_router
 from mq.http.messages import messages_router
 from mq.http.openapi import describe_hot_paths
 from mq.http.positions import positions_router
@@ -61,6 +62,7 @@ def create_app(broker: Broker) -> FastAPI:
         subscribe_router,
         files_router,
         uploads_router,
+        loads_router,
         cluster_router,
     ):
         app.include_router(router(broker))

@@ -14,6 +14,7 @@ from mq.bodies.intake import ClientGone, Receive
 from mq.broker import Broker
 from mq.errors import Forbidden
 from mq.http.internal import Internal
+from mq.http.load_file_upload import LoadFileUpload
 from mq.http.payload_upload import PayloadUpload
 from mq.http.problems import problem_of
 from mq.http.publish import Publisher, Scope, Send
@@ -22,16 +23,18 @@ from mq.peers import PREFIX
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
+_LOAD_FILE = re.compile(r"/v1/topics/([^/]+)/loads/([^/]+)/files/([0-9]{1,18})/([0-9]{1,18})\Z")
 _log = logging.getLogger(__name__)
 
 
 def hot_methods(path: str) -> list[str]:
     """Methods of a path that are served here."""
-    return [method for method, pattern in (("POST", _PUBLISH), ("PUT", _UPLOAD)) if pattern.match(path)]
+    hot = (("POST", _PUBLISH), ("PUT", _UPLOAD), ("PUT", _LOAD_FILE))
+    return [method for method, pattern in hot if pattern.match(path)]
 
 
 class Dispatcher:
-    """Serves other brokers, publishes and payload uploads itself, and hands on the rest; users are authorized first."""
+    """Serves other brokers, publishes and uploads itself, and hands on the rest; users are authorized first."""
 
     def __init__(self, broker: Broker, authorizer: Authorizer, app: ASGIApp) -> None:
         self._authorizer, self._app = authorizer, app
@@ -40,6 +43,7 @@ class Dispatcher:
         self._names = this_machine(broker.settings.advertise) if trusts_addresses else None
         self._publish = Publisher(broker)
         self._upload = PayloadUpload(broker)
+        self._load_file = LoadFileUpload(broker)
         self._internal = Internal(broker)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,6 +60,9 @@ class Dispatcher:
             await self._serve(self._publish(scope, receive, match[1]), 200, send)
         elif method == "PUT" and (match := _UPLOAD.match(path)):
             await self._serve(self._upload(scope, receive, match[1], match[2]), 201, send)
+        elif method == "PUT" and (match := _LOAD_FILE.match(path)):
+            place = (match[1], match[2], int(match[3]), int(match[4]))
+            await self._serve(self._load_file(scope, receive, *place), 201, send)
         else:
             await self._app(scope, receive, send)
 

@@ -10,7 +10,7 @@ from mq.errors import BodyTooLarge, Malformed
 JSON_MAX_BYTES = 64 * 1024
 
 
-async def json_body(request: Request, *, empty: bytes = b"") -> Any:
+async def json_body(request: Request, *, empty: bytes = b"", most_bytes: int = JSON_MAX_BYTES) -> Any:
     """The parsed body, or `empty` parsed where there is none; raises `Malformed`, `BodyTooLarge`.
 
     The framework would read a body of any size into memory.
@@ -18,10 +18,10 @@ async def json_body(request: Request, *, empty: bytes = b"") -> Any:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > JSON_MAX_BYTES:
+        if len(body) > most_bytes:
             topic = "/".join(request.url.path.split("/")[:4])
-            message = f"the body is larger than {JSON_MAX_BYTES} bytes, and payloads go elsewhere"
-            raise BodyTooLarge(message, JSON_MAX_BYTES, f"{topic}/uploads")
+            message = f"the body is larger than {most_bytes} bytes, and payloads go elsewhere"
+            raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
     try:
         return orjson.loads(body or empty)
     except orjson.JSONDecodeError as error:

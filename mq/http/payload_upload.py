@@ -44,7 +44,7 @@ class PayloadUpload:
         key = keys.upload(topic, upload_id)
         try:
             sha256 = await payloads.create_from_stream(
-                key, _chunks(receive), size_bytes=upload.size_bytes, sha256=upload.sha256
+                key, chunks_of(receive), size_bytes=upload.size_bytes, sha256=upload.sha256
             )
         except ObjectExists as error:
             raise Conflict(
@@ -54,7 +54,8 @@ class PayloadUpload:
         return orjson.dumps({"upload": upload_id, "size": info.size_bytes, "etag": info.etag, "sha256": sha256})
 
 
-async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+async def chunks_of(receive: Receive) -> AsyncIterator[bytes]:
+    """The chunks of a request's body; raises `ClientGone`."""
     more = True
     while more:
         message = await receive()

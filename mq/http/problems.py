@@ -54,6 +54,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (filer_errors.InvalidName, "invalid-name", "The name is not allowed", 422, False),
     (filer_errors.InvalidConfig, "invalid-config", "The configuration is not valid", 422, False),
     (filer_errors.InvalidMarker, "invalid-marker", "The marker is not valid", 400, False),
+    (filer_errors.LoadRefused, "load-refused", "The files of the load are not what they should be", 422, False),
+    (errors.NameTaken, "name-taken", "The name is another file's", 412, False),
     (filer_errors.InvalidInput, "invalid-request", "The request makes no sense", 422, False),
     (PositionExpired, "position-expired", "The position is older than what is kept", 410, False),
     (errors.BodyTooLarge, "body-too-large", "The body is too large", 413, False),

@@ -38,14 +38,21 @@ class Lineage:
         self.segments[segment_id] = self.segments[segment_id].model_copy(update=update)
 
     def split(self, segment: Segment, cuts: list[int], end_offset: int) -> None:
-        bounds = [segment.start_slot, *cuts, segment.stop_slot]
-        parts = pairwise(bounds)
-        self.seal(segment.id, end_offset, tuple(self.add(a, b, (segment.id,)) for a, b in parts))
+        self.cut_anew([segment], cuts, [end_offset])
 
     def merge(self, segments: list[Segment], ends: list[int]) -> None:
-        new = self.add(segments[0].start_slot, segments[-1].stop_slot, tuple(s.id for s in segments))
+        self.cut_anew(segments, [], ends)
+
+    def cut_anew(self, segments: list[Segment], cuts: list[int], ends: list[int]) -> None:
+        """As a load does: each successor follows all those whose slots it has some of."""
+        heirs: dict[int, list[int]] = {segment.id: [] for segment in segments}
+        for start, stop in pairwise([segments[0].start_slot, *cuts, segments[-1].stop_slot]):
+            before = tuple(s.id for s in segments if s.start_slot < stop and start < s.stop_slot)
+            new = self.add(start, stop, before)
+            for each in before:
+                heirs[each].append(new)
         for segment, end in zip(segments, ends, strict=True):
-            self.seal(segment.id, end, (new,))
+            self.seal(segment.id, end, tuple(heirs[segment.id]))
 
     def state(self) -> TopicState:
         return TopicState(
@@ -69,14 +76,9 @@ def lineages(draw: st.DrawFn, *, most_transitions: int = 8) -> TopicState:
         opened = lineage.open
         place = draw(st.integers(0, len(opened) - 1))
         count = draw(st.integers(1, 3))
-        segment = opened[place]
-        if draw(st.booleans()) and place + count <= len(opened):
-            together = opened[place : place + count]
-            lineage.merge(together, [draw(ends) for _ in together])
-        else:
-            inner = st.integers(segment.start_slot + 1, segment.stop_slot - 1)
-            wide = segment.stop_slot - segment.start_slot > 8
-            cuts = sorted(set(draw(st.lists(inner, max_size=3)))) if wide else []
-            lineage.split(segment, cuts, draw(ends))
+        together = opened[place : place + (count if place + count <= len(opened) else 1)]
+        start, stop = together[0].start_slot, together[-1].stop_slot
+        cuts = sorted(draw(st.sets(st.integers(start + 1, stop - 1), max_size=3))) if stop - start > 8 else []
+        lineage.cut_anew(together, draw(st.sampled_from([[], cuts])), [draw(ends) for _ in together])
     assert lineage.open[-1].stop_slot == SLOTS
     return lineage.state()

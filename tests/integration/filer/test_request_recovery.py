@@ -250,7 +250,7 @@ class Lineage:
         return end
 
     def forget_seal_offsets(self) -> None:
-        """As where the segments had been rolled up by the time that somebody sealed them."""
+        """As where brokers of an older version have sealed the segments."""
         self._seal_offsets.clear()
 
     async def opened(self, ends: Sequence[int]) -> None:

@@ -3,7 +3,7 @@ import base64
 import contextlib
 import hashlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,6 +14,7 @@ import pytest
 from filer.clock import SystemClock
 from filer.errors import InvalidInput, OutcomeUnknown, StoreCannotFence, StoreError, StoreRefused
 from filer.fence_check import check_fencing
+from filer.s3_body import PIECE_BYTES
 from filer.s3_settings import AddressingStyle, S3Settings
 from filer.s3_store import LARGEST_PUT_BYTES, S3Store
 from tests.support import rclone_server
@@ -296,19 +297,25 @@ async def test_presigned_requests_are_bound_to_what_was_signed(tmp_path: Path, r
             assert (await store.get("new")).data == b"abc"
 
 
-async def test_bodies_are_sent_in_one_piece(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line by line, as the session would, a file of 8 MB keeps the event loop for more than a second."""
-    sent: list[object] = []
+async def test_bodies_are_sent_in_large_pieces(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By lines, as the session would send it, or as a whole a large file would keep the event loop for long."""
+    sent: list[bytes] = []
+
+    async def noted(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        async for piece in body:
+            sent.append(piece)
+            yield piece
 
     class Noting(httpx.AsyncClient):
         def build_request(self, *args: Any, **options: Any) -> httpx.Request:
-            sent.append(options["content"])
+            if body := options["content"]:
+                options["content"] = noted(body)
             return super().build_request(*args, **options)
 
     monkeypatch.setattr(httpx, "AsyncClient", Noting)
-    lines = b"a line\n" * 1000
+    lines = b"a line\n" * (PIECE_BYTES // 7) + b"an end"
     await store.create("lines", lines)
-    etag = (await store.head("lines")).etag
-    await store.replace("lines", 2 * lines, etag=etag)
-    assert [each for each in sent if each] == [lines, 2 * lines]
-    assert (await store.get("lines")).data == 2 * lines
+    assert sent == [lines[:PIECE_BYTES], lines[PIECE_BYTES:]]
+    await store.replace("lines", 2 * lines, etag=(await store.head("lines")).etag)
+    assert (await store.get("lines")).data == 2 * lines == b"".join(sent[2:])
+    assert max(map(len, sent)) == PIECE_BYTES

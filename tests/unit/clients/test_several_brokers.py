@@ -8,6 +8,7 @@ import pytest
 
 from braidmq import AsyncClient, InvalidArgument, NoConnection, NotABroker
 from braidmq.addresses import Addresses, parse_addresses
+from filer.clock import settle
 from tests.support.fake_broker import FakeBroker, problem, refused
 from tests.support.instant_clock import InstantClock
 
@@ -21,11 +22,13 @@ class Hosts:
         self.broker = FakeBroker()
         self.down: dict[str, httpx.Response | None] = {}
         self.asked: list[str] = []
+        self.looks = 0
         self.brokers = [{"broker": "a", "url": "http://a", "state": "running"}]
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         host = request.url.host
         if request.url.path == "/v1/cluster" and host not in self.down:
+            self.looks += 1
             answer = {"cluster": "c", "version": "1", "leader": None, "brokers": self.brokers}
             return httpx.Response(200, json=answer)
         self.asked.append(host)
@@ -140,6 +143,18 @@ async def test_brokers_that_others_have_replaced_are_learned_while_the_one_in_us
         hosts.down = dict.fromkeys("abc")
         await client.topic("t")
     assert hosts.asked[-1] == "d"
+
+
+async def test_who_has_learned_of_others_since_a_failure_asks_no_sooner_than_usual(
+    several: AsyncClient, hosts: Hosts, clock: InstantClock
+) -> None:
+    hosts.down = {"a": None}
+    await several.topic("t")
+    for seconds, looks in ((0, 1), (4.9, 1), (0.2, 2)):
+        await clock.advance(seconds)
+        await several.topic("t")
+        await settle()
+        assert hosts.looks == looks
 
 
 def _told(name: str) -> dict[str, str]:

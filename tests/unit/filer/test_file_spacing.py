@@ -139,6 +139,23 @@ async def test_the_first_file_waits_no_longer_than_that(world: World) -> None:
     assert first.done()
 
 
+async def test_none_but_the_first_file_waits_for_them(world: World) -> None:
+    world.predecessors_known.clear()
+    writer = world.open(awaited=True)
+    await world.append(writer)
+    await world.clock.advance(INHERITING_SECONDS)
+    second = await world.append(writer)
+    assert second.done() and world.files == [1, 1]
+
+
+async def test_a_writer_that_is_flushed_waits_for_no_windows(world: World) -> None:
+    world.predecessors_known.clear()
+    writer = world.open(awaited=True)
+    await writer.flush()
+    first = await world.append(writer)
+    assert first.done()
+
+
 async def test_those_who_were_not_held_back_wait_for_no_windows(world: World) -> None:
     world.predecessors_known.clear()
     first = await world.append(world.open())

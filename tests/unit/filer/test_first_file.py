@@ -1,5 +1,6 @@
 """A segment's first file: what proves that its put did not make an old name anew, and what that costs."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -28,6 +29,9 @@ class World:
         self.asked: Counter[str] = Counter()
         self.store = FailingStore(self.memory, self.faults, clock=self.clock, on_point=self._count)
         self.open: bool | BraidError = True
+        # Until this is set nobody tells whether it is open.
+        self.told = asyncio.Event()
+        self.told.set()
         self.writer: SegmentWriter = owner(
             self.store, self.clock, REF, SegmentIndex(), look=self._look, is_open=self._is_open
         )
@@ -42,6 +46,7 @@ class World:
 
     async def _is_open(self) -> bool:
         self.asked["is open"] += 1
+        await self.told.wait()
         if isinstance(self.open, BraidError):
             raise self.open
         return self.open
@@ -82,3 +87,15 @@ async def test_a_put_that_is_answered_too_late_is_not_proven_by_what_the_record_
     world.store.release()
     await waits
     assert world.asked["list"] > 0 and world.asked["look"] == 1
+
+
+async def test_the_read_of_the_record_ends_with_the_put(world: World) -> None:
+    world.told.clear()
+    world.faults.add("create", FaultKind.HANG_ANSWER)
+    waits = world.writer.append(single(b"0"), 1)
+    await settle()
+    before = asyncio.all_tasks()
+    await world.writer.close()
+    await settle()
+    assert isinstance(waits.exception(), OutcomeUnknown)
+    assert {task.get_name() for task in before - asyncio.all_tasks()} >= {"look whether events/0 is open"}

@@ -1,12 +1,14 @@
 """What successors know of producers, through any splits, merges and rolls: against a model that remembers each slot."""
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.inheritance import handed_over
+from filer.clock import ManualClock, settle
+from filer.inheritance import Inheritance, handed_over
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.producer_windows import ProducerWindows
@@ -56,6 +58,16 @@ class Topic:
             index.windows = ProducerWindows.from_bytes(index.windows.to_bytes())
         return index.end
 
+    def load(self, parts: int, *, through_store: bool) -> None:
+        """A load of so many segments, and successors of the ranges that were open before."""
+        before = self.lineage.open
+        ends = [self.seal(segment, through_store=through_store) for segment in before]
+        self.lineage.cut_anew(before, [part * SLOTS // parts for part in range(1, parts)], ends)
+        loaded = self.lineage.open
+        for segment in loaded:
+            self.lineage.segments[segment.id] = segment.model_copy(update={"load": "l"})
+        self.lineage.cut_anew(self.lineage.open, [segment.start_slot for segment in before[1:]], [4] * len(loaded))
+
     def check(self, requests: list[RequestId]) -> None:
         for segment in self.lineage.open:
             windows = self.indexes[segment.id].windows
@@ -69,7 +81,7 @@ class Topic:
 
 REQUESTS = [RequestId(producer, sequence) for producer in "pq" for sequence in range(1, 4)]
 STEPS = st.tuples(
-    st.sampled_from(["store", "store", "store", "split", "merge", "roll"]),
+    st.sampled_from(["store", "store", "store", "split", "merge", "roll", "load"]),
     st.integers(0, 31),
     st.integers(1, 3),
     st.sampled_from(REQUESTS),
@@ -90,6 +102,8 @@ def test_a_part_that_was_stored_is_known_where_it_was_stored_first_and_nowhere_e
         segment = opened[place % len(opened)]
         if what == "store":
             topic.store(segment, request)
+        elif what == "load":
+            topic.load(count * 3, through_store=through_store)
         elif what == "merge":
             together = opened[place % len(opened) :][: count + 1]
             topic.lineage.merge(together, [topic.seal(each, through_store=through_store) for each in together])
@@ -114,3 +128,17 @@ def test_a_predecessor_whose_windows_are_not_at_hand_is_not_guessed_at() -> None
     assert handed_over(topic.lineage.state(), heir, topic.indexes) is None
     del topic.indexes[1]
     assert handed_over(topic.lineage.state(), heir, topic.indexes) is None
+
+
+async def test_nobody_waits_for_what_is_tried_no_more() -> None:
+    async def never() -> ProducerWindows:
+        await asyncio.Future()
+        raise AssertionError
+
+    inheritance = Inheritance(ManualClock(), SegmentIndex(), never)
+    waits = asyncio.create_task(inheritance.wait())
+    await settle()
+    assert not waits.done() and not inheritance.over.is_set()
+    inheritance.stop()
+    await waits
+    assert inheritance.over.is_set() and not inheritance.complete

@@ -158,6 +158,17 @@ def test_who_has_passed_an_empty_segment_enters_all_its_successors() -> None:
     assert advance(lineage.state(), {0: 3, 2: 5}) == {2: 5, 3: 0, 4: 0}
 
 
+def test_a_marker_that_is_ahead_of_itself_gets_no_further_ahead() -> None:
+    """Nobody gives out such a one: 2 was entered, and 0 before it is not drained."""
+    lineage = Lineage()
+    lineage.add(0, 100)
+    lineage.add(100, SLOTS)
+    lineage.cut_anew(lineage.open, [50], [3, 3])
+    ahead = {0: 2, 1: 3, 2: 0}
+    assert advance(lineage.state(), ahead) == ahead
+    assert advance(lineage.state(), ahead | {0: 3}) == {2: 0, 3: 0}
+
+
 def test_many_generations_take_no_longer_than_there_are_segments() -> None:
     """The ways from one to another through splits and merges double with each generation."""
     lineage = Lineage()

@@ -113,7 +113,9 @@ def test_roll_up_that_cuts_through_a_file_is_refused() -> None:
 
 def test_the_seal_is_never_rolled_up() -> None:
     index = index_of(2, 2)
+    assert index.seal_offset is None
     index.append(file(4, 6, sealed=True))
+    assert index.seal_offset == 4
     with pytest.raises(CorruptFile):
         index.supersede(roll_up(0, 6), since_us=0)
     assert index.sealed

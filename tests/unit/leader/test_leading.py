@@ -132,8 +132,9 @@ class World:
         self.coordinator = FakeCoordinator()
         self.arm = FakeArm(self.catalogue, self.coordinator, self.clock)
         self.settled: list[str] = []
+        self.table = LoadTable()
         self.leading = Leading(
-            self.coordinator, self.catalogue, self.clock, self.arm, LoadTable(), on_settled=self.settled.append
+            self.coordinator, self.catalogue, self.clock, self.arm, self.table, on_settled=self.settled.append
         )
         self.task: asyncio.Task[None] | None = None
 
@@ -150,6 +151,11 @@ class World:
         config = TopicConfig(replicas=replicas)
         assert await self.catalogue.create(new_topic(name, config, len(placed), lambda n: placed[n], now_us=1))
         self.leading.look(name)
+
+    async def begin_split(self, name: str, owners: str = "aa") -> None:
+        """Somebody else does, of the first segment, and tells nobody."""
+        begun = await self.catalogue.change(name, lambda s: splitting(s, {0: [100]}, lambda n: (owners[n],), now_us=2))
+        assert begun is not None
 
     async def begin(self) -> None:
         self.task = asyncio.create_task(self.leading.run())
@@ -272,12 +278,23 @@ async def test_a_transition_that_takes_long_keeps_no_other_topic_from_being_spre
     world.join("a", "b")
     await world.create("u", ("a",))
     await world.create("t", ("a",), ("a",), ("a",))
-    await world.catalogue.change("u", lambda s: splitting(s, {0: [100]}, lambda n: ("ab"[n],), now_us=2))
+    await world.begin_split("u", "ab")
     world.arm.hanging.add("u")
     await world.begin()
     await world.pass_seconds(SETTLE_SECONDS + 10)
     assert world.arm.finishes.count("u") == 1
     assert sorted(await world.owners("t")) == ["a", "a", "b"], "what the split is about to open is counted"
+
+
+async def test_what_the_arm_has_told_of_before_it_was_read_keeps_no_other_topic_from_being_spread(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.join("a", "b")
+    await world.create("t", *[("a",)] * 4)
+    world.table.see(new_topic("u", TopicConfig(), 2, lambda n: ("a",), now_us=1))
+    await world.begin()
+    await world.pass_seconds(SETTLE_SECONDS + 1)
+    assert {deed.topic for deed in world.arm.deeds} == {"t"} and caplog.messages == []
 
 
 async def test_nothing_is_spread_while_anything_changes_hands(world: World) -> None:
@@ -423,13 +440,30 @@ async def test_a_topic_that_cannot_be_read_is_looked_at_again(world: World) -> N
     assert await world.owners("t") == await world.owners("u") == ["b"]
 
 
+async def test_a_topic_that_a_sweep_could_not_read_does_not_wait_for_the_next_sweep(world: World) -> None:
+    world.join("b")
+    assert await world.catalogue.create(new_topic("t", TopicConfig(), 1, lambda n: ("a",), now_us=1))
+    world.faults.add("get", *[FaultKind.UNAVAILABLE] * 3, key_part="topics/t/")
+    await world.begin()
+    await world.pass_seconds(MARGIN_SECONDS + 5)
+    assert await world.owners("t") == ["b"]
+
+
+async def test_a_damaged_topic_is_read_once_a_sweep(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.join("b")
+    await world.memory.create("topics/t/topic.json", b"{}")
+    await world.begin()
+    await world.pass_seconds(2.5 * SWEEP_SECONDS)
+    assert len([record for record in caplog.records if "cannot be looked after" in record.message]) == 3
+
+
 async def test_news_that_could_not_be_read_are_read_again_at_once(world: World) -> None:
     """Nor is the topic taken for settled, or moved, by what was known of it before."""
     world.join("a", "b")
     await world.create("t", ("a",), ("a",), ("a",))
     await world.begin()
     world.settled.clear()
-    await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("ab"[n],), now_us=2))
+    await world.begin_split("t", "ab")
     world.faults.add("get", *[FaultKind.UNAVAILABLE] * 8, key_part="topics/t/")
     world.leading.look("t")
     await world.pass_seconds(SETTLE_SECONDS + 1)
@@ -438,48 +472,65 @@ async def test_news_that_could_not_be_read_are_read_again_at_once(world: World) 
     assert "t" in world.arm.finishes and "t" in world.settled
 
 
-async def test_what_is_heard_of_a_topic_while_it_is_read_is_read_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def quiet(world: World) -> World:
+    """Broker a leads and owns topic t, which needs nothing."""
     world.join("a")
     await world.create("t", ("a",))
     await world.begin()
     world.settled.clear()
-    read = world.catalogue.read
+    return world
+
+
+async def test_what_is_heard_of_a_topic_while_it_is_read_is_read_too(
+    quiet: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = quiet.catalogue.read
 
     async def overtaken(topic: str) -> TopicRecord | None:
         found = await read(topic)
-        monkeypatch.setattr(world.catalogue, "read", read)
-        await world.catalogue.change(topic, lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
-        world.leading.look(topic)
+        monkeypatch.setattr(quiet.catalogue, "read", read)
+        await quiet.begin_split(topic)
+        quiet.leading.look(topic)
         return found
 
-    monkeypatch.setattr(world.catalogue, "read", overtaken)
-    world.leading.look("t")
-    await world.pass_seconds(1)
-    assert world.arm.finishes == ["t"] and world.settled == ["t"]
+    monkeypatch.setattr(quiet.catalogue, "read", overtaken)
+    quiet.leading.look("t")
+    await quiet.pass_seconds(1)
+    assert quiet.arm.finishes == ["t"] and quiet.settled == ["t"]
+
+
+async def test_news_of_what_a_sweep_does_not_find_listed_are_read_too(
+    quiet: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_yet() -> list[str]:
+        return []
+
+    monkeypatch.setattr(quiet.catalogue, "names", none_yet)
+    await quiet.begin_split("t")
+    quiet.leading.look("t")
+    quiet.join("b")
+    await settle()
+    assert quiet.arm.finishes == ["t"]
 
 
 async def test_a_read_that_is_answered_late_brings_nothing_old_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    quiet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.join("a")
-    await world.create("t", ("a",))
-    await world.begin()
-    old = await world.catalogue.read("t")
-    await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
-    world.leading.look("t")
-    await world.pass_seconds(1)
-    newest = world.leading.states["t"]
+    old = await quiet.catalogue.read("t")
+    await quiet.begin_split("t")
+    quiet.leading.look("t")
+    await quiet.pass_seconds(1)
+    newest = quiet.leading.states["t"]
     assert len(newest.open_segments) == 2
 
     async def late(topic: str) -> TopicRecord | None:
         return old
 
-    monkeypatch.setattr(world.catalogue, "read", late)
-    world.leading.look("t")
+    monkeypatch.setattr(quiet.catalogue, "read", late)
+    quiet.leading.look("t")
     await settle()
-    assert world.leading.states["t"] == newest
+    assert quiet.leading.states["t"] == newest
 
 
 async def test_a_transition_nobody_told_of_is_found_when_brokers_come_and_go(world: World) -> None:
@@ -488,7 +539,7 @@ async def test_a_transition_nobody_told_of_is_found_when_brokers_come_and_go(wor
     await world.begin()
     world.settled.clear()
     assert await world.catalogue.create(new_topic("t", TopicConfig(), 1, lambda n: ("a",), now_us=1))
-    await world.catalogue.change("t", lambda s: splitting(s, {0: [100]}, lambda n: ("a",), now_us=2))
+    await world.begin_split("t")
     world.join("b")
     await settle()
     assert world.arm.finishes == ["t"] and set(world.settled) <= {"t"}, "nothing has happened to the other one"

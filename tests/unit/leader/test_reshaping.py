@@ -58,6 +58,7 @@ class World:
     slots: dict[tuple[str, int], SlotLoads | None] = field(default_factory=dict)
     deeds: list[tuple[str, dict[int, tuple[int, ...]], list[tuple[int, int]]]] = field(default_factory=list)
     newer: dict[str, TopicState] = field(default_factory=dict)
+    table: LoadTable = field(default_factory=LoadTable)
     failing: bool = False
     hanging: bool = False
 
@@ -67,7 +68,7 @@ class World:
             self.clock,
             self,
             self,
-            LoadTable(),
+            self.table,
             interval_seconds=INTERVAL_SECONDS,
             segments_per_broker=2.0,
         )
@@ -401,3 +402,12 @@ async def test_what_is_known_of_brokers_that_are_gone_is_forgotten(world: World)
     world.reshaping.hear("gone", 7, [])
     await world.round()
     assert world.reshaping.pending_bytes("gone") is None
+
+
+async def test_a_topic_that_goes_right_after_its_first_report_is_forgotten(world: World) -> None:
+    world.create("t")
+    world.report(load("t", 0, 1))
+    assert world.table.knows("t", 0)
+    del world.states["t"]
+    await world.round()
+    assert not world.table.knows("t", 0)

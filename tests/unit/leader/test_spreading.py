@@ -283,6 +283,28 @@ def test_a_swap_has_to_help_more_than_a_move(smaller: float, swaps: bool) -> Non
     assert plan == ({"t": {0: "c", 5: "a"}} if swaps else {})
 
 
+def test_a_swap_that_nobody_would_notice_is_none() -> None:
+    works = np.array([1, 1, 0.5, 0.2, 0.2, 0.65, 0.65])
+    for scale, swaps in ((0.19, False), (0.25, True)):
+        loads = [load(n, work) for n, work in enumerate(scale * works)]
+        assert bool(moves(table_of(topic(*"aabbbcc"), loads=loads), brokers("abc"))) == swaps
+
+
+def test_of_all_swaps_the_one_that_evens_out_best_is_made() -> None:
+    works = [1.3, 1.1, 0.6, 0.4, 0.4, 0.75, 0.75]
+    plan = moves(table_of(topic(*"aabbbcc"), loads=[load(n, work) for n, work in enumerate(works)]), brokers("abc"))
+    assert plan == {"t": {1: "b", 2: "a"}}, "not the largest that a has"
+    works = [1, 1, 0.5, 0.3, 0.3, 1.05]
+    plan = moves(table_of(topic(*"aabbbc"), loads=[load(n, work) for n, work in enumerate(works)]), brokers("abc"))
+    assert plan == {"t": {0: "b", 2: "a"}}, "c carries less, and has nothing smaller to give"
+
+
+def test_nothing_is_swapped_to_where_much_is_about_to_split() -> None:
+    works = [1.5, 1.5, 0.5, 0.3, 0.3, 1.5, 0.9, 0.9]
+    loads = [load(n, work, recent=1.2 if n == 5 else 0.5) for n, work in enumerate(works)]
+    assert moves(table_of(topic(*"aabbbbcc"), loads=loads), brokers("abc")) == {}
+
+
 @pytest.mark.parametrize("young", ["ab", "bc"])
 def test_what_has_just_been_opened_is_not_swapped(young: str) -> None:
     owners = "aabbbcc"

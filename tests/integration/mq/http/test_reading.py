@@ -4,7 +4,8 @@ import asyncio
 import base64
 import gzip
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 from filer.clock import ManualClock, SystemClock
 from filer.local_store import LocalStore
 from filer.memory_store import MemoryStore
+from filer.topic_state import TopicState
+from leader.placement import owned
 from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.problems import check_problem
 
@@ -489,23 +492,43 @@ async def test_cluster_route_probes_and_metrics(broker: HttpBroker) -> None:
     assert "/v1/topics/{topic}/messages" in (await client.get("/openapi.json")).json()["paths"]
 
 
-async def test_many_that_ask_for_the_cluster_share_its_listings() -> None:
+async def test_many_that_ask_for_the_cluster_share_a_listing_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[Counter[str]] = []
+
+    def counted(states: Iterable[TopicState]) -> Counter[str]:
+        counts.append(owned(states))
+        return counts[-1]
+
+    monkeypatch.setattr("mq.broker.owned", counted)
     store = CountingStore()
     async with http_broker(store) as broker:
         await topic(broker)
         store.listings = 0
         answers = await asyncio.gather(*(broker.client.get("/v1/cluster") for _ in range(50)))
         assert [answer.json()["brokers"][0]["segments"] for answer in answers] == [1] * 50
-        assert store.listings <= 5
+        assert store.listings <= 5 and len(counts) <= 5
+
+
+async def test_the_cluster_is_told_of_while_the_store_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mq.broker.COUNT_SECONDS", 0.01)
+    store = CountingStore()
+    async with http_broker(store) as broker:
+        await topic(broker)
+        store.silent = True
+        answers = await asyncio.gather(*(broker.client.get("/v1/cluster") for _ in range(2)))
+        assert [answer.json()["brokers"][0]["segments"] for answer in answers] == [1, 1]
 
 
 class CountingStore(MemoryStore):
-    """Counts how often its folders are listed."""
+    """Counts how often its folders are listed; while it is `silent` it never answers that."""
 
     listings = 0
+    silent = False
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
         self.listings += 1
+        if self.silent:
+            await asyncio.Future()
         return await super().list_folders(prefix)
 
 

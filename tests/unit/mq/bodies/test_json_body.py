@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.errors import InvalidInput
+from filer.schema import EARLIEST_US, LATEST_US
 from mq.bodies.json_body import decode_json, decode_ndjson, parse_time
-from mq.bodies.rows import EARLIEST_US, JSON_HEADER, LATEST_US, Columns
+from mq.bodies.rows import JSON_HEADER, Columns
 from mq.errors import Malformed
 from mq.render import rfc3339
 

@@ -1,0 +1,254 @@
+"""Whether a file of a load is what it is said to be: run in a process of its own, since nobody knows who wrote it.
+
+What decides is decoded: footer, offsets, times, keys, headers and event times, and values where they are text. Binary
+values are not: of those only the page headers are read, by which it is known what they will take in memory. So what
+has been checked can be read by a broker like a file of its own. Everything is bounded before it is decoded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filer.errors import CorruptFile, LoadRefused
+from filer.load_files import LoadSegment, writer_of
+from filer.page_headers import DATA_PAGE, PLAIN, read_pages
+from filer.schema import EARLIEST_US, LATEST_US, log_schema
+from filer.segment_file import Footer, encode, mark_json, parquet_metadata
+from filer.slots import slots_of
+from filer.sparse_file import SparseFile
+
+MIB = 1024 * 1024
+MOST_FOOTER_BYTES = 4 * MIB
+MOST_ROW_GROUPS = 1024
+MOST_ROW_GROUP_BYTES = 64 * MIB
+"""Before compression, as stored, and all in all: a reader holds one of them at least."""
+MOST_ROW_GROUP_ROWS = 1024 * 1024
+MOST_PAGES = 64
+"""Of one column in one row group."""
+_COMPRESSIONS = ("UNCOMPRESSED", "SNAPPY", "LZ4", "LZ4_RAW", "ZSTD", "GZIP")
+_ENCODINGS = {"PLAIN", "RLE", "DELTA_BINARY_PACKED"}
+_GUESS_BYTES = 64 * 1024
+_DECODED = ["_offset", "_timestamp", "key", "event_time", "headers", "_ref"]
+
+Read = Callable[[int, int], bytes]
+"""The bytes `[start, stop)` of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileClaim:
+    """What is said of a file: it holds `count` messages of a segment from `base_offset` on, in `size_bytes`."""
+
+    segment: int
+    base_offset: int
+    count: int
+    size_bytes: int
+
+
+def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
+    """Raises `LoadRefused` that says what is wrong with the file."""
+    try:
+        metadata, tail = _metadata(read, claim.size_bytes)
+        _check_claims(metadata, claim, segment)
+        reached = claim.base_offset
+        for group in range(metadata.num_row_groups):
+            _check_group(metadata.row_group(group), claim.size_bytes - len(tail), claim.count)
+            table = _decoded(read, metadata, tail, claim.size_bytes, group, segment)
+            _check_rows(table, reached, segment)
+            reached += table.num_rows
+    except (pa.ArrowMemoryError, MemoryError) as error:
+        raise LoadRefused("it takes too much memory to open") from error
+    except (CorruptFile, pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise LoadRefused(f"it cannot be read: {str(error).partition(chr(10))[0][:300]}") from error
+
+
+def _metadata(read: Read, size_bytes: int) -> tuple[pq.FileMetaData, bytes]:
+    """Parquet's metadata of a file, and the bytes at the end of it that hold them."""
+    tail = read(max(size_bytes - _GUESS_BYTES, 0), size_bytes)
+    if size_bytes < 12 or tail[-4:] not in (b"PAR1", b"PARE"):
+        raise LoadRefused("it is not a whole Parquet file: it does not end in PAR1")
+    head = tail[:4] if len(tail) == size_bytes else read(0, 4)
+    if tail[-4:] == b"PARE" or head == b"PARE":
+        raise LoadRefused("it is encrypted")
+    if head != b"PAR1":
+        raise LoadRefused("it is not a Parquet file: it does not begin with PAR1")
+    footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
+    if footer_bytes > min(MOST_FOOTER_BYTES, size_bytes):
+        raise LoadRefused(
+            f"it claims a footer of {footer_bytes} bytes: at most {MOST_FOOTER_BYTES}, and no more than it has"
+        )
+    if footer_bytes > len(tail):
+        tail = read(size_bytes - footer_bytes, size_bytes)
+    return parquet_metadata(tail), tail[-footer_bytes:]
+
+
+def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegment) -> None:
+    """The footer against what is said of the file."""
+    if metadata.num_row_groups > MOST_ROW_GROUPS:
+        raise LoadRefused(f"it has {metadata.num_row_groups} row groups: at most {MOST_ROW_GROUPS}")
+    expected_schema = _parquet_schema(segment.key_type, segment.value_type)
+    # The one compares leaves by their Parquet types, the other all names.
+    if not metadata.schema.equals(expected_schema) or _paths(metadata.schema) != _paths(expected_schema):
+        raise LoadRefused(
+            "its columns are not exactly those of a file of this topic, whose keys are "
+            f"{segment.key_type} and whose values are {segment.value_type}: {_columns(metadata)}"
+        )
+    pairs: dict[bytes, bytes] = metadata.metadata or {}
+    expected = Footer(
+        claim.segment, claim.base_offset, claim.count, writer_of(segment.load), segment.timestamp_us,
+        segment.timestamp_us,
+    ).to_metadata()  # fmt: skip
+    for name, value in expected.items():
+        if (said := pairs.get(name.encode())) != value.encode():
+            shown = "nothing" if said is None else repr(said[:80])
+            raise LoadRefused(f"its footer says {shown} for {name}, and {value!r} is wanted")
+    if strange := sorted(set(pairs) - {name.encode() for name in expected}):
+        raise LoadRefused(f"its footer has {strange[0][:80]!r}, which files of a load do not have")
+    if metadata.num_rows != claim.count or claim.count < 1:
+        raise LoadRefused(f"it has {metadata.num_rows} messages, and {claim.count} were said (1 or more)")
+
+
+def _columns(metadata: pq.FileMetaData) -> str:
+    schema = metadata.schema
+    columns = (schema.column(place) for place in range(min(len(schema), 20)))
+    return ", ".join(f"{each.path[:40]} {each.physical_type}" for each in columns)[:600]
+
+
+def _paths(schema: pq.ParquetSchema) -> list[str]:
+    return [schema.column(place).path for place in range(len(schema))]
+
+
+@cache
+def _parquet_schema(key_type: Any, value_type: Any) -> pq.ParquetSchema:
+    empty = log_schema(key_type, value_type).empty_table()
+    data = encode(mark_json(empty) if value_type == "json" else empty, Footer(0, 0, 0, "", 0, 0))
+    return pq.read_metadata(pa.BufferReader(data)).schema
+
+
+def _check_group(group: pq.RowGroupMetaData, end: int, count: int) -> None:
+    """What a row group claims, before anything of it is read; `end` is where the footer begins."""
+    if not 0 < group.num_rows <= min(MOST_ROW_GROUP_ROWS, count):
+        raise LoadRefused(f"a row group has {group.num_rows} messages: from 1 to {MOST_ROW_GROUP_ROWS}")
+    columns = [group.column(place) for place in range(group.num_columns)]
+    uncompressed = sum(column.total_uncompressed_size for column in columns)
+    if not 0 < uncompressed <= MOST_ROW_GROUP_BYTES or group.total_byte_size > MOST_ROW_GROUP_BYTES:
+        claimed = max(uncompressed, group.total_byte_size)
+        raise LoadRefused(f"a row group claims {claimed} bytes: at most {MOST_ROW_GROUP_BYTES}")
+    reached = 4
+    for column in columns:
+        if column.has_dictionary_page or not set(column.encodings) <= _ENCODINGS:
+            raise LoadRefused(
+                f"column {column.path_in_schema} is encoded as {', '.join(column.encodings)}: write it plain"
+            )
+        if column.compression not in _COMPRESSIONS:
+            raise LoadRefused(f"column {column.path_in_schema} is compressed with {column.compression}")
+        if column.data_page_offset < reached or column.total_compressed_size < 0:
+            raise LoadRefused(f"column {column.path_in_schema} does not stand behind the one before")
+        reached = column.data_page_offset + column.total_compressed_size
+    if reached > end or reached - columns[0].data_page_offset > MOST_ROW_GROUP_BYTES:
+        raise LoadRefused("a row group claims bytes that the file does not have, or too many")
+
+
+def _decoded(
+    read: Read, metadata: pq.FileMetaData, tail: bytes, size_bytes: int, number: int, segment: LoadSegment
+) -> pa.Table:
+    """What is looked at of a row group, with only the bytes that this takes."""
+    group = metadata.row_group(number)
+    columns = {c.path_in_schema: c for c in map(group.column, range(group.num_columns))}
+    value, first, last = columns["value"], group.column(0), group.column(group.num_columns - 1)
+    start, stop = first.data_page_offset, last.data_page_offset + last.total_compressed_size
+    after = value.data_page_offset + value.total_compressed_size
+    if segment.value_type == "binary":
+        names = _DECODED
+        before = read(start, min(value.data_page_offset + _GUESS_BYTES, after))
+        parts = [(start, before), (after, read(after, stop))]
+    else:
+        names = [*_DECODED, "value"]
+        parts = [(start, read(start, stop))]
+    _check_pages(_reader(read, *parts[0]), value, group.num_rows)
+    file = SparseFile(size_bytes, [*parts, (size_bytes - len(tail), tail)])
+    # Read ahead, it would ask for what stands between the columns.
+    with pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=False) as parquet:
+        return parquet.read_row_group(number, columns=names, use_threads=False)
+
+
+def _reader(read: Read, start: int, held: bytes) -> Read:
+    """Reads from what is held already, where that has it."""
+
+    def reading(first: int, stop: int) -> bytes:
+        if start <= first and stop <= start + len(held):
+            return held[first - start : stop - start]
+        return read(first, stop)
+
+    return reading
+
+
+def _check_pages(read: Read, column: pq.ColumnChunkMetaData, rows: int) -> None:
+    """Hold the pages of a column that is not decoded here against what it claims."""
+    start = column.data_page_offset
+    pages = read_pages(read, start, start + column.total_compressed_size, most=MOST_PAGES)
+    if any(page.kind != DATA_PAGE or page.encoding != PLAIN for page in pages):
+        raise LoadRefused(f"column {column.path_in_schema} has pages that are not plain data pages of version 1")
+    if sum(page.values for page in pages) != rows or any(page.values < 0 for page in pages):
+        raise LoadRefused(f"the pages of column {column.path_in_schema} do not hold the {rows} messages of a row group")
+    if sum(page.uncompressed_bytes + page.header_bytes for page in pages) > column.total_uncompressed_size:
+        raise LoadRefused(f"the pages of column {column.path_in_schema} are larger than the footer says")
+
+
+def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
+    count = table.num_rows
+    table.validate(full=True)
+    offsets = table["_offset"].to_numpy()
+    if not np.array_equal(offsets, np.arange(base, base + count, dtype=np.int64)):
+        raise LoadRefused(f"its offsets from {base} on are not consecutive")
+    times = table["_timestamp"].cast(pa.int64()).to_numpy()
+    if not (times == segment.timestamp_us).all():
+        raise LoadRefused("not all its messages have the load's own time as _timestamp")
+    _check_keys(table["key"], base, segment)
+    if table["_ref"].null_count < count:
+        raise LoadRefused("it holds references to uploads, which a load cannot have")
+    _check_given(table, base)
+    if segment.value_type == "json":
+        _check_json(table["value"], base)
+
+
+def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -> None:
+    for chunk in keys.chunks:
+        slots = slots_of(chunk, null_slot=segment.start_slot)
+        strays = (slots < segment.start_slot) | (slots >= segment.stop_slot)
+        if strays.any():
+            row = int(strays.argmax())
+            raise LoadRefused(
+                f"the key of offset {base + row} has slot {slots[row]}, and segment {segment.segment} takes the slots "
+                f"[{segment.start_slot}, {segment.stop_slot})"
+            )
+        base += len(chunk)
+
+
+def _check_given(table: pa.Table, base: int) -> None:
+    """Times that can be shown, and headers that have a value."""
+    times = table["event_time"].cast(pa.int64())
+    outside = pc.or_(pc.less(times, EARLIEST_US), pc.greater(times, LATEST_US))
+    if (row := pc.index(outside, True).as_py()) >= 0:
+        raise LoadRefused(f"the event_time of offset {base + row} lies outside the years 1 to 9999")
+    for chunk in table["headers"].chunks:
+        if chunk.null_count < len(chunk) and chunk.items.null_count:
+            raise LoadRefused("it holds a header without a value")
+
+
+def _check_json(values: "pa.ChunkedArray[Any]", base: int) -> None:
+    for chunk in values.chunks:
+        storage = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+        for offset, value in enumerate(storage.to_pylist(), base):
+            try:
+                if value is not None:
+                    orjson.loads(value)
+            except orjson.JSONDecodeError as error:
+                raise LoadRefused(f"the value of offset {offset} is not JSON: {error}") from error
+        base += len(storage)

@@ -1,0 +1,266 @@
+"""The segment files of a load: written whole by whoever loads, from Arrow, and adopted by a broker (DESIGN.md §10a).
+
+Such a file is a function of its load, its segment, its first offset and its rows: there is no clock and nothing random
+in it, and where it ends does not depend on how the rows came in batches. So whoever runs a task again writes the same
+bytes under the same names, and a name that is taken is found to be its own.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.errors import InvalidInput
+from filer.keys import FileName
+from filer.nearest import unknown_name
+from filer.schema import EARLIEST_US, LATEST_US, TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
+from filer.segment_file import ROW_GROUP_BYTES, Footer, mark_json, parquet_writer
+from filer.slots import slots_of
+
+MIB = 1024 * 1024
+FILE_BYTES = 64 * MIB
+"""About how much a file has before it is compressed, unless somebody says otherwise."""
+LARGEST_ROW_BYTES = 32 * MIB
+"""One message takes no more than that: what is larger is uploaded and referred to."""
+COLUMNS = ("key", "value", "event_time", "headers")
+_ROWS_AT_ONCE = 65_536
+_ROW_OVERHEAD_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSegment:
+    """One of the segments that were reserved for a load, as the answer to the reservation describes it.
+
+    `timestamp_us` is the load's own time, which every message gets; the types are those of the topic.
+    """
+
+    load: str
+    segment: int
+    start_slot: int
+    stop_slot: int
+    timestamp_us: int
+    key_type: KeyType = "binary"
+    value_type: ValueType = "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFile:
+    """A file of a load: the messages `[base_offset, base_offset + count)` of its segment."""
+
+    segment: int
+    base_offset: int
+    count: int
+    data: pa.Buffer
+
+    @property
+    def name(self) -> str:
+        """The last part of its key: it goes to the segment's `prefix` under this name."""
+        return str(FileName(self.base_offset))
+
+
+def writer_of(load: str) -> str:
+    """Who the footers of a load's files say wrote them."""
+    return f"load:{load}"
+
+
+def load_files(
+    batches: Iterable[pa.Table | pa.RecordBatch], segment: LoadSegment, *, file_bytes: int = FILE_BYTES
+) -> Iterator[LoadFile]:
+    """The files of one segment of a load, in order, from its messages in order; none where there are no messages.
+
+    Each has the columns of a publish, `key`, `value`, `event_time` and `headers`, of which only `value` must be there.
+    A file ends with the message that brings it to `file_bytes`; two of them are in memory at most. Raises
+    `InvalidInput` for what the topic does not take, and for a key whose slot is another segment's.
+    """
+    writer = LoadWriter(segment, file_bytes=file_bytes)
+    for batch in batches:
+        yield from writer.write(batch)
+    yield from writer.finish()
+
+
+class LoadWriter:
+    """As `load_files`, for whoever hands messages in as they come."""
+
+    def __init__(self, segment: LoadSegment, *, file_bytes: int = FILE_BYTES) -> None:
+        self._segment, self._file_bytes = segment, file_bytes
+        self._gathered: list[pa.Table] = []
+        self._held_bytes = self._base = self._seen = 0
+
+    def write(self, batch: pa.Table | pa.RecordBatch) -> Iterator[LoadFile]:
+        """Take the next messages; the files that they complete. All of them are to be taken before the next call."""
+        for rows in _pieces(batch, self._segment):
+            sizes = _row_bytes(rows)
+            _check_rows(rows, sizes, self._segment, self._seen)
+            self._seen += rows.num_rows
+            begin = 0
+            for end in _cuts(sizes, self._file_bytes, self._held_bytes):
+                self._gathered.append(rows.slice(begin, end - begin))
+                yield self._file()
+                begin = end
+            if begin < rows.num_rows:
+                self._gathered.append(rows.slice(begin))
+                self._held_bytes += int(sizes[begin:].sum())
+
+    def finish(self) -> Iterator[LoadFile]:
+        """The last file, where there is one."""
+        if self._gathered:
+            yield self._file()
+
+    def _file(self) -> LoadFile:
+        file = encode_load_file(pa.concat_tables(self._gathered), self._segment, self._base)
+        self._base += file.count
+        self._gathered.clear()
+        self._held_bytes = 0
+        return file
+
+
+def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int) -> LoadFile:
+    """The file of these messages (columns of `rows_schema`), which begin at that offset of the segment."""
+    count, time_us = rows.num_rows, segment.timestamp_us
+    # One chunk a column: how the rows came must not show in the pages.
+    rows = rows.combine_chunks()
+    table = _logged(rows, segment, base_offset)
+    footer = Footer(segment.segment, base_offset, count, writer_of(segment.load), time_us, time_us)
+    sink = pa.BufferOutputStream()
+    cuts = [*_cuts(_row_bytes(rows), ROW_GROUP_BYTES, 0), count]
+    # A column of a row group is one page as a rule: whoever checks the file finds the few headers of pages at once.
+    page_bytes = ROW_GROUP_BYTES + LARGEST_ROW_BYTES
+    with parquet_writer(sink, table.schema, compression="zstd", page_bytes=page_bytes) as writer:
+        begin = 0
+        for end in cuts:
+            if end > begin:
+                writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+            begin = end
+        writer.add_key_value_metadata(footer.to_metadata())
+    return LoadFile(segment.segment, base_offset, count, sink.getvalue())
+
+
+def as_rows(batch: pa.Table | pa.RecordBatch, key_type: KeyType, value_type: ValueType) -> pa.Table:
+    """The messages in the columns of `rows_schema`: what is left out is null, and types are those of the topic.
+
+    Raises `InvalidInput` for a column that is not known, and for one whose type, or a value of it, cannot be taken.
+    """
+    for name in batch.schema.names:
+        if name not in COLUMNS:
+            raise InvalidInput(unknown_name("column", name, COLUMNS))
+    if "value" not in batch.schema.names or len(set(batch.schema.names)) < len(batch.schema.names):
+        raise InvalidInput(f"the columns are {', '.join(batch.schema.names)}: 'value' is wanted, and each only once")
+    schema = rows_schema(key_type, value_type)
+    columns = [
+        _cast(batch[field.name], field)
+        if field.name in batch.schema.names
+        else pa.chunked_array([pa.nulls(batch.num_rows, field.type)])
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def slots_of_rows(rows: pa.Table, first_row: int) -> npt.NDArray[np.uint16]:
+    """The slot of each message; those without a key are spread over all slots by their number from `first_row` on."""
+    keys = _one_array(rows["key"])
+    slots = slots_of(keys, null_slot=0)
+    if keys.null_count:
+        keyless = np.flatnonzero(np.asarray(keys.is_null()))
+        slots[keyless] = (keyless + first_row) * 40_503 & 0xFFFF  # 2^16 / golden ratio
+    return slots
+
+
+def _pieces(batch: pa.Table | pa.RecordBatch, segment: LoadSegment) -> Iterator[pa.Table]:
+    for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        yield as_rows(batch.slice(first, _ROWS_AT_ONCE), segment.key_type, segment.value_type).combine_chunks()
+
+
+def _logged(rows: pa.Table, segment: LoadSegment, base: int) -> pa.Table:
+    count = rows.num_rows
+    offsets = pa.array(np.arange(base, base + count, dtype=np.int64))
+    times = pa.array(np.full(count, segment.timestamp_us, np.int64)).cast(TIMESTAMP)
+    schema = log_schema(segment.key_type, segment.value_type)
+    table = pa.Table.from_arrays([offsets, times, *rows.columns], schema=schema)
+    return mark_json(table) if segment.value_type == "json" else table
+
+
+def _cast(column: "pa.Array | pa.ChunkedArray[Any]", field: pa.Field) -> "pa.ChunkedArray[Any]":
+    try:
+        if field.name == "event_time" and pa.types.is_timestamp(column.type):
+            # Times without a zone are taken as UTC, finer ones are cut off at the microsecond.
+            column = column.cast(pa.timestamp("us", column.type.tz), safe=column.type.unit != "ns")
+        cast = column if column.type == field.type else column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = str(error).partition("\n")[0][:300]
+        raise InvalidInput(f"column {field.name!r} cannot be stored as {field.type}: {reason}") from error
+    return cast if isinstance(cast, pa.ChunkedArray) else pa.chunked_array([cast])
+
+
+def _cuts(sizes: npt.NDArray[np.int64], limit: int, held: int) -> list[int]:
+    """The rows behind which what has been gathered (`held` before these) has come to the limit."""
+    ends = np.cumsum(sizes)
+    cuts: list[int] = []
+    reached = -held
+    while (place := int(np.searchsorted(ends, reached + limit))) < len(ends):
+        cuts.append(place + 1)
+        reached = int(ends[place])
+    return cuts
+
+
+def _row_bytes(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """About what each message takes: the same for the same message, however the rows came in batches."""
+    sizes = np.full(rows.num_rows, _ROW_OVERHEAD_BYTES, np.int64)
+    for name in ("key", "value"):
+        sizes += _lengths(_one_array(rows[name]))
+    headers = _one_array(rows["headers"])
+    if headers.null_count < len(headers):
+        entries = _ROW_OVERHEAD_BYTES + _lengths(headers.keys) + _lengths(headers.items)
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries)])
+        offsets = np.asarray(headers.offsets)
+        sizes += before[offsets[1:]] - before[offsets[:-1]]
+    return sizes
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(pc.binary_length(array), 0), np.int64)
+
+
+def _one_array(column: "pa.ChunkedArray[Any]") -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+
+
+def _check_rows(rows: pa.Table, sizes: npt.NDArray[np.int64], segment: LoadSegment, first: int) -> None:
+    """Raises `InvalidInput` that names the first message, counted from `first`, which the segment cannot take."""
+    slots = slots_of(_one_array(rows["key"]), null_slot=segment.start_slot)
+    strays = (slots < segment.start_slot) | (slots >= segment.stop_slot)
+    if strays.any():
+        row = int(strays.argmax())
+        raise InvalidInput(
+            f"message {first + row}: its key {rows['key'][row].as_py()!r:.80} has slot {slots[row]}, and segment "
+            f"{segment.segment} takes the slots [{segment.start_slot}, {segment.stop_slot})"
+        )
+    if int(sizes.max(initial=0)) > LARGEST_ROW_BYTES:
+        row = int(sizes.argmax())
+        raise InvalidInput(f"message {first + row} has {sizes[row]} bytes: more than {LARGEST_ROW_BYTES} are uploaded")
+    _check_times(rows["event_time"], first)
+    headers = _one_array(rows["headers"])
+    if headers.null_count < len(headers) and headers.items.null_count:
+        raise InvalidInput("column 'headers' holds a header without a value: leave it out, or give it empty bytes")
+    if segment.value_type == "json":
+        _check_json(rows["value"], first)
+
+
+def _check_times(times: "pa.ChunkedArray[Any]", first: int) -> None:
+    micros = times.cast(pa.int64())
+    outside = pc.or_(pc.less(micros, EARLIEST_US), pc.greater(micros, LATEST_US))
+    if (row := pc.index(outside, True).as_py()) >= 0:
+        raise InvalidInput(f"message {first + row}: its event_time lies outside the years 1 to 9999")
+
+
+def _check_json(values: "pa.ChunkedArray[Any]", first: int) -> None:
+    for row, value in enumerate(values.to_pylist(), first):
+        try:
+            if value is not None:
+                orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise InvalidInput(f"message {row}: the topic takes JSON values, this is not JSON: {error}") from error

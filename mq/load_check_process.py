@@ -1,0 +1,64 @@
+"""The process in which files of a load are opened: `python -m mq.load_check_process LIMIT_BYTES`.
+
+It takes jobs on its standard input and asks for the bytes it wants on its standard output, so it has neither the
+store's credentials nor a connection to anything. Every frame is four bytes of length and as many of content. It may
+take `LIMIT_BYTES` more memory than it has when it begins, and ends with its input, so also when the broker does.
+"""
+
+import os
+import resource
+import sys
+from typing import BinaryIO
+
+import orjson
+import pyarrow as pa
+
+from filer.errors import LoadRefused
+from filer.load_check import FileClaim, check_load_file
+from filer.load_files import LoadSegment
+
+
+def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int) -> None:
+    """Check files until there are no more."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = _address_space_bytes() + limit_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    while job := _read(jobs):
+        _write(answers, _check(orjson.loads(job), jobs, answers))
+
+
+def _check(job: dict[str, dict[str, int | str]], jobs: BinaryIO, answers: BinaryIO) -> dict[str, object]:
+    def read(start: int, stop: int) -> bytes:
+        _write(answers, {"need": [start, stop]})
+        return _read(jobs)
+
+    try:
+        check_load_file(read, FileClaim(**job["claim"]), LoadSegment(**job["segment"]))  # type: ignore[arg-type]
+    except LoadRefused as error:
+        return {"refused": str(error)}
+    except MemoryError:
+        return {"refused": "it takes too much memory to open"}
+    return {"ok": True}
+
+
+def _read(stream: BinaryIO) -> bytes:
+    """The next frame; nothing where there is none."""
+    head = stream.read(4)
+    return stream.read(int.from_bytes(head, "big")) if len(head) == 4 else b""
+
+
+def _write(stream: BinaryIO, document: dict[str, object]) -> None:
+    data = orjson.dumps(document)
+    stream.write(len(data).to_bytes(4, "big") + data)
+    stream.flush()
+
+
+def _address_space_bytes() -> int:
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]))

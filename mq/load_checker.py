@@ -1,0 +1,127 @@
+"""Having files of a load checked in a process that may take only so much memory and time."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from filer.errors import LoadRefused, ObjectNotFound
+from filer.load_check import MOST_PAGES, MOST_ROW_GROUP_BYTES, MOST_ROW_GROUPS, FileClaim
+from filer.load_files import LoadSegment
+from filer.store import Store
+
+MIB = 1024 * 1024
+LIMIT_BYTES = 512 * MIB
+"""What a process may take besides what it has when it begins: a row group as stored, inflated and decoded."""
+AT_ONCE = 2
+SILENT_SECONDS = 60.0
+"""A process that does not ask or answer for so long is ended: it takes about a second for the largest row group."""
+_MOST_ANSWER_BYTES = 64 * 1024
+_MOST_READS = MOST_ROW_GROUPS * (MOST_PAGES + 4)
+_ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    """A file as it was found on the store, and what is said of it."""
+
+    key: str
+    etag: str
+    claim: FileClaim
+    segment: LoadSegment
+
+
+class LoadChecker:
+    """Checks files, those of one load after the other in one process, of a bounded number of loads at once.
+
+    Only ranges that the process asks for are read, one at a time, so of each load one row group at most is in memory.
+    """
+
+    def __init__(self, store: Store, *, limit_bytes: int = LIMIT_BYTES, silent_seconds: float = SILENT_SECONDS) -> None:
+        self._store, self._limit_bytes, self._silent_seconds = store, limit_bytes, silent_seconds
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def check(self, files: Sequence[PinnedFile]) -> None:
+        """Raises `LoadRefused` that names the first file that is not what it is said to be, `StoreError`."""
+        async with self._gate, self._process() as process:
+            for file in files:
+                try:
+                    await self._check(process, file)
+                except LoadRefused as error:
+                    raise LoadRefused(f"{file.key}: {error}") from error
+
+    @contextlib.asynccontextmanager
+    async def _process(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        # Arrow's own allocators reserve far more addresses than they use, and the limit is on those.
+        environment |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "mq.load_check_process",
+            str(self._limit_bytes),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _check(self, process: asyncio.subprocess.Process, file: PinnedFile) -> None:
+        try:
+            await _send(process, orjson.dumps({"claim": asdict(file.claim), "segment": asdict(file.segment)}))
+            for _ in range(_MOST_READS):
+                answer = await self._answer(process)
+                if "need" not in answer:
+                    break
+                await _send(process, await self._fetch(file, *answer["need"]))
+            else:
+                raise LoadRefused("it takes too many reads to look through")
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            # Arrow ends the process where it gets no memory in places that cannot fail.
+            raise LoadRefused(f"it cannot be opened within {self._limit_bytes // MIB} MiB of memory") from error
+        if "ok" not in answer:
+            raise LoadRefused(answer["refused"])
+
+    async def _answer(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(self._silent_seconds):
+                length = int.from_bytes(await process.stdout.readexactly(4), "big")
+                if length > _MOST_ANSWER_BYTES:
+                    raise LoadRefused("it cannot be read")
+                answer: dict[str, Any] = orjson.loads(await process.stdout.readexactly(length))
+                return answer
+        except TimeoutError as error:
+            raise LoadRefused(f"it takes more than {self._silent_seconds:g} s to decode a part of it") from error
+
+    async def _fetch(self, file: PinnedFile, start: int, stop: int) -> bytes:
+        if not 0 <= start <= stop <= file.claim.size_bytes or stop - start > MOST_ROW_GROUP_BYTES:
+            raise LoadRefused(f"it refers to the bytes [{start}, {stop}), and has {file.claim.size_bytes}")
+        if start == stop:
+            return b""
+        try:
+            fetched = await self._store.get(file.key, start=start, stop=stop)
+        except ObjectNotFound as error:
+            raise LoadRefused("it is gone") from error
+        if fetched.info.etag != file.etag:
+            raise LoadRefused("it has changed while it was checked")
+        return fetched.data
+
+
+async def _send(process: asyncio.subprocess.Process, data: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(len(data).to_bytes(4, "big"))
+    process.stdin.write(data)
+    await process.stdin.drain()
