@@ -15,7 +15,7 @@ from braidmq.delivery import Delivery
 from braidmq.discovery import Discovery
 from braidmq.errors import InvalidArgument
 from braidmq.identity import Identities, Identity, checked_producer_id
-from braidmq.loads import Loader
+from braidmq.loads import Loader, WrittenFile
 from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
@@ -43,6 +43,7 @@ from braidmq.tables import TablePlan
 from braidmq.transport import Transport
 from braidmq.uploads import Uploader
 from filer.clock import Clock, SystemClock
+from filer.load_files import LoadFile, LoadSegment
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -321,6 +322,26 @@ class AsyncClient:
         compared. Raises `SequenceExpired` where brokers cannot tell any more.
         """
         return await self._publisher.publish_request(topic, table, checked_producer_id(producer_id), sequence)
+
+    async def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
+        """The load of that name, if the topic has adopted it."""
+        return await self._loader.committed(topic, load)
+
+    async def reserve_load(self, topic: str, load: str, *, segments: int | None = None) -> list[LoadSegment]:
+        """Reserve segments for a load that is written piece by piece, or find those that it has; see `load`.
+
+        Each takes the files that `filer.load_files` makes of its messages: `put_load_file`, and in the end
+        `commit_load` with all of them.
+        """
+        return await self._loader.reserve(topic, load, segments)
+
+    async def put_load_file(self, topic: str, load: str, file: LoadFile) -> WrittenFile:
+        """Write one file of a load, once; raises `FileTaken` where another one has its name."""
+        return await self._loader.put(topic, load, file)
+
+    async def commit_load(self, topic: str, load: str, files: Sequence[WrittenFile]) -> CommittedLoad:
+        """Have the topic adopt a load: all of these files or, raising `LoadRefused`, none; the same when repeated."""
+        return await self._loader.commit(topic, load, files)
 
     async def load(
         self,
