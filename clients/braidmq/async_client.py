@@ -15,7 +15,7 @@ from braidmq.delivery import Delivery
 from braidmq.discovery import Discovery
 from braidmq.errors import InvalidArgument
 from braidmq.identity import Identities, Identity, checked_producer_id
-from braidmq.loads import Loader
+from braidmq.loads import Loader, WrittenFile
 from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
@@ -35,7 +35,7 @@ from braidmq.positions import Position, Published
 from braidmq.producer import AsyncProducer, ProducerSettings
 from braidmq.publisher import Progress, Publisher
 from braidmq.ranges import SegmentRanges
-from braidmq.reader import PAGE_ROWS, Reader, start_of
+from braidmq.reader import PAGE_ROWS, Reader, is_more_behind, start_of
 from braidmq.retry import Retry
 from braidmq.routes import Routes
 from braidmq.segment_pages import SegmentPage, segment_page
@@ -43,6 +43,7 @@ from braidmq.tables import TablePlan
 from braidmq.transport import Transport
 from braidmq.uploads import Uploader
 from filer.clock import Clock, SystemClock
+from filer.load_files import LoadFile, LoadSegment
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -264,6 +265,13 @@ class AsyncClient:
         start = start_of(from_, marker) if marker is None else {"marker": marker}
         return await self._admin.position(topic, start)
 
+    async def wait_behind(self, topic: str, marker: str, *, seconds: float) -> bool:
+        """Wait so long for a message behind a marker; whether there is one. For readers that keep positions themselves.
+
+        Raises `InvalidMarker`, and `PositionExpired` where retention has taken what the marker names.
+        """
+        return await is_more_behind(self._transport, topic, marker, wait_seconds=seconds)
+
     async def publish(
         self,
         topic: str,
@@ -318,6 +326,26 @@ class AsyncClient:
         compared. Raises `SequenceExpired` where brokers cannot tell any more.
         """
         return await self._publisher.publish_request(topic, table, checked_producer_id(producer_id), sequence)
+
+    async def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
+        """The load of that name, if the topic has adopted it."""
+        return await self._loader.committed(topic, load)
+
+    async def reserve_load(self, topic: str, load: str, *, segments: int | None = None) -> list[LoadSegment]:
+        """Reserve segments for a load that is written piece by piece, or find those that it has; see `load`.
+
+        Each takes the files that `filer.load_files` makes of its messages: `put_load_file`, and in the end
+        `commit_load` with all of them.
+        """
+        return await self._loader.reserve(topic, load, segments)
+
+    async def put_load_file(self, topic: str, load: str, file: LoadFile) -> WrittenFile:
+        """Write one file of a load, once; raises `FileTaken` where another one has its name."""
+        return await self._loader.put(topic, load, file)
+
+    async def commit_load(self, topic: str, load: str, files: Sequence[WrittenFile]) -> CommittedLoad:
+        """Have the topic adopt a load: all of these files or, raising `LoadRefused`, none; the same when repeated."""
+        return await self._loader.commit(topic, load, files)
 
     async def load(
         self,

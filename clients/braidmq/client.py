@@ -22,6 +22,7 @@ from braidmq.async_client import (
 )
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
 from braidmq.errors import BraidMQError
+from braidmq.loads import WrittenFile
 from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
@@ -42,6 +43,7 @@ from braidmq.reader import PAGE_ROWS
 from braidmq.retry import Retry
 from braidmq.segment_pages import SegmentPage
 from filer.clock import Clock
+from filer.load_files import LoadFile, LoadSegment
 
 
 class Client:
@@ -191,6 +193,10 @@ class Client:
         """The offset of each segment at a position of the whole topic; see `AsyncClient.position`."""
         return self._loop.call(self._async.position, topic, from_=from_, marker=marker)
 
+    def wait_behind(self, topic: str, marker: str, *, seconds: float) -> bool:
+        """Wait so long for a message behind a marker; whether there is one."""
+        return self._loop.call(self._async.wait_behind, topic, marker, seconds=seconds)
+
     def publish(
         self,
         topic: str,
@@ -250,6 +256,22 @@ class Client:
     def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
         """Publish a few rows as one request, under an id of the caller's own; see `AsyncClient.publish_request`."""
         return self._loop.call(self._async.publish_request, topic, table, producer_id=producer_id, sequence=sequence)
+
+    def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
+        """The load of that name, if the topic has adopted it."""
+        return self._loop.call(self._async.committed_load, topic, load)
+
+    def reserve_load(self, topic: str, load: str, *, segments: int | None = None) -> list[LoadSegment]:
+        """Reserve segments for a load that is written piece by piece; see `AsyncClient.reserve_load`."""
+        return self._loop.call(self._async.reserve_load, topic, load, segments=segments)
+
+    def put_load_file(self, topic: str, load: str, file: LoadFile) -> WrittenFile:
+        """Write one file of a load, once; raises `FileTaken` where another one has its name."""
+        return self._loop.call(self._async.put_load_file, topic, load, file)
+
+    def commit_load(self, topic: str, load: str, files: Sequence[WrittenFile]) -> CommittedLoad:
+        """Have the topic adopt a load: all of these files or none; see `AsyncClient.commit_load`."""
+        return self._loop.call(self._async.commit_load, topic, load, files)
 
     def load(
         self,

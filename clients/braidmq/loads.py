@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,6 +43,21 @@ _LOAD_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z")
 Source: TypeAlias = pa.Table | Sequence[Path]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class WrittenFile:
+    """A file of a load that is on the store, as the commit names it; `size` in bytes."""
+
+    segment: int
+    base_offset: int
+    size: int
+    count: int
+
+    @classmethod
+    def of(cls, file: LoadFile) -> "WrittenFile":
+        """What is said of a file that was written."""
+        return cls(file.segment, file.base_offset, file.data.size, file.count)
+
+
 class Loader:
     """Writes files of a load and has it adopted; what an earlier run of the same load has done is not done again."""
 
@@ -52,50 +68,85 @@ class Loader:
         self, topic: str, source: Any, plan: TablePlan, *, load: str, segments: int | None, progress: Progress | None
     ) -> CommittedLoad:
         """As `AsyncClient.load`. A load that another one has overtaken begins anew, under the same name."""
-        if not _LOAD_ID.match(load):
-            raise InvalidArgument(f"load is {load[:80]!r}: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, not '.' or '..'")
+        _check_id(load)
         given = await anyio.to_thread.run_sync(_source, source)
-        path = f"{topic_path(topic)}/loads/{load}"
-        about = await self._admin.topic(topic)
-        opened = sum(segment.state == "open" for segment in about.segments)
-        parts = min(opened, MOST_SEGMENTS) if segments is None else segments
         for attempt in range(TRIES):
-            known = await self._find(path)
-            if known is not None and known["state"] == "committed":
-                return CommittedLoad.model_validate(known)
+            known = await self.committed(topic, load)
+            if known is not None:
+                return known
             try:
-                return await self._run(path, given, plan, about, parts, progress)
+                return await self._run(topic, load, given, plan, segments, progress)
             except LoadOvertaken:
                 if attempt == TRIES - 1:
                     raise
         raise AssertionError("unreachable")
 
-    async def _find(self, path: str) -> Any:
+    async def committed(self, topic: str, load: str) -> CommittedLoad | None:
+        """The load, if it has been adopted."""
+        _check_id(load)
         try:
-            return json_of(await self._transport.request(Call("GET", path)))
+            known = json_of(await self._transport.request(Call("GET", _path(topic, load))))
         except LoadNotFound:
             return None
+        return CommittedLoad.model_validate(known) if known["state"] == "committed" else None
+
+    async def reserve(self, topic: str, load: str, segments: int | None) -> list[LoadSegment]:
+        """Segments for a load, or those that it has; as many as are open where it is not said how many."""
+        _check_id(load)
+        about = await self._admin.topic(topic)
+        opened = sum(segment.state == "open" for segment in about.segments)
+        parts = min(opened, MOST_SEGMENTS) if segments is None else segments
+        answer = await self._post(f"{topic_path(topic)}/loads", {"segments": parts, "load": load})
+        return _segments(ReservedLoad.model_validate(answer), about)
+
+    async def put(self, topic: str, load: str, file: LoadFile) -> WrittenFile:
+        """Write a file of a load; one that is there already must be this very one, else raises `FileTaken`.
+
+        Stopping at any line is safe: the file is there whole or not at all, and the next try finds it.
+        """
+        async with _Uploads(self._transport, _path(topic, load)) as uploads:
+            await uploads.begin(file)
+        return WrittenFile.of(file)
+
+    async def commit(self, topic: str, load: str, files: Sequence[WrittenFile]) -> CommittedLoad:
+        """Have all files of a load adopted; the same again once that is done."""
+        claims = [asdict(file) for file in files]
+        answer = await self._post(_path(topic, load), {"files": claims}, wait_seconds=COMMIT_SECONDS)
+        return CommittedLoad.model_validate(answer)
 
     async def _run(
-        self, path: str, source: Source, plan: TablePlan, topic: Topic, parts: int, progress: Progress | None
+        self,
+        topic: str,
+        load: str,
+        source: Source,
+        plan: TablePlan,
+        parts: int | None,
+        progress: Progress | None,
     ) -> CommittedLoad:
         """Reserve, write, commit; each may have been done before, and then comes to the same."""
-        loads, _, load = path.rpartition("/")
-        answer = await self._post(loads, {"segments": parts, "load": load})
-        reserved = ReservedLoad.model_validate(answer)
-        files: list[dict[str, int]] = []
+        segments = await self.reserve(topic, load, parts)
+        files: list[WrittenFile] = []
         total, loaded = await anyio.to_thread.run_sync(_count, source), 0
-        async with _Uploads(self._transport, path) as uploads:
-            async for file in _written(source, plan, _segments(reserved, topic)):
+        async with _Uploads(self._transport, _path(topic, load)) as uploads:
+            async for file in _written(source, plan, segments):
                 await uploads.begin(file)
-                files.append(_claim(file) | {"count": file.count})
+                files.append(WrittenFile.of(file))
                 loaded += file.count
                 if progress is not None:
                     progress(loaded, total)
-        return CommittedLoad.model_validate(await self._post(path, {"files": files}, wait_seconds=COMMIT_SECONDS))
+        return await self.commit(topic, load, files)
 
     async def _post(self, path: str, document: Any, *, wait_seconds: float = 0.0) -> Any:
         return json_of(await self._transport.request(_post(path, document, wait_seconds)))
+
+
+def _path(topic: str, load: str) -> str:
+    return f"{topic_path(topic)}/loads/{load}"
+
+
+def _check_id(load: str) -> None:
+    if not _LOAD_ID.match(load):
+        raise InvalidArgument(f"load is {load[:80]!r}: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, not '.' or '..'")
 
 
 class _Uploads:

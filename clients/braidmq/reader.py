@@ -136,6 +136,14 @@ class Reader:
         return page
 
 
+async def is_more_behind(transport: Transport, topic: str, marker: str, *, wait_seconds: float) -> bool:
+    """Whether there is a message behind a marker, waiting so long for one."""
+    params: dict[str, str | int | float] = {"marker": marker, "limit": 1, "max_bytes": 1, "wait": wait_seconds}
+    target = f"{topic_path(topic)}/messages"
+    call = Call("GET", target, params=params, headers={"accept": ARROW}, wait_seconds=wait_seconds)
+    return bool(_decoded(await transport.request(call))[0].num_rows)
+
+
 def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
     """The table and the marker after it."""
     marker = response.headers.get("braid-marker")

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from braidmq.client import Client
+from braidmq.errors import InvalidRequest, PositionExpired
 from braidmq.file_ref import FileRef
 from braidmq.models import SegmentFile
 from braidmq.spark.columns import RowFilter, spark_batch
@@ -82,10 +83,13 @@ def sound_positions(
 
 
 def listed_files(client: Client, topic: str, spans: Sequence[Span]) -> list[list[SegmentFile]]:
-    """The live files that hold any of each span's messages."""
+    """The live files that hold any of each span's messages; none where they have gone, which a task then finds out."""
 
     def listed(span: Span) -> list[SegmentFile]:
-        return list(client.segment_files(topic, span.segment, offset=span.start, end_offset=span.stop))
+        try:
+            return list(client.segment_files(topic, span.segment, offset=span.start, end_offset=span.stop))
+        except (PositionExpired, InvalidRequest):
+            return []
 
     with ThreadPoolExecutor(_SEGMENTS_AT_ONCE) as pool:
         return list(pool.map(listed, spans))

@@ -74,7 +74,11 @@ class SpanReader:
             self._files_help = False
             return
         self._listed_at = self._reached
-        self.files = span_files(self.client, self.topic, Span(self.span.segment, self._reached, self.span.stop))
+        left = Span(self.span.segment, self._reached, self.span.stop)
+        try:
+            self.files = span_files(self.client, self.topic, left)
+        except (PositionExpired, InvalidRequest) as failure:
+            self._go_on_behind(failure)
 
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
         for _ in range(PATIENCE_ROUNDS):

@@ -28,9 +28,10 @@ from braidmq.spark.planning import (
 )
 from braidmq.spark.shape import Shape
 from braidmq.spark.stream_offset import StreamOffset, micro_batch, next_offset
-from filer.positions import Positions
+from filer.positions import Positions, to_marker
 
 _log = logging.getLogger(__name__)
+_IDLE_SECONDS = 0.5
 _EVERYTHING = RowFilter(since_us=None, until_us=None, slots=None)
 
 
@@ -63,14 +64,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `DataLoss` where retention has taken messages behind `start`.
         """
         offset = StreamOffset.from_json(start, self._options.source.topic)
-        shape = self._target or self._shape()
-        sound, losses = sound_positions(
-            self._broker(), shape, offset.positions, fail_on_data_loss=self._options.fail_on_data_loss
-        )
-        if losses:
-            _log.warning("topic %s: going on without what is lost: %s", offset.topic, "; ".join(losses))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = next_offset(shape, offset, sound, most_rows=most)
+        end = self._next(offset, most)
+        if end is offset and self._target is None and self._news_behind(offset):
+            end = self._next(offset, most)
         return start if end is offset else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -100,6 +97,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connections."""
         if self._client is not None:
             self._client.close()
+
+    def _next(self, offset: StreamOffset, most_rows: int | None) -> StreamOffset:
+        shape = self._target or self._shape()
+        fail = self._options.fail_on_data_loss
+        sound, losses = sound_positions(self._broker(), shape, offset.positions, fail_on_data_loss=fail)
+        if losses:
+            _log.warning("topic %s: going on without what is lost: %s", offset.topic, "; ".join(losses))
+        return next_offset(shape, offset, sound, most_rows=most_rows)
+
+    def _news_behind(self, offset: StreamOffset) -> bool:
+        """Wait a little for a message: Spark asks a hundred times a second where there is none."""
+        marker = to_marker(offset.topic, offset.positions)
+        return self._broker().wait_behind(offset.topic, marker, seconds=_IDLE_SECONDS)
 
     def _initial(self) -> Positions:
         options = self._options

@@ -16,7 +16,8 @@ from braidmq.testing import InMemoryBroker
 from filer.slots import slot_of
 from tests.support.numbered_topic import KEYS, NumberedTopic
 
-pytestmark = pytest.mark.xdist_group("spark")
+# Half a minute would do on a machine that has nothing else to do.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 COLUMNS = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref"]
 ORDER = ["segment", "_offset"]

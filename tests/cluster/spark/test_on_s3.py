@@ -13,7 +13,8 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.numbered_topic import NumberedTopic
 from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 
-pytestmark = pytest.mark.xdist_group("spark")
+# Half a minute would do on a machine that has nothing else to do.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 BUCKET = "spark"
 

@@ -11,7 +11,8 @@ from pyspark.sql.streaming import StreamingQuery
 from braidmq import Client
 from tests.support.numbered_topic import KEYS, NumberedTopic
 
-pytestmark = pytest.mark.xdist_group("spark")
+# Half a minute would do on a machine that has nothing else to do.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 
 class Recorder:
