@@ -106,7 +106,7 @@ def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegm
     ).to_metadata()  # fmt: skip
     for name, value in expected.items():
         if (said := pairs.get(name.encode())) != value.encode():
-            shown = "nothing" if said is None else repr(said[:80])
+            shown = "nothing" if said is None else repr(said[:80].decode(errors="replace"))
             raise LoadRefused(f"its footer says {shown} for {name}, and {value!r} is wanted")
     if strange := sorted(set(pairs) - {name.encode() for name in expected}):
         raise LoadRefused(f"its footer has {strange[0][:80]!r}, which files of a load do not have")
