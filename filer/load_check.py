@@ -20,7 +20,7 @@ from filer.errors import CorruptFile, LoadRefused
 from filer.load_files import LoadSegment, writer_of
 from filer.page_headers import DATA_PAGE, PLAIN, read_pages
 from filer.schema import EARLIEST_US, LATEST_US, log_schema
-from filer.segment_file import Footer, encode, mark_json, parquet_metadata
+from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
 from filer.slots import slots_of
 from filer.sparse_file import SparseFile
 
@@ -29,6 +29,8 @@ MOST_FOOTER_BYTES = 4 * MIB
 MOST_ROW_GROUPS = 1024
 MOST_ROW_GROUP_BYTES = 64 * MIB
 """Before compression, as stored, and all in all: a reader holds one of them at least."""
+MOST_INFLATED_BYTES = 256 * MIB
+"""Before compression, of a file that readers decode whole."""
 MOST_ROW_GROUP_ROWS = 1024 * 1024
 MOST_PAGES = 64
 """Of one column in one row group."""
@@ -56,6 +58,7 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
     try:
         metadata, tail = _metadata(read, claim.size_bytes)
         _check_claims(metadata, claim, segment)
+        _check_inflated(metadata, claim.size_bytes)
         reached = claim.base_offset
         for group in range(metadata.num_row_groups):
             _check_group(metadata.row_group(group), claim.size_bytes - len(tail), claim.count)
@@ -106,7 +109,7 @@ def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegm
     ).to_metadata()  # fmt: skip
     for name, value in expected.items():
         if (said := pairs.get(name.encode())) != value.encode():
-            shown = "nothing" if said is None else repr(said[:80])
+            shown = "nothing" if said is None else repr(said[:80].decode(errors="replace"))
             raise LoadRefused(f"its footer says {shown} for {name}, and {value!r} is wanted")
     if strange := sorted(set(pairs) - {name.encode() for name in expected}):
         raise LoadRefused(f"its footer has {strange[0][:80]!r}, which files of a load do not have")
@@ -131,12 +134,25 @@ def _parquet_schema(key_type: Any, value_type: Any) -> pq.ParquetSchema:
     return pq.read_metadata(pa.BufferReader(data)).schema
 
 
+def _check_inflated(metadata: pq.FileMetaData, size_bytes: int) -> None:
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    inflated = sum(_inflated_bytes(group) for group in groups)
+    if size_bytes <= WHOLE_FILE_BYTES and inflated > MOST_INFLATED_BYTES:
+        raise LoadRefused(
+            f"it claims {inflated} bytes before compression: at most {MOST_INFLATED_BYTES}; write more files"
+        )
+
+
+def _inflated_bytes(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(place).total_uncompressed_size for place in range(group.num_columns))
+
+
 def _check_group(group: pq.RowGroupMetaData, end: int, count: int) -> None:
     """What a row group claims, before anything of it is read; `end` is where the footer begins."""
     if not 0 < group.num_rows <= min(MOST_ROW_GROUP_ROWS, count):
         raise LoadRefused(f"a row group has {group.num_rows} messages: from 1 to {MOST_ROW_GROUP_ROWS}")
     columns = [group.column(place) for place in range(group.num_columns)]
-    uncompressed = sum(column.total_uncompressed_size for column in columns)
+    uncompressed = _inflated_bytes(group)
     if not 0 < uncompressed <= MOST_ROW_GROUP_BYTES or group.total_byte_size > MOST_ROW_GROUP_BYTES:
         claimed = max(uncompressed, group.total_byte_size)
         raise LoadRefused(f"a row group claims {claimed} bytes: at most {MOST_ROW_GROUP_BYTES}")

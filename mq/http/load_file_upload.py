@@ -44,7 +44,7 @@ class LoadFileUpload:
         if not _DIGITS.match(declared):
             raise InvalidInput("a file of a load is sent with its Content-Length")
         file = FileClaim(segment, base_offset, 0, int(declared))
-        (place,) = await broker.loads.places(topic, load_id, [file], look=False)
+        _, (place,) = await broker.loads.places(topic, load_id, [file], look=False)
         key = keys.segment_file(topic, segment, FileName(base_offset))
         body = _Hashed(chunks_of(receive))
         try:

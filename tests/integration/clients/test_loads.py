@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import braidmq.loads
-from braidmq import AsyncClient, Client, FileTaken, InvalidArgument, LoadRefused, TopicNotFound
+from braidmq import AsyncClient, Client, FileTaken, InvalidArgument, LoadRefused, Message, TopicNotFound
 from filer import keys
 from filer.clock import SystemClock
 from filer.keys import FileName
@@ -82,6 +82,39 @@ async def test_a_table(broker: HttpBroker) -> None:
         assert {row["event_time"] for row in (await client.read_table("t")).to_pylist()} == set(TABLE["at"].to_pylist())
         assert await client.load("t", TABLE, load="x", key="carrier", value="text") == done
         assert (await client.read_table("t")).num_rows == ROWS
+
+
+async def test_who_follows_the_topic_has_each_message_once(local: HttpBroker) -> None:
+    """A subscriber from before the load, and one that begins in the middle of it by a marker."""
+    total = ROWS + 40
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t", segments=2)
+
+        async def follow(marker: str | None = None, *, count: int = total) -> list[Message]:
+            found: list[Message] = []
+            async with asyncio.timeout(30):
+                async for message in client.subscribe("t", from_=None if marker else "earliest", marker=marker):
+                    found.append(message)
+                    if len(found) == count:
+                        break
+            return found
+
+        for row in range(20):
+            await client.publish("t", f"before {row}", key=f"c{row % 16}")
+        following = asyncio.create_task(follow())
+        await client.load("t", TABLE, key="carrier", value="text", segments=3)
+        for row in range(20):
+            await client.publish("t", f"after {row}", key=f"c{row % 16}")
+        found = await following
+        assert len({message.id for message in found}) == total
+        for key in range(16):
+            values = [bytes(m.value).decode() for m in found if m.key == b"c%d" % key]
+            kinds = [value.partition(" ")[0] for value in values]
+            assert kinds == sorted(kinds, key=["before", "flight", "after"].index)
+            wanted = [row["text"] for row in TABLE.to_pylist() if row["carrier"] == f"c{key}"]
+            assert [value for value in values if value.startswith("flight")] == wanted
+        rest = await follow(found[total // 2].marker, count=total - total // 2 - 1)
+        assert {message.id for message in rest} == {message.id for message in found[total // 2 + 1 :]}
 
 
 async def test_files_and_folders(local: HttpBroker, tmp_path: Path) -> None:
