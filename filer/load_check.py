@@ -21,8 +21,8 @@ from filer.load_files import LoadSegment, writer_of
 from filer.page_headers import DATA_PAGE, PLAIN, read_pages
 from filer.schema import EARLIEST_US, LATEST_US, log_schema
 from filer.segment_file import Footer, encode, mark_json, parquet_metadata
-from filer.segment_reader import SparseFile
 from filer.slots import slots_of
+from filer.sparse_file import SparseFile
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -64,7 +64,7 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
             reached += table.num_rows
     except (pa.ArrowMemoryError, MemoryError) as error:
         raise LoadRefused("it takes too much memory to open") from error
-    except (CorruptFile, pa.ArrowException, OSError, ValueError) as error:
+    except (CorruptFile, pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise LoadRefused(f"it cannot be read: {str(error).partition(chr(10))[0][:300]}") from error
 
 
@@ -92,7 +92,9 @@ def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegm
     """The footer against what is said of the file."""
     if metadata.num_row_groups > MOST_ROW_GROUPS:
         raise LoadRefused(f"it has {metadata.num_row_groups} row groups: at most {MOST_ROW_GROUPS}")
-    if not metadata.schema.equals(_parquet_schema(segment.key_type, segment.value_type)):
+    expected_schema = _parquet_schema(segment.key_type, segment.value_type)
+    # The one compares leaves by their Parquet types, the other all names.
+    if not metadata.schema.equals(expected_schema) or _paths(metadata.schema) != _paths(expected_schema):
         raise LoadRefused(
             "its columns are not exactly those of a file of this topic, whose keys are "
             f"{segment.key_type} and whose values are {segment.value_type}: {_columns(metadata)}"
@@ -104,7 +106,7 @@ def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegm
     ).to_metadata()  # fmt: skip
     for name, value in expected.items():
         if (said := pairs.get(name.encode())) != value.encode():
-            shown = "nothing" if said is None else repr(said[:80])
+            shown = "nothing" if said is None else repr(said[:80].decode(errors="replace"))
             raise LoadRefused(f"its footer says {shown} for {name}, and {value!r} is wanted")
     if strange := sorted(set(pairs) - {name.encode() for name in expected}):
         raise LoadRefused(f"its footer has {strange[0][:80]!r}, which files of a load do not have")
@@ -116,6 +118,10 @@ def _columns(metadata: pq.FileMetaData) -> str:
     schema = metadata.schema
     columns = (schema.column(place) for place in range(min(len(schema), 20)))
     return ", ".join(f"{each.path[:40]} {each.physical_type}" for each in columns)[:600]
+
+
+def _paths(schema: pq.ParquetSchema) -> list[str]:
+    return [schema.column(place).path for place in range(len(schema))]
 
 
 @cache

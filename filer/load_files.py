@@ -77,24 +77,46 @@ def load_files(
     A file ends with the message that brings it to `file_bytes`; two of them are in memory at most. Raises
     `InvalidInput` for what the topic does not take, and for a key whose slot is another segment's.
     """
-    gathered: list[pa.Table] = []
-    base = seen = held_bytes = 0
-    for rows in _pieces(batches, segment):
-        sizes = _row_bytes(rows)
-        _check_rows(rows, sizes, segment, seen)
-        seen += rows.num_rows
-        begin = 0
-        for end in _cuts(sizes, file_bytes, held_bytes):
-            gathered.append(rows.slice(begin, end - begin))
-            file = encode_load_file(pa.concat_tables(gathered), segment, base)
-            yield file
-            base, begin, held_bytes = base + file.count, end, 0
-            gathered.clear()
-        if begin < rows.num_rows:
-            gathered.append(rows.slice(begin))
-            held_bytes += int(sizes[begin:].sum())
-    if gathered:
-        yield encode_load_file(pa.concat_tables(gathered), segment, base)
+    writer = LoadWriter(segment, file_bytes=file_bytes)
+    for batch in batches:
+        yield from writer.write(batch)
+    yield from writer.finish()
+
+
+class LoadWriter:
+    """As `load_files`, for whoever hands messages in as they come."""
+
+    def __init__(self, segment: LoadSegment, *, file_bytes: int = FILE_BYTES) -> None:
+        self._segment, self._file_bytes = segment, file_bytes
+        self._gathered: list[pa.Table] = []
+        self._held_bytes = self._base = self._seen = 0
+
+    def write(self, batch: pa.Table | pa.RecordBatch) -> Iterator[LoadFile]:
+        """Take the next messages; the files that they complete. All of them are to be taken before the next call."""
+        for rows in _pieces(batch, self._segment):
+            sizes = _row_bytes(rows)
+            _check_rows(rows, sizes, self._segment, self._seen)
+            self._seen += rows.num_rows
+            begin = 0
+            for end in _cuts(sizes, self._file_bytes, self._held_bytes):
+                self._gathered.append(rows.slice(begin, end - begin))
+                yield self._file()
+                begin = end
+            if begin < rows.num_rows:
+                self._gathered.append(rows.slice(begin))
+                self._held_bytes += int(sizes[begin:].sum())
+
+    def finish(self) -> Iterator[LoadFile]:
+        """The last file, where there is one."""
+        if self._gathered:
+            yield self._file()
+
+    def _file(self) -> LoadFile:
+        file = encode_load_file(pa.concat_tables(self._gathered), self._segment, self._base)
+        self._base += file.count
+        self._gathered.clear()
+        self._held_bytes = 0
+        return file
 
 
 def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int) -> LoadFile:
@@ -148,11 +170,9 @@ def slots_of_rows(rows: pa.Table, first_row: int) -> npt.NDArray[np.uint16]:
     return slots
 
 
-def _pieces(batches: Iterable[pa.Table | pa.RecordBatch], segment: LoadSegment) -> Iterator[pa.Table]:
-    for batch in batches:
-        for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            rows = as_rows(batch.slice(first, _ROWS_AT_ONCE), segment.key_type, segment.value_type)
-            yield rows.combine_chunks()
+def _pieces(batch: pa.Table | pa.RecordBatch, segment: LoadSegment) -> Iterator[pa.Table]:
+    for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        yield as_rows(batch.slice(first, _ROWS_AT_ONCE), segment.key_type, segment.value_type).combine_chunks()
 
 
 def _logged(rows: pa.Table, segment: LoadSegment, base: int) -> pa.Table:

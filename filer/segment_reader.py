@@ -1,7 +1,6 @@
 """Reading messages back from segment files: by offset, within bounds, through a bounded cache."""
 
 import asyncio
-import io
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -21,6 +20,7 @@ from filer.segment_file import (
 )
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef
+from filer.sparse_file import SparseFile
 from filer.store import Fetched, Store
 
 WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
@@ -131,7 +131,7 @@ async def fetch_tail(store: Store, key: str) -> Fetched:
 
 async def fetch_row_group(
     store: Store, key: str, size_bytes: int, tail: bytes, metadata: pq.FileMetaData, group: int
-) -> "SparseFile":
+) -> SparseFile:
     """So much of a file of that size as it takes to decode one row group, given its `tail`."""
     start, stop = _byte_range(metadata.row_group(group))
     fetched = await store.get(key, start=start, stop=stop)
@@ -146,44 +146,6 @@ def _byte_range(group: pq.RowGroupMetaData) -> tuple[int, int]:
         for c in columns
     ]
     return min(starts), max(start + c.total_compressed_size for start, c in zip(starts, columns, strict=True))
-
-
-class SparseFile(io.RawIOBase):
-    """A file of which only some byte ranges have been fetched; reading outside them is an error."""
-
-    def __init__(self, size_bytes: int, parts: Sequence[tuple[int, bytes]]) -> None:
-        super().__init__()
-        self._size_bytes, self._parts, self._at = size_bytes, parts, 0
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def tell(self) -> int:
-        """The current position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move within the whole file's size."""
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
-        self._at = origin + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Bytes from the current position; raises `OSError` where they were not fetched."""
-        stop = self._size_bytes if size < 0 else min(self._at + size, self._size_bytes)
-        if stop <= self._at:
-            return b""
-        for start, data in self._parts:
-            if start <= self._at and stop <= start + len(data):
-                found = data[self._at - start : stop - start]
-                self._at = stop
-                return found
-        raise OSError(f"bytes [{self._at}, {stop}) were not fetched")
 
 
 class _TableCache:

@@ -23,7 +23,7 @@ from filer.keys import FileName
 from filer.live_files import live_names
 from filer.segment_file import FOOTER_GUESS_BYTES, Footer, footer_size_bytes, parquet_metadata
 from filer.segment_index import SegmentIndex
-from filer.segment_reader import SparseFile
+from filer.sparse_file import SparseFile
 from filer.store import Store
 
 DELETED_AT_ONCE = 1000

@@ -53,9 +53,16 @@ class LoadCalls:
         answer = self._post("", asked)
         timestamp = datetime.fromisoformat(answer["timestamp"])
         timestamp_us = int(timestamp.timestamp()) * 1_000_000 + timestamp.microsecond
-        types = config.key_type, config.value_type
         reserved = tuple(
-            LoadSegment(answer["load"], each["segment"], *each["range"], timestamp_us, *types)
+            LoadSegment(
+                answer["load"],
+                each["segment"],
+                each["range"][0],
+                each["range"][1],
+                timestamp_us,
+                config.key_type,
+                config.value_type,
+            )
             for each in answer["segments"]
         )
         return Reservation(answer["load"], reserved, tuple(each["prefix"] for each in answer["segments"]))

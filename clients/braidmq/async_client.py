@@ -15,8 +15,19 @@ from braidmq.delivery import Delivery
 from braidmq.discovery import Discovery
 from braidmq.errors import InvalidArgument
 from braidmq.identity import Identities, Identity, checked_producer_id
+from braidmq.loads import Loader
 from braidmq.message import Message
-from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
+from braidmq.models import (
+    BrokerDrain,
+    Cluster,
+    CommittedLoad,
+    Route,
+    Segment,
+    SegmentFile,
+    SegmentLife,
+    Topic,
+    TopicSummary,
+)
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.payload import AsyncPayload
 from braidmq.positions import Position, Published
@@ -93,6 +104,7 @@ class AsyncClient:
         if direct:
             self._transport.heard = self._discovery.soon
         self._uploader = Uploader(self._transport)
+        self._loader = Loader(self._transport, self._admin)
         self._routes = Routes(self._admin, self._transport.addresses, self._clock) if direct else None
         self._idempotent = idempotent
         self._publisher = Publisher(
@@ -257,6 +269,32 @@ class AsyncClient:
         """
         plan = TablePlan(key, value, headers, event_time)
         return await self._publisher.publish_table(topic, table, plan, progress)
+
+    async def load(
+        self,
+        topic: str,
+        source: Any,
+        *,
+        load: str | None = None,
+        key: str | None = None,
+        value: str | None = None,
+        headers: str | Headers | None = None,
+        event_time: str | None = None,
+        segments: int | None = None,
+        progress: Progress | None = None,
+    ) -> CommittedLoad:
+        """Store all messages of a table, or of Parquet files, by one load: they go straight to the store, in files of
+        segments that the topic adopts at once, and not before all are there.
+
+        Give a pyarrow, pandas or polars table, a path (of a file or a folder), or several; columns are chosen as by
+        `publish_table`. The same `load` run again with the same rows goes on where it stopped, and tells the same once
+        it is committed. Each key has what was published before, then the load in the order of its rows, then what comes
+        after. `progress` is called with the rows written and their total. Raises `LoadRefused`, `FileTaken` where an
+        earlier run of that name had other rows, and `InvalidArgument` for what the topic cannot take.
+        """
+        plan = TablePlan(key, value, headers, event_time)
+        name = self._clock.ulid() if load is None else load
+        return await self._loader.load(topic, source, plan, load=name, segments=segments, progress=progress)
 
     def producer(
         self,

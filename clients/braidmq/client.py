@@ -23,7 +23,17 @@ from braidmq.async_client import (
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
 from braidmq.errors import BraidMQError
 from braidmq.message import Message
-from braidmq.models import BrokerDrain, Cluster, Route, Segment, SegmentFile, SegmentLife, Topic, TopicSummary
+from braidmq.models import (
+    BrokerDrain,
+    Cluster,
+    CommittedLoad,
+    Route,
+    Segment,
+    SegmentFile,
+    SegmentLife,
+    Topic,
+    TopicSummary,
+)
 from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value, in_parts
 from braidmq.positions import Position, Published
 from braidmq.publisher import Progress
@@ -211,6 +221,33 @@ class Client:
             value=value,
             headers=headers,
             event_time=event_time,
+            progress=progress,
+        )
+
+    def load(
+        self,
+        topic: str,
+        source: Any,
+        *,
+        load: str | None = None,
+        key: str | None = None,
+        value: str | None = None,
+        headers: str | Headers | None = None,
+        event_time: str | None = None,
+        segments: int | None = None,
+        progress: Progress | None = None,
+    ) -> CommittedLoad:
+        """Store all messages of a table, or of Parquet files, by one load; see `AsyncClient.load`."""
+        return self._loop.call(
+            self._async.load,
+            topic,
+            source,
+            load=load,
+            key=key,
+            value=value,
+            headers=headers,
+            event_time=event_time,
+            segments=segments,
             progress=progress,
         )
 

@@ -14,15 +14,19 @@
         ├── NotFound
         │   ├── TopicNotFound
         │   ├── SegmentNotFound
-        │   └── UploadNotFound
+        │   ├── UploadNotFound
+        │   └── LoadNotFound
         ├── InvalidRequest
         │   ├── InvalidConfig
         │   ├── InvalidMarker
-        │   └── InvalidReference
+        │   ├── InvalidReference
+        │   └── LoadRefused          files of a load are not what they should be
         ├── PositionExpired          older than retention kept: `earliest` is a marker to go on from
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
-        │   └── SequenceExpired      the owner no longer knows whether it has stored this sequence
+        │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
+        │   ├── LoadOvertaken        a load reserved later was committed first: run it again
+        │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
         ├── FrontStoreFull           the broker's memory is full: wait, then repeat         retryable
         ├── Unavailable              draining, segment moved, owner or store silent         retryable
@@ -160,6 +164,10 @@ class UploadNotFound(NotFound):
     """The topic has no such upload."""
 
 
+class LoadNotFound(NotFound):
+    """The topic has no load of that name, or it was given up."""
+
+
 class InvalidRequest(Refused):
     """The broker could not make sense of the request."""
 
@@ -174,6 +182,10 @@ class InvalidMarker(InvalidRequest):
 
 class InvalidReference(InvalidRequest):
     """The reference does not fit the upload it names."""
+
+
+class LoadRefused(InvalidRequest):
+    """Files of the load are not what they should be; nothing of it was adopted."""
 
 
 class PositionExpired(Refused):
@@ -200,6 +212,14 @@ class Conflict(Refused):
 
 class SequenceExpired(Conflict):
     """The sequence is older than what the owner remembers of this producer."""
+
+
+class LoadOvertaken(Conflict):
+    """A load that was reserved later has been committed: this one must be reserved and written anew."""
+
+
+class FileTaken(Conflict):
+    """A file of the load is there with other bytes."""
 
 
 class Forbidden(Refused):
@@ -233,6 +253,10 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "body-too-large": BodyTooLarge,
     "front-store-full": FrontStoreFull,
     "sequence-expired": SequenceExpired,
+    "load-not-found": LoadNotFound,
+    "load-refused": LoadRefused,
+    "load-overtaken": LoadOvertaken,
+    "name-taken": FileTaken,
 }
 # Failures of a broker that say for certain that nothing of a publish was stored.
 _NOTHING_STORED = ("segment-moved", "draining")

@@ -48,6 +48,7 @@ class SegmentLife(_Answer):
 
     `sealed` is None while it is open. It is `removed` once retention has taken all of it. The means per second are of
     its whole life so far; `bytes`, those of its files, are None where the broker that was asked does not know them.
+    `load` is the load that it was adopted from.
     """
 
     segment: int
@@ -62,6 +63,7 @@ class SegmentLife(_Answer):
     messages_per_second: float | None = None
     bytes: int | None = None
     bytes_per_second: float | None = None
+    load: str | None = None
 
 
 class Topic(_Answer):
@@ -148,3 +150,37 @@ class SegmentFile(_Answer):
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
     sealed: bool = False
+
+
+class ReservedSegment(_Answer):
+    """A segment that is reserved for a load: its files go below `prefix` of the store."""
+
+    segment: int
+    range: tuple[int, int]
+    prefix: str
+
+
+class ReservedLoad(_Answer):
+    """Segments reserved for a load until `expires`; all its messages get its `timestamp`."""
+
+    load: str
+    timestamp: datetime
+    expires: datetime
+    segments: tuple[ReservedSegment, ...]
+
+
+class LoadedSegment(_Answer):
+    """A segment of a committed load."""
+
+    segment: int
+    range: tuple[int, int]
+    end_offset: int
+
+
+class CommittedLoad(_Answer):
+    """A load that the topic has adopted, as of its `version`."""
+
+    load: str
+    version: int
+    messages: int
+    segments: tuple[LoadedSegment, ...]

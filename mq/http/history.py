@@ -53,7 +53,7 @@ async def _life(runtime: TopicRuntime, segment: Segment, is_present: bool, now_u
         messages, size_bytes = await runtime.carried(segment.id)
     until_us = now_us if segment.sealed_us is None else segment.sealed_us
     seconds = (until_us - segment.opened_us) / 1e6
-    return {
+    life = {
         "segment": segment.id,
         "range": list(segment.range),
         "state": segment.state if is_present else "removed",
@@ -67,6 +67,7 @@ async def _life(runtime: TopicRuntime, segment: Segment, is_present: bool, now_u
         "bytes": size_bytes,
         "bytes_per_second": _rate(size_bytes, seconds),
     }
+    return life if segment.load is None else {**life, "load": segment.load}
 
 
 def _rate(count: int | None, seconds: float) -> float | None:

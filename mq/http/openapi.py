@@ -128,6 +128,40 @@ _UPLOAD = {
 }
 
 
+_LOAD_FILE = {
+    "tags": ["loads"],
+    "summary": "Upload a file of a load",
+    "description": (
+        "Where files of loads go when the store is a local directory: the body is the file. The very bytes that are "
+        "there already are taken again; others are refused (412)."
+    ),
+    "operationId": "uploadLoadFile",
+    "parameters": [
+        _TOPIC,
+        {"name": "load", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "segment", "in": "path", "required": True, "schema": _COUNT},
+        {"name": "base_offset", "in": "path", "required": True, "schema": _COUNT},
+    ],
+    "requestBody": {"content": {"application/octet-stream": _BINARY}},
+    "responses": {
+        "201": {
+            "description": "Stored.",
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["segment", "base_offset", "size", "etag"],
+                        "properties": {"segment": _COUNT, "base_offset": _COUNT, "size": _COUNT},
+                    }
+                }
+            },
+        },
+        "4XX": _PROBLEM,
+        "503": _PROBLEM,
+    },
+}
+
+
 def describe_hot_paths(app: FastAPI) -> None:
     """Make `/openapi.json` speak of the endpoints that the dispatcher serves itself."""
 
@@ -136,6 +170,7 @@ def describe_hot_paths(app: FastAPI) -> None:
             document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             document["paths"].setdefault("/v1/topics/{topic}/messages", {})["post"] = _PUBLISH
             document["paths"]["/v1/topics/{topic}/uploads/{upload}"] = {"put": _UPLOAD}
+            document["paths"]["/v1/topics/{topic}/loads/{load}/files/{segment}/{base_offset}"] = {"put": _LOAD_FILE}
             for path in document["paths"].values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)

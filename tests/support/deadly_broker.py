@@ -6,7 +6,7 @@ test may write at any time, see `tests/support/deadly_cluster.py`. The store and
 
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 from unittest import mock
@@ -16,7 +16,7 @@ from filer.forwarding_store import ForwardingStore
 from filer.open_store import open_store
 from filer.segment_file import read_footer
 from filer.segment_log import put_until_known
-from filer.store import Data, MakeData, Store
+from filer.store import Data, MakeData, Store, StreamingStore
 from filer.topic_state import TopicState
 from leader.zookeeper_coordinator import ZooKeeperCoordinator
 from mq.cli.main import main
@@ -33,6 +33,8 @@ STEPS = (
     "before finish",
     "finished",
 )
+# A load; its seals and its transition pass the steps above as well.
+LOAD_STEPS = ("before reservation", "reserved", "before load file", "load file stored")
 # A follower that stores what it holds of a segment whose owner cannot.
 TAKE_OVER_STEPS = ("before take-over put", "take-over put returned")
 
@@ -53,7 +55,7 @@ class CountingFuse:
     """Kills at the n-th passing of one step."""
 
     def __init__(self, step: str, nth: int) -> None:
-        assert step in STEPS, f"{step!r} is none of {STEPS}"
+        assert step in (*STEPS, *LOAD_STEPS), f"{step!r} is none of {(*STEPS, *LOAD_STEPS)}"
         self._step, self._left = step, nth
 
     def replaces(self, record: bytes) -> None:
@@ -122,15 +124,35 @@ class DeadlyStore(ForwardingStore):
         if not key.endswith("/topic.json"):
             return await self.inner.replace(key, data, etag=etag)
         record = (await self.inner.get(key)).data
-        before = TopicState.from_json(record).transition
-        after = TopicState.from_json(bytes(data)).transition
-        change = (before is not None, after is not None)
-        self._fuse.at({(False, True): "before begin", (True, False): "before finish"}.get(change, "other"), _topic(key))
+        first, then = _change(TopicState.from_json(record), TopicState.from_json(bytes(data)))
+        self._fuse.at(first, _topic(key))
         # Where it is what the new one replaces it is kept before it goes; else nothing is replaced.
         self._fuse.replaces(record)
         new = await self.inner.replace(key, data, etag=etag)
-        self._fuse.at({(False, True): "begun", (True, False): "finished"}.get(change, "other"), _topic(key))
+        self._fuse.at(then, _topic(key))
         return new
+
+
+class DeadlyDirectory(DeadlyStore):
+    """A directory, which takes files of loads chunk by chunk."""
+
+    async def create_from_stream(
+        self, key: str, chunks: AsyncIterator[bytes], *, size_bytes: int, sha256: str | None
+    ) -> str:
+        assert isinstance(self.inner, StreamingStore)
+        self._fuse.at("before load file", _topic(key))
+        digest = await self.inner.create_from_stream(key, chunks, size_bytes=size_bytes, sha256=sha256)
+        self._fuse.at("load file stored", _topic(key))
+        return digest
+
+
+def _change(before: TopicState, after: TopicState) -> tuple[str, str]:
+    """The steps before and after this change of topic.json."""
+    if len(after.loads) > len(before.loads):
+        return "before reservation", "reserved"
+    under_way = (before.transition is not None, after.transition is not None)
+    steps = {(False, True): ("before begin", "begun"), (True, False): ("before finish", "finished")}
+    return steps.get(under_way, ("other", "other"))
 
 
 def _topic(key: str) -> str:
@@ -173,7 +195,8 @@ def run() -> None:
 
 def run_with(fuse: Fuse) -> None:
     def open_deadly(url: str, **arguments: Any) -> Store:
-        return DeadlyStore(open_store(url, **arguments), fuse)
+        store = open_store(url, **arguments)
+        return DeadlyDirectory(store, fuse) if isinstance(store, StreamingStore) else DeadlyStore(store, fuse)
 
     with (
         mock.patch("os.link", deadly_link(fuse)),

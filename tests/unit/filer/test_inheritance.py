@@ -58,6 +58,16 @@ class Topic:
             index.windows = ProducerWindows.from_bytes(index.windows.to_bytes())
         return index.end
 
+    def load(self, parts: int, *, through_store: bool) -> None:
+        """A load of so many segments, and successors of the ranges that were open before."""
+        before = self.lineage.open
+        ends = [self.seal(segment, through_store=through_store) for segment in before]
+        self.lineage.cut_anew(before, [part * SLOTS // parts for part in range(1, parts)], ends)
+        loaded = self.lineage.open
+        for segment in loaded:
+            self.lineage.segments[segment.id] = segment.model_copy(update={"load": "l"})
+        self.lineage.cut_anew(self.lineage.open, [segment.start_slot for segment in before[1:]], [4] * len(loaded))
+
     def check(self, requests: list[RequestId]) -> None:
         for segment in self.lineage.open:
             windows = self.indexes[segment.id].windows
@@ -71,7 +81,7 @@ class Topic:
 
 REQUESTS = [RequestId(producer, sequence) for producer in "pq" for sequence in range(1, 4)]
 STEPS = st.tuples(
-    st.sampled_from(["store", "store", "store", "split", "merge", "roll"]),
+    st.sampled_from(["store", "store", "store", "split", "merge", "roll", "load"]),
     st.integers(0, 31),
     st.integers(1, 3),
     st.sampled_from(REQUESTS),
@@ -92,6 +102,8 @@ def test_a_part_that_was_stored_is_known_where_it_was_stored_first_and_nowhere_e
         segment = opened[place % len(opened)]
         if what == "store":
             topic.store(segment, request)
+        elif what == "load":
+            topic.load(count * 3, through_store=through_store)
         elif what == "merge":
             together = opened[place % len(opened) :][: count + 1]
             topic.lineage.merge(together, [topic.seal(each, through_store=through_store) for each in together])

@@ -1,0 +1,256 @@
+"""Loading a table or files whole, past the brokers: they reserve the segments, and adopt them when all is there."""
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio.to_thread
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import filer.errors
+from braidmq.admin import Admin
+from braidmq.errors import FileTaken, InvalidArgument, LoadNotFound, LoadOvertaken, NotABroker, error_of
+from braidmq.models import CommittedLoad, ReservedLoad, Topic
+from braidmq.names import topic_path
+from braidmq.problems import bare_problem, json_of, refusal
+from braidmq.publisher import Progress
+from braidmq.tables import TablePlan, arrow_table, message_tables
+from braidmq.transport import Call, Transport
+from filer.load_files import FILE_BYTES, LoadFile, LoadSegment, LoadWriter, as_rows, slots_of_rows
+
+UPLOADS_AT_ONCE = 4
+GATHERED_BYTES = 256 * 1024 * 1024
+"""What all segments together gather before any of them writes a file."""
+COMMIT_SECONDS = 900.0
+"""How long brokers may take to look through all files of a load."""
+MOST_SEGMENTS = 16
+TRIES = 3
+_CHUNK_BYTES = 256 * 1024
+_SLICE_BYTES = 8 * 1024 * 1024
+_BATCH_ROWS = 65_536
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MD5 = re.compile(r"[0-9a-f]{32}\Z")
+_LOAD_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z")
+
+Source: TypeAlias = pa.Table | Sequence[Path]
+
+
+class Loader:
+    """Writes files of a load and has it adopted; what an earlier run of the same load has done is not done again."""
+
+    def __init__(self, transport: Transport, admin: Admin) -> None:
+        self._transport, self._admin = transport, admin
+
+    async def load(
+        self, topic: str, source: Any, plan: TablePlan, *, load: str, segments: int | None, progress: Progress | None
+    ) -> CommittedLoad:
+        """As `AsyncClient.load`. A load that another one has overtaken begins anew, under the same name."""
+        if not _LOAD_ID.match(load):
+            raise InvalidArgument(f"load is {load[:80]!r}: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, not '.' or '..'")
+        given = await anyio.to_thread.run_sync(_source, source)
+        path = f"{topic_path(topic)}/loads/{load}"
+        about = await self._admin.topic(topic)
+        opened = sum(segment.state == "open" for segment in about.segments)
+        parts = min(opened, MOST_SEGMENTS) if segments is None else segments
+        for attempt in range(TRIES):
+            known = await self._find(path)
+            if known is not None and known["state"] == "committed":
+                return CommittedLoad.model_validate(known)
+            try:
+                return await self._run(path, given, plan, about, parts, progress)
+            except LoadOvertaken:
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _find(self, path: str) -> Any:
+        try:
+            return json_of(await self._transport.request(Call("GET", path)))
+        except LoadNotFound:
+            return None
+
+    async def _run(
+        self, path: str, source: Source, plan: TablePlan, topic: Topic, parts: int, progress: Progress | None
+    ) -> CommittedLoad:
+        """Reserve, write, commit; each may have been done before, and then comes to the same."""
+        loads, _, load = path.rpartition("/")
+        answer = await self._post(loads, {"segments": parts, "load": load})
+        reserved = ReservedLoad.model_validate(answer)
+        files: list[dict[str, int]] = []
+        total, loaded = await anyio.to_thread.run_sync(_count, source), 0
+        async with _Uploads(self._transport, path) as uploads:
+            async for file in _written(source, plan, _segments(reserved, topic)):
+                await uploads.begin(file)
+                files.append(_claim(file) | {"count": file.count})
+                loaded += file.count
+                if progress is not None:
+                    progress(loaded, total)
+        return CommittedLoad.model_validate(await self._post(path, {"files": files}, wait_seconds=COMMIT_SECONDS))
+
+    async def _post(self, path: str, document: Any, *, wait_seconds: float = 0.0) -> Any:
+        return json_of(await self._transport.request(_post(path, document, wait_seconds)))
+
+
+class _Uploads:
+    """Puts files, a few at a time; the first failure ends all. `begin` waits while there are too many in memory."""
+
+    def __init__(self, transport: Transport, path: str) -> None:
+        self._transport, self._path = transport, path
+        self._gate = asyncio.Semaphore(UPLOADS_AT_ONCE)
+        self._group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> "_Uploads":
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        try:
+            await self._group.__aexit__(*raised)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def begin(self, file: LoadFile) -> None:
+        """Have a file put in the background."""
+        await self._gate.acquire()
+        self._group.create_task(self._put(file))
+
+    async def _put(self, file: LoadFile) -> None:
+        try:
+            await self._transport.repeat(lambda address: self._attempt(file, address))
+        finally:
+            self._gate.release()
+
+    async def _attempt(self, file: LoadFile, address: str) -> None:
+        place = await self._place(file, address, look=False)
+        headers = {**place.get("headers", {}), "content-length": str(file.data.size)}
+        call = Call(place.get("method", "PUT"), place["url"], content=_chunks(file.data), headers=headers)
+        response = await self._transport.send(call, address)
+        if response.is_success:
+            return
+        failure = refusal(response, publishing=False)
+        if isinstance(failure, NotABroker):  # an object store, which has other words for its problems
+            if response.status_code == 412:
+                await self._compare(file, address)
+                return
+            failure = error_of(bare_problem(response, retryable=False), publishing=False)
+        raise failure
+
+    async def _compare(self, file: LoadFile, address: str) -> None:
+        """Raises `FileTaken` unless what is there is this very file: an earlier run, or a lost answer, put it."""
+        there = (await self._place(file, address, look=True)).get("there")
+        etag = there["etag"].strip('"') if there else ""
+        # Other ETags than MD5 are of stores that encrypt or of files put together from parts: sizes must do.
+        same = await anyio.to_thread.run_sync(_md5, file.data) == etag if _MD5.match(etag) else True
+        if not there or there["size"] != file.data.size or not same:
+            raise FileTaken(
+                f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had "
+                "other messages, or had them in another order; choose another name for the load"
+            )
+
+    async def _place(self, file: LoadFile, address: str, *, look: bool) -> Any:
+        asked = {"files": [_claim(file)], "look": look}
+        answer = json_of(await self._transport.once(_post(f"{self._path}/urls", asked), address))
+        return answer["files"][0]
+
+
+def _post(path: str, document: Any, wait_seconds: float = 0.0) -> Call:
+    headers = {"content-type": "application/json"}
+    return Call("POST", path, content=orjson.dumps(document), headers=headers, wait_seconds=wait_seconds)
+
+
+def _claim(file: LoadFile) -> dict[str, int]:
+    return {"segment": file.segment, "base_offset": file.base_offset, "size": file.data.size}
+
+
+def _md5(data: pa.Buffer) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+async def _chunks(data: pa.Buffer) -> AsyncIterator[bytes]:
+    for first in range(0, data.size, _CHUNK_BYTES):
+        yield data.slice(first, min(_CHUNK_BYTES, data.size - first)).to_pybytes()
+
+
+def _segments(reserved: ReservedLoad, topic: Topic) -> list[LoadSegment]:
+    time_us = (reserved.timestamp - _EPOCH) // timedelta(microseconds=1)
+    types = topic.config["key_type"], topic.config["value_type"]
+    return [LoadSegment(reserved.load, each.segment, *each.range, time_us, *types) for each in reserved.segments]
+
+
+async def _written(source: Source, plan: TablePlan, segments: Sequence[LoadSegment]) -> AsyncIterator[LoadFile]:
+    """The files of all segments, made on a thread one after the other."""
+    files = _files(source, plan, segments)
+    while (file := await anyio.to_thread.run_sync(_next, files)) is not None:
+        yield file
+
+
+def _next(files: Iterator[LoadFile]) -> LoadFile | None:
+    try:
+        return next(files, None)
+    except filer.errors.InvalidInput as failure:
+        raise InvalidArgument(str(failure)) from failure
+
+
+def _files(source: Source, plan: TablePlan, segments: Sequence[LoadSegment]) -> Iterator[LoadFile]:
+    """Cut by slots, each segment's messages in the order of the source."""
+    file_bytes = min(FILE_BYTES, GATHERED_BYTES // len(segments))
+    writers = [LoadWriter(segment, file_bytes=file_bytes) for segment in segments]
+    types = segments[0].key_type, segments[0].value_type
+    row = 0
+    for table in _tables(source):
+        for messages in message_tables(table, plan, slice_bytes=_SLICE_BYTES):
+            slots = slots_of_rows(as_rows(messages, *types), row)
+            row += messages.num_rows
+            for segment, writer in zip(segments, writers, strict=True):
+                mine = pa.array((slots >= segment.start_slot) & (slots < segment.stop_slot))
+                yield from writer.write(messages.filter(mine))
+    for writer in writers:
+        yield from writer.finish()
+
+
+def _tables(source: Source) -> Iterator[pa.Table]:
+    if isinstance(source, pa.Table):
+        yield source
+        return
+    for path in source:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                yield pa.Table.from_batches([batch])
+
+
+def _count(source: Source) -> int:
+    if isinstance(source, pa.Table):
+        return int(source.num_rows)
+    return sum(pq.read_metadata(path).num_rows for path in source)
+
+
+def _source(given: Any) -> Source:
+    """A table, or the Parquet files of a path, or of several in that order; raises `InvalidArgument`."""
+    several = isinstance(given, list | tuple)
+    paths = given if several else [given]
+    if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
+        if several:
+            raise InvalidArgument("a load is of one table, or of Parquet files: give a table, a path, or paths")
+        return arrow_table(given)
+    found = [file for path in paths for file in _parquet_files(Path(path))]
+    for file in found:
+        try:
+            pq.read_metadata(file)
+        except (pa.ArrowException, OSError) as failure:
+            raise InvalidArgument(f"{file} is no Parquet file that can be read: {failure}") from failure
+    return found
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(path.rglob("*.parquet"))
+    if not path.exists():
+        raise InvalidArgument(f"there is no file {path}")
+    return [path]

@@ -1,0 +1,201 @@
+"""`client.load` against real brokers, on a directory and on S3: whole, resumed, run again, refused."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import braidmq.loads
+from braidmq import AsyncClient, Client, FileTaken, InvalidArgument, LoadRefused, TopicNotFound
+from filer import keys
+from filer.clock import SystemClock
+from filer.keys import FileName
+from filer.local_store import LocalStore
+from filer.open_store import open_store
+from filer.slots import slot_of
+from tests.support.http_broker import HttpBroker, http_broker
+
+ROWS = 5000
+TABLE = pa.table(
+    {
+        "carrier": [f"c{row % 16}" for row in range(ROWS)],
+        "text": [f"flight {row}" + "x" * 200 for row in range(ROWS)],
+        "at": pa.array(range(ROWS), pa.timestamp("ms", "UTC")),
+    }
+)
+
+
+@pytest.fixture(params=["local", "s3"])
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
+    if request.param == "local":
+        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
+    else:
+        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
+        endpoint = request.getfixturevalue("s3_endpoint")
+        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
+    async with running as made:
+        yield made
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[HttpBroker]:
+    async with http_broker(LocalStore(tmp_path / "data", clock=SystemClock())) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several files a segment."""
+    monkeypatch.setattr(braidmq.loads, "FILE_BYTES", 100_000)
+
+
+async def check_all(client: AsyncClient, topic: str, expected: pa.Table = TABLE) -> None:
+    """Each row once, and each key's in order."""
+    found = await client.read_table(topic)
+    assert found.num_rows == expected.num_rows
+    for key in set(expected["carrier"].to_pylist()):
+        mine = [row["value"] for row in found.to_pylist() if row["key"] == key.encode()]
+        wanted = [row["text"].encode() for row in expected.to_pylist() if row["carrier"] == key]
+        assert mine == wanted
+
+
+async def test_a_table(broker: HttpBroker) -> None:
+    told: list[tuple[int, int]] = []
+    async with AsyncClient(broker.url) as client:
+        await client.create_topic("t", segments=3)
+        done = await client.load(
+            "t",
+            TABLE,
+            load="x",
+            key="carrier",
+            value="text",
+            event_time="at",
+            progress=lambda n, of: told.append((n, of)),
+        )
+        assert (done.load, done.messages, len(done.segments)) == ("x", ROWS, 3)
+        assert told[-1] == (ROWS, ROWS) and len(told) > 6
+        await check_all(client, "t")
+        assert {row["event_time"] for row in (await client.read_table("t")).to_pylist()} == set(TABLE["at"].to_pylist())
+        assert await client.load("t", TABLE, load="x", key="carrier", value="text") == done
+        assert (await client.read_table("t")).num_rows == ROWS
+
+
+async def test_files_and_folders(local: HttpBroker, tmp_path: Path) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for part in range(4):
+        pq.write_table(TABLE.slice(part * 1000, 1000), folder / f"part-{part}.parquet", row_group_size=300)
+    pq.write_table(TABLE.slice(4000), tmp_path / "last.parquet")
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+        done = await client.load("t", [folder, str(tmp_path / "last.parquet")], key="carrier", value="text", segments=4)
+        assert (done.messages, len(done.segments)) == (ROWS, 4)
+        await check_all(client, "t")
+
+
+async def test_blocking(local: HttpBroker) -> None:
+    def work() -> int:
+        with Client(local.url) as client:
+            client.create_topic("t", value_type="json")
+            done = client.load("t", TABLE.slice(0, 100), key="carrier")
+            assert client.read_table("t").num_rows == 100
+            return done.messages
+
+    assert await asyncio.to_thread(work) == 100
+
+
+async def test_what_was_broken_off_goes_on(broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends after some files, and one that ends before its commit is answered."""
+    begin, begun = braidmq.loads._Uploads.begin, 0
+
+    async def breaking(self: Any, file: Any) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 5:
+            raise ConnectionError("the machine goes down")
+        await begin(self, file)
+
+    async with AsyncClient(broker.url) as client:
+        await client.create_topic("t", segments=2)
+        monkeypatch.setattr(braidmq.loads._Uploads, "begin", breaking)
+        with pytest.raises(ConnectionError):
+            await client.load("t", TABLE, load="x", key="carrier", value="text")
+        assert (await client.read_table("t")).num_rows == 0
+        done = await client.load("t", TABLE, load="x", key="carrier", value="text")
+        assert done.messages == ROWS
+        await check_all(client, "t")
+
+
+async def test_other_rows_under_the_same_name_are_refused(broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AsyncClient(broker.url) as client:
+        await client.create_topic("t")
+        answer = await broker.client.post("/v1/topics/t/loads", json={"segments": 1, "load": "x"})
+        segment = answer.json()["segments"][0]["segment"]
+        await broker.broker.store.create(keys.segment_file("t", segment, FileName(0)), b"other bytes")
+        with pytest.raises(FileTaken, match="other bytes"):
+            await client.load("t", TABLE, load="x", key="carrier", value="text")
+        assert (await client.read_table("t")).num_rows == 0
+
+
+async def test_an_overtaken_load_begins_anew(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+        await local.client.post("/v1/topics/t/loads", json={"segments": 1, "load": "slow"})
+        await client.load("t", TABLE.slice(0, 10), load="quick", key="carrier", value="text")
+        done = await client.load("t", TABLE.slice(10), load="slow", key="carrier", value="text")
+        assert done.messages == ROWS - 10
+        await check_all(client, "t")
+
+
+async def test_rows_without_a_key_are_spread(local: HttpBroker) -> None:
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t", segments=4)
+        done = await client.load("t", TABLE, value="text")
+        assert all(ROWS // 5 < segment.end_offset < ROWS // 3 for segment in done.segments)
+        assert sorted((await client.read_table("t"))["value"].to_pylist()) == sorted(
+            text.encode() for text in TABLE["text"].to_pylist()
+        )
+
+
+async def test_keys_lie_in_the_segments_of_their_slots(local: HttpBroker) -> None:
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t", segments=4)
+        done = await client.load("t", TABLE, key="carrier", value="text")
+        ranges = {each.segment: each.range for each in done.segments}
+        for row in (await client.read_table("t")).to_pylist():
+            start, stop = ranges[row["segment"]]
+            assert start <= slot_of(row["key"]) < stop
+
+
+async def test_what_makes_no_sense_is_refused_before_anything_is_sent(local: HttpBroker, tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text("no Parquet")
+    async with AsyncClient(local.url) as client:
+        with pytest.raises(TopicNotFound):
+            await client.load("none", TABLE)
+        await client.create_topic("t", key_type="string", value_type="json")
+        for source, more, reason in (
+            (TABLE, {"load": "a/b"}, "load is"),
+            (TABLE, {"key": "carier"}, "did you mean"),
+            (tmp_path / "missing.parquet", {}, "there is no file"),
+            (tmp_path / "text.parquet", {}, "no Parquet file"),
+            ([TABLE], {}, "a load is of one table"),
+            (5, {}, "is no table"),
+            (TABLE, {"key": "carrier", "value": "text"}, "not JSON"),
+        ):
+            with pytest.raises(InvalidArgument, match=reason):
+                await client.load("t", source, **more)
+        assert (await client.read_table("t")).num_rows == 0
+
+
+async def test_a_refusal_reaches_the_caller(local: HttpBroker) -> None:
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+        answer = await local.client.post("/v1/topics/t/loads", json={"segments": 1, "load": "x"})
+        segment = answer.json()["segments"][0]["segment"]
+        await local.broker.store.create(keys.segment_file("t", segment, FileName(3)), b"stray")
+        with pytest.raises(LoadRefused, match="not among the files"):
+            await client.load("t", TABLE, load="x", key="carrier", value="text")

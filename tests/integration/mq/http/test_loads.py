@@ -1,0 +1,478 @@
+"""Loads over HTTP, on a directory and on S3: nothing half visible, each message once, in each key's order."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from filer import keys
+from filer.clock import SystemClock
+from filer.errors import ObjectExists
+from filer.keys import FileName
+from filer.load_check import MOST_FOOTER_BYTES
+from filer.load_files import LoadFile
+from filer.loads import LIFETIME_US
+from filer.local_store import LocalStore
+from filer.open_store import open_store
+from filer.segment_file import decode
+from filer.topic_state import TopicState
+from tests.support.http_broker import HttpBroker, http_broker
+from tests.support.load_lies import rewritten, with_column
+from tests.support.loads import (
+    ReservedLoad,
+    by_key,
+    claims,
+    commit,
+    load_rows,
+    numbered,
+    places,
+    put_files,
+    read_all,
+    reserve,
+)
+from tests.support.problems import check_problem
+
+TOPIC = "/v1/topics/t"
+
+
+@pytest.fixture(params=["local", "s3"])
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
+    if request.param == "local":
+        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
+    else:
+        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
+        endpoint = request.getfixturevalue("s3_endpoint")
+        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
+    async with running as made:
+        (await made.client.put(TOPIC, json={"segments": 2})).raise_for_status()
+        yield made
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[HttpBroker]:
+    async with http_broker(LocalStore(tmp_path / "data", clock=SystemClock()), grace=1.0) as made:
+        (await made.client.put(TOPIC, json={"segments": 2})).raise_for_status()
+        yield made
+
+
+async def publish(broker: HttpBroker, rows: pa.Table, query: str = "") -> Any:
+    messages = [{"key": row["key"].decode(), "value": row["value"].decode()} for row in rows.to_pylist()]
+    answer = await broker.client.post(f"{TOPIC}/messages{query}", json={"messages": messages})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["positions"]
+
+
+async def state_of(broker: HttpBroker) -> TopicState:
+    record = await broker.broker.catalogue.read("t")
+    assert record is not None
+    return record.state
+
+
+async def stands(broker: HttpBroker, load: ReservedLoad) -> Any:
+    return (await broker.client.get(load.path)).raise_for_status().json()["state"]
+
+
+async def check_refused(broker: HttpBroker, load: ReservedLoad, answer: httpx.Response, reason: str) -> None:
+    """A clear error, and nothing has changed."""
+    problem = check_problem(answer, 422, "load-refused")
+    assert reason in problem["detail"], problem
+    assert await stands(broker, load) == "reserved"
+    state = await state_of(broker)
+    assert state.transition is None and [s.id for s in state.segments] == [0, 1]
+
+
+async def test_from_reservation_to_reader(broker: HttpBroker) -> None:
+    await publish(broker, numbered(0, 50, by="before-"))
+    load = await reserve(broker.client, "t", 3, "backfill")
+    files = load.files(numbered(0, 3000), file_bytes=20_000)
+    assert len(files) > 3
+    assert {put.status_code for put in await put_files(broker.client, load, files)} <= {200, 201}
+    await publish(broker, numbered(50, 60, by="before-"))
+    assert len(await read_all(broker.client, "t")) == 60
+    answer = await commit(broker.client, load, files)
+    assert answer.status_code == 200, answer.text
+    committed = answer.json()
+    assert committed["load"] == "backfill" and committed["messages"] == 3000
+    assert [each["range"] for each in committed["segments"]] == [s["range"] for s in load.answer["segments"]]
+    assert sum(each["end_offset"] for each in committed["segments"]) == 3000
+    assert committed["version"] == (await broker.client.get(TOPIC)).json()["version"]
+    await publish(broker, numbered(0, 50, by="after-"))
+    found = by_key(await read_all(broker.client, "t"))
+    for key in range(10):
+        assert found[f"key-{key}"] == [
+            *(f"before-{n}" for n in range(key, 60, 10)),
+            *(f"{n}" for n in range(key, 3000, 10)),
+            *(f"after-{n}" for n in range(key, 50, 10)),
+        ]
+    assert (await commit(broker.client, load, files)).json() == committed
+    assert (await commit(broker.client, load, [])).json() == committed
+    assert (await broker.client.get(load.path)).json() == {**load.answer, **committed, "state": "committed"}
+
+
+async def test_segments_in_order_are_each_keys_order(local: HttpBroker) -> None:
+    """What a reader of bare files goes by, also where segments were split, rolled and opened since the reservation."""
+    await publish(local, numbered(0, 20, by="1-"))
+    load = await reserve(local.client, "t", 3)
+    (await local.client.post(f"{TOPIC}/segments/0/split", json={"parts": 3})).raise_for_status()
+    await publish(local, numbered(0, 20, by="2-"))
+    files = load.files(numbered(0, 20, by="3-"))
+    await put_files(local.client, load, files)
+    assert (await commit(local.client, load, files)).status_code == 200
+    await publish(local, numbered(0, 20, by="4-"))
+    listed = (await local.client.get(f"{TOPIC}/files")).json()["files"]
+    order: dict[bytes, list[bytes]] = {}
+    store = local.broker.store
+    for file in sorted(listed, key=lambda file: (file["segment"], file["base_offset"])):
+        key = keys.segment_file("t", file["segment"], FileName(file["base_offset"]))
+        table = decode((await store.get(key)).data)
+        for name, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+            order.setdefault(name, []).append(value)
+    assert sum(map(len, order.values())) == 80
+    for number in range(10):
+        assert order[b"key-%d" % number] == [b"%d-%d" % (n, m) for n in range(1, 5) for m in (number, number + 10)]
+
+
+async def test_a_repeat_of_what_was_published_before_a_load_is_told_after_it(local: HttpBroker) -> None:
+    rows = numbered(0, 40, by="published-")
+    first = await publish(local, rows, "?producer=p&sequence=1")
+    await load_rows(local.client, "t", numbered(0, 100), segments=3, load="one")
+    assert await publish(local, rows, "?producer=p&sequence=1") == first
+    await load_rows(local.client, "t", numbered(0, 100), segments=5, load="two")
+    await load_rows(local.client, "t", numbered(0, 100), segments=1, load="three")
+    assert await publish(local, rows, "?producer=p&sequence=1") == first
+    assert len(await read_all(local.client, "t")) == 340
+
+
+async def test_a_successor_at_another_broker_knows_what_was_published_before(tmp_path: Path) -> None:
+    """The seals are all that its owner has to go by: it starts after the load."""
+    rows = numbered(0, 40, by="published-")
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock())) as one:
+        (await one.client.put(TOPIC, json={"segments": 3})).raise_for_status()
+        first = await publish(one, rows, "?producer=p&sequence=1")
+        await load_rows(one.client, "t", numbered(0, 100), segments=2)
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock())) as other:
+        assert await publish(other, rows, "?producer=p&sequence=1") == first
+        assert len(await read_all(other.client, "t")) == 140
+
+
+async def test_the_same_id_is_the_same_reservation(local: HttpBroker) -> None:
+    body = {"segments": 3, "load": "x"}
+    first = await local.client.post(f"{TOPIC}/loads", json=body)
+    again = await local.client.post(f"{TOPIC}/loads", json={**body, "segments": 5})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert (
+        first.json()["segments"][0]["prefix"] == f"topics/t/segments/segment={first.json()['segments'][0]['segment']}/"
+    )
+    other = await local.client.post(f"{TOPIC}/loads", json={"segments": 1})
+    assert other.status_code == 201 and len(other.json()["load"]) == 26
+    assert other.json()["segments"][0]["segment"] > first.json()["segments"][-1]["segment"]
+
+
+async def test_putting_again_what_is_there(broker: HttpBroker) -> None:
+    load = await reserve(broker.client, "t")
+    files = load.files(numbered(0, 100))
+    await put_files(broker.client, load, files)
+    again = [put.status_code for put in await put_files(broker.client, load, files)]
+    local = broker.broker.payloads is not None
+    assert set(again) == ({201} if local else {412})
+    others = load.files(numbered(0, 200))
+    assert {put.status_code for put in await put_files(broker.client, load, others)} == {412}
+    looked = await places(broker.client, load, files, look=True)
+    for file, place in zip(files, looked, strict=True):
+        found = await broker.broker.store.head(keys.segment_file("t", file.segment, FileName(file.base_offset)))
+        assert place["there"] == {"size": file.data.size, "etag": found.etag}
+    assert (await commit(broker.client, load, files)).status_code == 200
+
+
+async def test_two_loads_at_once_are_ordered_or_refused(broker: HttpBroker) -> None:
+    loads = [await reserve(broker.client, "t", 2, name) for name in ("a", "b")]
+    files = [load.files(numbered(0, 50, by=f"{load.answer['load']}-")) for load in loads]
+    for load, each in zip(loads, files, strict=True):
+        await put_files(broker.client, load, each)
+    answers = await asyncio.gather(*(commit(broker.client, *pair) for pair in zip(loads, files, strict=True)))
+    assert answers[1].status_code == 200, answers[1].text
+    if answers[0].status_code != 200:
+        check_problem(answers[0], 409, "load-overtaken")
+        await load_rows(broker.client, "t", numbered(0, 50, by="a-"), load="a")
+    found = by_key(await read_all(broker.client, "t"))
+    for key in range(10):
+        runs = [[f"{name}-{n}" for n in range(key, 50, 10)] for name in "ab"]
+        assert found[f"key-{key}"] in ([*runs[0], *runs[1]], [*runs[1], *runs[0]])
+
+
+async def test_an_overtaken_load_is_reserved_anew_under_its_name(local: HttpBroker) -> None:
+    first, second = await reserve(local.client, "t", 2, "a"), await reserve(local.client, "t", 2, "b")
+    await load_rows(local.client, "t", numbered(0, 10, by="b-"), load="b")
+    files = first.files(numbered(0, 10, by="a-"))
+    check_problem(await commit(local.client, first, files), 409, "load-overtaken")
+    again = await reserve(local.client, "t", 2, "a")
+    assert again.answer["segments"][0]["segment"] > second.answer["segments"][-1]["segment"]
+    await load_rows(local.client, "t", numbered(0, 10, by="a-"), load="a")
+    assert by_key(await read_all(local.client, "t"))["key-0"] == ["b-0", "a-0"]
+
+
+async def test_a_load_while_segments_split_and_publishers_go_on(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 4)
+    files = load.files(numbered(0, 500, by="loaded-"))
+    await put_files(local.client, load, files)
+
+    async def publishing() -> None:
+        for number in range(30):
+            await publish(local, numbered(number * 10, number * 10 + 10, by="online-"))
+
+    async def splitting() -> None:
+        (await local.client.post(f"{TOPIC}/segments/1/split", json={"parts": 2})).raise_for_status()
+
+    answer, _, _ = await asyncio.gather(commit(local.client, load, files), publishing(), splitting())
+    assert answer.status_code == 200, answer.text
+    found = by_key(await read_all(local.client, "t"))
+    for key in range(10):
+        values = found[f"key-{key}"]
+        assert [v for v in values if v.startswith("online")] == [f"online-{n}" for n in range(key, 300, 10)]
+        begin = values.index(f"loaded-{key}")
+        assert values[begin : begin + 50] == [f"loaded-{n}" for n in range(key, 500, 10)]
+        assert len(values) == 80
+
+
+async def test_an_empty_load_is_a_load(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 2)
+    answer = await commit(local.client, load, [])
+    assert answer.json()["messages"] == 0
+    await publish(local, numbered(0, 10))
+    assert len(await read_all(local.client, "t")) == 10
+
+
+async def test_history_and_files_tell_of_a_load(local: HttpBroker) -> None:
+    done = await load_rows(local.client, "t", numbered(0, 100))
+    ids = [each["segment"] for each in done["segments"]]
+    lives = (await local.client.get(f"{TOPIC}/history")).json()["segments"]
+    loaded = [life for life in lives if life["segment"] in ids]
+    assert {(life["reason"], life["state"], life["load"]) for life in loaded} == {("load", "sealed", done["load"])}
+    assert sum(life["messages"] for life in loaded) == 100
+    listed = (await local.client.get(f"{TOPIC}/files")).json()["files"]
+    assert {file["segment"] for file in listed} == set(ids)
+    assert sum(file["count"] for file in listed) == 100
+
+
+# -- given up ----------------------------------------------------------------------------------------------
+
+
+async def test_an_abandoned_load_is_gone_and_its_files_go(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 2, "x")
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    assert (await local.client.delete(load.path)).status_code == 204
+    for answer in (await local.client.delete(load.path), await commit(local.client, load, files)):
+        check_problem(answer, 404, "load-not-found")
+    check_problem(await local.client.post(f"{load.path}/urls", json={"files": []}), 404, "load-not-found")
+    async with asyncio.timeout(30):
+        while (await state_of(local)).loads or await list_folder(local, load):
+            await local.broker.maintenance.round()
+            await asyncio.sleep(0.05)
+    again = await reserve(local.client, "t", 2, "x")
+    assert again.answer["segments"][0]["segment"] > load.answer["segments"][-1]["segment"]
+    await load_rows(local.client, "t", numbered(0, 100), load="x")
+    assert len(await read_all(local.client, "t")) == 100
+
+
+async def list_folder(broker: HttpBroker, load: ReservedLoad) -> list[str]:
+    prefixes = [each["prefix"] for each in load.answer["segments"]]
+    return [info.key for prefix in prefixes async for info in broker.broker.store.list(prefix)]
+
+
+async def test_a_committed_load_cannot_be_given_up(local: HttpBroker) -> None:
+    done = await load_rows(local.client, "t", numbered(0, 10))
+    path = f"{TOPIC}/loads/{done['load']}"
+    check_problem(await local.client.delete(path), 409, "load-committed")
+    check_problem(await local.client.post(f"{path}/urls", json={"files": []}), 409, "load-committed")
+    assert len(await read_all(local.client, "t")) == 10
+
+
+async def test_what_was_never_committed_is_swept_after_a_day(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 2, "x")
+    await put_files(local.client, load, load.files(numbered(0, 100)))
+
+    def aged(state: TopicState) -> TopicState:
+        (old,) = state.loads
+        return state.model_copy(
+            update={"loads": (old.model_copy(update={"expires_us": old.expires_us - LIFETIME_US}),)}
+        )
+
+    await local.broker.catalogue.change("t", aged)
+    await local.broker.refresh("t")
+    await local.broker.maintenance.round()
+    check_problem(await local.client.get(load.path), 404, "load-not-found")
+    async with asyncio.timeout(30):
+        while await list_folder(local, load):
+            await local.broker.maintenance.round()
+            await asyncio.sleep(0.05)
+
+
+# -- files that lie ----------------------------------------------------------------------------------------
+
+
+async def test_claims_that_do_not_fit_together(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 1)
+    files = load.files(numbered(0, 1000), file_bytes=10_000)
+    await put_files(local.client, load, files)
+    assert len(files) > 2
+    body = claims(files)
+    for change, reason in (
+        (lambda listed: listed[:-2] + listed[-1:], "have no gaps"),
+        (lambda listed: listed[:-1], "taken by another file"),
+        (lambda listed: [*listed, {**listed[-1], "base_offset": 1000, "count": 5}], "there is no such file"),
+        (lambda listed: [*listed, listed[-1]], "offsets begin at 0"),
+        (lambda listed: [{**listed[0], "segment": 7}, *listed[1:]], "segment 7 is not one of load"),
+        (lambda listed: [{**listed[0], "size": listed[0]["size"] + 1}, *listed[1:]], "bytes, and"),
+        (lambda listed: [{**listed[0], "count": 1000}], "not among the files"),
+        (lambda listed: [*listed[:-1], {**listed[-1], "count": listed[-1]["count"] + 1}], "count"),
+    ):
+        answer = await local.client.post(load.path, json={"files": change(body["files"])})
+        problem = check_problem(answer, 422, "load-refused")
+        assert reason in problem["detail"], problem
+    assert (await commit(local.client, load, files)).status_code == 200
+
+
+LIES: list[tuple[str, Callable[[LoadFile], bytes], str]] = [
+    (
+        "wrong slots",
+        lambda f: rewritten(f, with_column("key", lambda t: [b"stray-%d" % n for n in range(100)])),
+        "slot",
+    ),
+    ("truncated", lambda f: f.data.to_pybytes()[:-100], "PAR1"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "reason"), LIES, ids=[name for name, _, _ in LIES])
+async def test_a_file_that_lies(local: HttpBroker, name: str, make: Callable[[LoadFile], bytes], reason: str) -> None:
+    """More of them are in tests/unit/filer/test_load_check.py."""
+    load = await reserve(local.client, "t", 2)
+    rows = numbered(0, 1000, keys=1000)
+    mine = decode(load.files(rows)[0].data.to_pybytes())["value"].to_pylist()[:100]
+    (file,) = load.files(rows.filter(pa.array([value in set(mine) for value in rows["value"].to_pylist()])))
+    assert file.count == 100
+    data = make(file)
+    await local.broker.store.create(keys.segment_file("t", file.segment, FileName(0)), data)
+    body = {"files": [{"segment": file.segment, "base_offset": 0, "count": 100, "size": len(data)}]}
+    await check_refused(local, load, await local.client.post(load.path, json=body), reason)
+
+
+async def test_a_million_row_groups(local: HttpBroker) -> None:
+    """As many as there can be in a footer that is just small enough to be looked at, and in one that is not."""
+    load = await reserve(local.client, "t", 1)
+    table = decode(load.files(numbered(0, 1))[0].data.to_pybytes())
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=False, store_schema=False) as writer:
+        for _ in range(2000):
+            writer.write_table(table)
+    data = sink.getvalue()
+    assert int.from_bytes(data[-8:-4], "little") < MOST_FOOTER_BYTES
+    segment = load.segments[0].segment
+    await local.broker.store.create(keys.segment_file("t", segment, FileName(0)), data)
+    body = {"files": [{"segment": segment, "base_offset": 0, "count": 2000, "size": len(data)}]}
+    await check_refused(local, load, await local.client.post(load.path, json=body), "row groups")
+
+
+async def test_a_file_that_inflates(local: HttpBroker) -> None:
+    """A row group of 90 MB that takes some kilobytes compressed, as an honest footer says."""
+    load = await reserve(local.client, "t", 1)
+    (file,) = load.files(pa.table({"value": [bytes(30 * 1024 * 1024)] * 3}), file_bytes=1 << 30)
+    inflated = rewritten(file)
+    assert len(inflated) < 1_000_000
+    segment = load.segments[0].segment
+    await local.broker.store.create(keys.segment_file("t", segment, FileName(0)), inflated)
+    body = {"files": [{"segment": segment, "base_offset": 0, "count": 3, "size": len(inflated)}]}
+    await check_refused(local, load, await local.client.post(load.path, json=body), "a row group claims")
+
+
+async def test_a_file_beside_those_of_the_load(broker: HttpBroker) -> None:
+    load = await reserve(broker.client, "t", 1)
+    files = load.files(numbered(0, 100))
+    await put_files(broker.client, load, files)
+    await broker.broker.store.create(keys.segment_file("t", files[0].segment, FileName(7)), b"stray")
+    await check_refused(broker, load, await commit(broker.client, load, files), "not among the files")
+
+
+async def test_a_seals_name_that_is_taken(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 1)
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    await local.broker.store.create(keys.segment_file("t", files[0].segment, FileName(100)), b"stray")
+    await check_refused(local, load, await commit(local.client, load, files), "seal is taken")
+
+
+async def test_a_file_that_changes_after_its_check(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = await reserve(local.client, "t", 1)
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    store = local.broker.store
+    key = keys.segment_file("t", files[0].segment, FileName(0))
+    create = store.create
+
+    async def changing(put: str, *arguments: Any, **settings: Any) -> None:
+        await create(put, *arguments, **settings)
+        if put.endswith(f"{100:020d}.parquet"):
+            other = rewritten(files[0], with_column("value", lambda t: [b"%03d" % n for n in range(100)]))
+            other = other if len(other) == files[0].data.size else files[0].data.to_pybytes()
+            await store.delete([key])
+            await create(key, other)
+
+    monkeypatch.setattr(store, "create", changing)
+    await check_refused(local, load, await commit(local.client, load, files), "changed since it was checked")
+
+
+async def test_a_load_of_another_topic(local: HttpBroker) -> None:
+    (await local.client.put("/v1/topics/other")).raise_for_status()
+    load = await reserve(local.client, "other", 1, "x")
+    files = load.files(numbered(0, 10))
+    await put_files(local.client, load, files)
+    astray = ReservedLoad("t", load.answer)
+    check_problem(await commit(local.client, astray, files), 404, "load-not-found")
+    here = await reserve(local.client, "t", 1, "x")
+    check_problem(await commit(local.client, here, files), 422, "load-refused")
+
+
+BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
+    ("loads", {}, 422, "segments"),
+    ("loads", {"segments": 0}, 422, "segments"),
+    ("loads", {"segments": 1025}, 422, "segments"),
+    ("loads", {"segments": "2"}, 422, "segments"),
+    ("loads", {"segment": 2}, 422, "did you mean 'segments'"),
+    ("loads", [], 422, "object"),
+    ("loads", {"segments": 1, "load": "a/b"}, 422, "cannot name a load"),
+    ("loads", {"segments": 1, "load": "x" * 65}, 422, "cannot name a load"),
+    ("loads", {"segments": 1, "load": ".."}, 422, "cannot name a load"),
+    ("loads/none", {"files": []}, 404, "no load"),
+    ("loads/x", {"files": [{"segment": 1}]}, 422, "files.0"),
+    ("loads/x", {"files": {}}, 422, "files"),
+    ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 10}]}, 422, "not one of load"),
+    ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 0}]}, 422, "size"),
+    ("loads/x/urls", {"files": [{"segment": 1, "base_offset": -1, "size": 1}]}, 422, "base_offset"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "reason"), BAD_REQUESTS)
+async def test_requests_that_make_no_sense(local: HttpBroker, path: str, body: Any, status: int, reason: str) -> None:
+    await reserve(local.client, "t", 1, "x")
+    answer = await local.client.post(f"{TOPIC}/{path}", json=body)
+    assert answer.status_code == status and reason in answer.json()["detail"], answer.text
+
+
+async def test_puts_that_make_no_sense(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 1, "x")
+    segment = load.segments[0].segment
+    for path, status in ((f"{segment + 1}/0", 422), ("0/0", 422), (f"{segment}/x", 404)):
+        answer = await local.client.put(f"{load.path}/files/{path}", content=b"data")
+        assert answer.status_code == status, answer.text
+    stored = [info.key async for info in local.broker.store.list(keys.segments_folder("t"))]
+    assert stored == []
+    with pytest.raises(ObjectExists):
+        (await local.client.put(f"{load.path}/files/{segment}/0", content=b"data")).raise_for_status()
+        await local.broker.store.create(keys.segment_file("t", segment, FileName(0)), b"")
