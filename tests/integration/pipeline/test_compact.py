@@ -146,7 +146,7 @@ def test_beside_a_running_broker_that_is_told_and_gives_the_space_back(spark: "S
             client.publish(TOPIC, b"%d " % number + padding, key=b"k")
         assert len(list(client.files(TOPIC))) >= 120
         told = mq("pipeline", "compact", TOPIC, "--open-age", "0", "--url", process.url, "--master", "local[2]")
-        assert told.startswith(b"topic t: 12") and b"2 roll-ups of " in told
+        assert told.startswith(b"topic t: 12") and b"\n2 roll-ups of " in told
         until(lambda: len(list(client.files(TOPIC))) <= 8)
         until(lambda: files_on_disk(folder) <= 10)
         client.publish(TOPIC, b"120 " + padding, key=b"k")
