@@ -130,7 +130,7 @@ async def fetch_tail(store: Store, key: str) -> Fetched:
 
 async def fetch_row_group(
     store: Store, key: str, size_bytes: int, tail: bytes, metadata: pq.FileMetaData, group: int
-) -> "SparseFile":
+) -> SparseFile:
     """So much of a file of that size as it takes to decode one row group, given its `tail`."""
     start, stop = _byte_range(metadata.row_group(group))
     fetched = await store.get(key, start=start, stop=stop)

@@ -21,7 +21,8 @@ from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
 from pipeline.errors import JobFailed
 from pipeline.load_calls import LoadCalls, Reservation, StoredFile
-from pipeline.output import say
+from pipeline.output import counted, say
+from pipeline.session import quiet_about_pandas
 from pipeline.tasks import watched
 
 if TYPE_CHECKING:
@@ -83,12 +84,13 @@ def backfill(
         return _backfilled(answer, files=0)
     opened = sum(segment.state == "open" for segment in found.segments)
     reservation = calls.reserve(config, segments or _segments(spark, opened), load)
-    say(f"load {reservation.load} of {len(reservation.segments)} segments (--load {reservation.load} goes on with it)")
+    parts = counted(len(reservation.segments), "segment")
+    say(f"load {reservation.load} of {parts} (--load {reservation.load} goes on with it)")
     files = write_files(spark, calls, reservation, messages_of(spark, source, columns, config), columns)
     if not files:
         calls.abandon(reservation.load)
         raise JobFailed(f"{source.path} has no rows: nothing is loaded")
-    say(f"{len(files)} files are written; the brokers look through them")
+    say(f"{counted(len(files), 'file')} written; the brokers look through what is there")
     return _backfilled(calls.commit(reservation.load, files), files=len(files))
 
 
@@ -159,8 +161,7 @@ def write_files(
         .sortWithinPartitions("part", "slot", *order, "key", "event_time", "value")
     )
     with watched(spark, len(starts)), warnings.catch_warnings():
-        # Nothing of pandas is used here, but Spark looks for it, and speaks of its version.
-        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        quiet_about_pandas()
         rows = (
             cut.select("part", "key", "value", "event_time")
             .mapInArrow(partial(_write_parts, calls, reservation), _FILES)

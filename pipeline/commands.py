@@ -30,7 +30,7 @@ from pipeline.errors import JobFailed, WrongUsage
 from pipeline.export import Export, FinishRun, export_topic
 from pipeline.export_state import PartitionBy, TableFormat
 from pipeline.iceberg_table import IcebergTarget
-from pipeline.output import print_json, print_lines, print_table, say, size
+from pipeline.output import counted, print_json, print_lines, print_table, say, size
 from pipeline.session import spark_session
 from pipeline.skew import Measure, RangeLoad, SkewReport, measure_skew
 from pipeline.store_address import StoreAddress
@@ -169,7 +169,9 @@ def _skew(spark: "SparkSession", options: argparse.Namespace) -> None:
         print_json(_skew_document(report))
         return
     keyless = f", {report.keyless_messages:,} of them without a key" if report.keyless_messages else ""
-    print_lines(f"topic {report.topic}: {report.messages:,} messages of {size(report.size_bytes)}{keyless}", "")
+    print_lines(
+        f"topic {report.topic}: {counted(report.messages, 'message')} of {size(report.size_bytes)}{keyless}", ""
+    )
     columns = ("messages", "size", f"share of {report.by}")
     print_table(("hottest slot", *columns), ((str(each.start), *_load_row(each)) for each in report.hottest))
     print_lines("")
@@ -246,10 +248,12 @@ def _compact(spark: "SparkSession", options: argparse.Namespace) -> None:
     if options.json:
         print_json(_compaction_document(options.topic, done))
         return
-    print_lines(f"topic {options.topic}: {done.files_before:,} files, now {done.files_after:,}")
+    print_lines(f"topic {options.topic}: {counted(done.files_before, 'file')}, now {done.files_after:,}")
     if done.rolled:
         before, after = _sizes(done.rolled)
-        print_lines(f"{len(done.rolled):,} roll-ups of {size(after)} stand for files of {size(before)}")
+        files = sum(each.files for each in done.rolled)
+        rollups = counted(len(done.rolled), "roll-up")
+        print_lines(f"{rollups} of {size(after)} in place of {counted(files, 'file')} of {size(before)}")
 
 
 def _compaction_document(topic: str, done: Compaction) -> dict[str, object]:
@@ -311,7 +315,7 @@ def _export(spark: "SparkSession", options: argparse.Namespace) -> None:
         print_lines(f"topic {export.topic}: nothing new")
     else:
         referred = f", {done.by_reference:,} of them by reference" if done.by_reference else ""
-        print_lines(f"topic {export.topic}: {done.messages:,} messages added{referred}")
+        print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}")
 
 
 def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:

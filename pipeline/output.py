@@ -36,6 +36,11 @@ def size(size_bytes: float) -> str:
     return f"{size_bytes:.1f} TiB"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def say(line: str) -> None:
     """A line about how the job gets on."""
     sys.stderr.write(f"mq: {line}\n")

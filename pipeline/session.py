@@ -5,7 +5,9 @@ import importlib.util
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import JobFailed
@@ -13,12 +15,12 @@ from pipeline.errors import JobFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # What fails is told by the job, in one line.
-    "spark.log.level": "FATAL",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable by which spark-submit tells that it has chosen the master and the settings."""
@@ -35,6 +37,21 @@ def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with warnings.catch_warnings():
+        quiet_about_pandas()
+        session = _start(job, master)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def quiet_about_pandas() -> None:
+    """Spark looks for pandas where it hands over Arrow batches, and speaks of its version; nothing here uses it."""
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+
+
+def _start(job: str, master: str | None) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(f"braidmq {job}")
@@ -42,11 +59,7 @@ def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
         builder = builder.master(master or "local[*]")
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+    return builder.getOrCreate()
 
 
 def _is_local(master: str | None) -> bool:

@@ -88,8 +88,8 @@ def test_rows_are_messages_in_the_order_of_their_times_and_are_there_for_every_r
     root = broker.arguments[broker.arguments.index("--data") + 1]
     files = f"{root}/topics/{topic}/segments/*/*.parquet"
     with duckdb.connect() as connection:
-        found = connection.sql(f"SELECT count(*), min(event_time) FROM '{files}'").fetchall()
-    assert found == [(ROWS + 2, BEGAN + timedelta(minutes=1))]
+        found = connection.sql(f"SELECT count(*), epoch_us(min(event_time)) FROM '{files}'").fetchall()
+    assert found == [(ROWS + 2, int((BEGAN + timedelta(minutes=1)).timestamp() * 1_000_000))]
 
 
 def test_stopped_before_the_commit_and_run_again_each_row_is_there_once(
