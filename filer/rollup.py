@@ -21,6 +21,7 @@ from filer.paced import SHARE, run_paced
 from filer.requests import StoredRequest
 from filer.segment_file import (
     ROW_GROUP_BYTES,
+    WHOLE_FILE_BYTES,
     Footer,
     count_refs,
     mark_json,
@@ -31,7 +32,7 @@ from filer.segment_file import (
     unmark,
 )
 from filer.segment_log import SegmentRef, put_until_known
-from filer.segment_reader import WHOLE_FILE_BYTES, fetch_row_group, fetch_tail
+from filer.segment_reader import fetch_row_group, fetch_tail
 from filer.store import Store
 
 NEWEST_KEPT = 4
