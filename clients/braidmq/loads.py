@@ -17,14 +17,26 @@ import pyarrow.parquet as pq
 
 import filer.errors
 from braidmq.admin import Admin
-from braidmq.errors import FileTaken, InvalidArgument, LoadNotFound, LoadOvertaken, NotABroker, error_of
+from braidmq.errors import (
+    ConnectionBroken,
+    FileTaken,
+    InvalidArgument,
+    LoadNotFound,
+    LoadOvertaken,
+    NotABroker,
+    error_of,
+)
 from braidmq.models import CommittedLoad, ReservedLoad, Topic
 from braidmq.names import topic_path
 from braidmq.problems import bare_problem, json_of, refusal
 from braidmq.publisher import Progress
+from braidmq.store_folder import find_store_folder
 from braidmq.tables import TablePlan, arrow_table, message_tables
 from braidmq.transport import Call, Transport
+from filer import keys
+from filer.keys import FileName
 from filer.load_files import FILE_BYTES, LoadFile, LoadSegment, LoadWriter, as_rows, slots_of_rows
+from filer.local_store import LocalStore
 
 UPLOADS_AT_ONCE = 4
 GATHERED_BYTES = 256 * 1024 * 1024
@@ -104,7 +116,7 @@ class Loader:
 
         Stopping at any line is safe: the file is there whole or not at all, and the next try finds it.
         """
-        async with _Uploads(self._transport, _path(topic, load)) as uploads:
+        async with _Uploads(self._transport, topic, load) as uploads:
             await uploads.begin(file)
         return WrittenFile.of(file)
 
@@ -127,7 +139,7 @@ class Loader:
         segments = await self.reserve(topic, load, parts)
         files: list[WrittenFile] = []
         total, loaded = await anyio.to_thread.run_sync(_count, source), 0
-        async with _Uploads(self._transport, _path(topic, load)) as uploads:
+        async with _Uploads(self._transport, topic, load) as uploads:
             async for file in _written(source, plan, segments):
                 await uploads.begin(file)
                 files.append(WrittenFile.of(file))
@@ -150,10 +162,18 @@ def _check_id(load: str) -> None:
 
 
 class _Uploads:
-    """Puts files, a few at a time; the first failure ends all. `begin` waits while there are too many in memory."""
+    """Puts files, a few at a time; the first failure ends all. `begin` waits while there are too many in memory.
 
-    def __init__(self, transport: Transport, path: str) -> None:
-        self._transport, self._path = transport, path
+    Where the store is a directory of this machine they are written there; else they go to the addresses that the broker
+    gives.
+    """
+
+    def __init__(self, transport: Transport, topic: str, load: str) -> None:
+        self._transport, self._topic, self._load = transport, topic, load
+        self._path = _path(topic, load)
+        self._folder: LocalStore | None = None
+        self._looking = asyncio.Lock()
+        self._has_looked = False
         self._gate = asyncio.Semaphore(UPLOADS_AT_ONCE)
         self._group = asyncio.TaskGroup()
 
@@ -166,6 +186,9 @@ class _Uploads:
             await self._group.__aexit__(*raised)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        finally:
+            if self._folder is not None:
+                await self._folder.close()
 
     async def begin(self, file: LoadFile) -> None:
         """Have a file put in the background."""
@@ -174,9 +197,36 @@ class _Uploads:
 
     async def _put(self, file: LoadFile) -> None:
         try:
-            await self._transport.repeat(lambda address: self._attempt(file, address))
+            if (folder := await self._find_folder(file)) is not None:
+                await self._write(folder, file)
+            else:
+                await self._transport.repeat(lambda address: self._attempt(file, address))
         finally:
             self._gate.release()
+
+    async def _find_folder(self, file: LoadFile) -> LocalStore | None:
+        """Looked for once, at the first file."""
+        async with self._looking:
+            if not self._has_looked:
+                place = await self._transport.repeat(lambda address: self._place(file, address, look=False))
+                key, clock = self._key(file), self._transport.clock
+                self._folder = await find_store_folder(place["uri"], key, self._topic, self._load, file.segment, clock)
+                self._has_looked = True
+        return self._folder
+
+    def _key(self, file: LoadFile) -> str:
+        return keys.segment_file(self._topic, file.segment, FileName(file.base_offset))
+
+    async def _write(self, folder: LocalStore, file: LoadFile) -> None:
+        """Stopped anywhere, the file is there whole or not at all, as with a put."""
+        key = self._key(file)
+        try:
+            await folder.create(key, memoryview(file.data))
+        except filer.errors.ObjectExists:
+            if (await folder.get(key, stop=file.data.size + 1)).data != file.data.to_pybytes():
+                raise _taken(file) from None
+        except filer.errors.StoreError as failure:
+            raise ConnectionBroken(f"{folder.uri(key)} cannot be written: {failure}") from failure
 
     async def _attempt(self, file: LoadFile, address: str) -> None:
         place = await self._place(file, address, look=False)
@@ -200,15 +250,19 @@ class _Uploads:
         # Other ETags than MD5 are of stores that encrypt or of files put together from parts: sizes must do.
         same = await anyio.to_thread.run_sync(_md5, file.data) == etag if _MD5.match(etag) else True
         if not there or there["size"] != file.data.size or not same:
-            raise FileTaken(
-                f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had "
-                "other messages, or had them in another order; choose another name for the load"
-            )
+            raise _taken(file)
 
     async def _place(self, file: LoadFile, address: str, *, look: bool) -> Any:
         asked = {"files": [_claim(file)], "look": look}
         answer = json_of(await self._transport.once(_post(f"{self._path}/urls", asked), address))
         return answer["files"][0]
+
+
+def _taken(file: LoadFile) -> FileTaken:
+    return FileTaken(
+        f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had other "
+        "messages, or had them in another order; choose another name for the load"
+    )
 
 
 def _post(path: str, document: Any, wait_seconds: float = 0.0) -> Call:

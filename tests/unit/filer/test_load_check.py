@@ -181,6 +181,18 @@ def test_what_readers_decode_whole_may_inflate_to_so_much() -> None:
         check(data, count=30)
 
 
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_stray_key_is_told_by_its_offset(repeated: bool) -> None:
+    """Whether many messages have the same few keys, or each one its own."""
+    mine = [key for key in (b"own-%d" % n for n in range(12_000)) if slot_of(key) < 32_768][:5000]
+    keys = [KEYS[n % 7] for n in range(5000)] if repeated else mine
+    file = file_of(pa.table({"key": keys, "value": keys}))
+    check(file.data.to_pybytes(), count=5000)
+    lying = rewritten(file, with_column("key", lambda t: [*keys[:4000], STRAY, *keys[4001:4500], STRAY, *keys[4501:]]))
+    with pytest.raises(LoadRefused, match="the key of offset 4000 has slot"):
+        check(lying, count=5000)
+
+
 def test_pages_larger_than_the_footer_says_are_refused() -> None:
     """What a page inflates to is read in its own header, whatever the footer claims."""
     data = bytearray(file_of(messages([bytes(1000)] * COUNT)).data.to_pybytes())
