@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from filer.forwarding_store import ForwardingStore
 from filer.keys import FileName
 from filer.memory_store import MemoryStore
 from filer.next_file import Single
+from filer.rollup import roll_up
 from filer.schema import rows_schema
 from filer.segment_file import decode
 from filer.segment_log import SegmentRef, list_names, load_snapshot
@@ -565,3 +567,23 @@ async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
                 assert await read_all(second) == list(range(60))
                 assert await numbers_by_names(store, await state_of(second)) == list(range(60))
             assert await read_all(first) == list(range(60))
+
+
+async def test_what_other_programs_rolled_up_is_taken_in_once_the_broker_is_told():
+    store, clock = MemoryStore(), ManualClock()
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.put_topic("t", {})
+        await publish(runtime, 0, 6)
+        await broker.maintenance.round()
+        index = await runtime.index(0)
+        with ThreadPoolExecutor(1) as executor:
+            await roll_up(store, clock, runtime.ref(0), index.files[:2], broker="pipeline", executor=executor)
+        await broker.maintenance.round()
+        assert len(index.files) == 6
+        assert broker.maintenance.look_again("other") == 0
+        assert broker.maintenance.look_again("t") == 1
+        await broker.maintenance.round()
+        assert len(index.files) == 5 and await read_all(broker) == list(range(6))
+        await clock.advance(GRACE_SECONDS + 1)
+        await broker.maintenance.round()
+        assert len(await files_of(store)) == 5

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ from filer.clock import Clock, SystemClock
 from filer.errors import InvalidInput
 from filer.local_store import LocalStore
 from filer.memory_store import MemoryStore
+from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, recover_index
 from filer.store import Store
 from filer.topic_config import Retention, TopicConfig
@@ -151,6 +153,41 @@ def test_every_column_is_as_it_was_in_every_type(tmp_path: Path):
         for name in ("_offset", "_timestamp", "key", "event_time", "headers", "_ref"):
             assert segment[name].to_pylist() == source[name].to_pylist(), name
         assert segment["value"].to_pylist() == [str(value) for value in source["value"].to_pylist()]
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_format: Any):
+    source = StoreAddress(f"s3://{s3_bucket}/broker", endpoint_url=s3_endpoint, region="us-east-1")
+
+    async def fill(store: Store, _: Clock) -> None:
+        ends = {0: await write_sealed(store, SegmentRef(TOPIC, 0), (5, 5))}
+        await append(store, SegmentRef(TOPIC, 1), SegmentIndex(), 3)
+        await put_topic(store, ends=ends)
+
+    source.run(fill)
+    target = replace(source, url=f"s3://{s3_bucket}/tables/t")
+    partition_by: Any = "timestamp" if table_format == "parquet" else "none"
+    export = Export(source, target, TOPIC, table_format, partition_by)
+    iceberg = replace(ICEBERG, catalog=f"sqlite:///{tmp_path}/catalog.db")
+    finish = partial(iceberg_table.finish_run, iceberg) if table_format == "iceberg" else FINISH["parquet"]
+    assert export_topic(None, export, finish).messages == 13
+    assert export_topic(None, export, finish) == Exported()
+    if table_format == "iceberg":
+        assert rows_of(open_table(iceberg, export).scan().to_arrow()) == expected_rows((10, 3))
+    else:
+        found = target.run(lambda store, _: keys_below(store, "date="))
+        tables = [target.run(lambda store, _, key=key: store.get(key)) for key in found]
+        rows = [row for each in tables for row in rows_of(pq.read_table(pa.BufferReader(each.data)))]
+        assert sorted(rows) == expected_rows((10, 3))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_an_iceberg_table_on_s3_needs_a_catalogue_that_is_named(root: Path, s3_endpoint: str, s3_bucket: str):
+    target = StoreAddress(f"s3://{s3_bucket}/t", endpoint_url=s3_endpoint, region="us-east-1")
+    export = Export(StoreAddress(str(root)), target, TOPIC, "iceberg", "none")
+    with pytest.raises(InvalidInput, match="needs --catalog"):
+        run(export)
 
 
 class Place:

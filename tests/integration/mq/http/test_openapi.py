@@ -100,6 +100,7 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/history": ["get"],
         f"{topic}/subscribe": ["get"],
         f"{topic}/files": ["get"],
+        f"{topic}/upkeep": ["post"],
         f"{topic}/uploads": ["post"],
         f"{topic}/uploads/{{upload}}": ["put"],
         f"{topic}/loads": ["post"],
