@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from filer.errors import InvalidInput
 from filer.live_files import FileFacts
 from filer.positions import Positions
+from filer.segment_index import SegmentIndex
 from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.start import start_positions
@@ -16,6 +17,8 @@ from mq.render import rfc3339
 from mq.topic_runtime import TopicRuntime
 
 PRESIGNED_SECONDS = 3600
+LISTING_AGE_SHARE = 0.05
+"""What another broker keeps is listed as it was this part of the grace period ago at most."""
 _AFTER = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
@@ -44,7 +47,7 @@ def files_router(broker: Broker) -> APIRouter:
                 continue
             if segment.id == first_segment:
                 begin = max(begin, first_offset)
-            for facts in (await runtime.index(segment.id, fresh=True)).covering(begin):
+            for facts in (await _index(broker, runtime, segment.id)).covering(begin):
                 if facts.count == 0:
                     continue
                 if len(listed) == limit:
@@ -95,6 +98,14 @@ def _behind(runtime: TopicRuntime, since: Positions, segment_id: int) -> bool:
                 seen.add(successor)
                 waiting.append(successor)
     return False
+
+
+async def _index(broker: Broker, runtime: TopicRuntime, segment_id: int) -> SegmentIndex:
+    """An index whose files stay for the grace period, or for nearly as long where another broker keeps the segment."""
+    if broker.maintenance.keeps(runtime):
+        return await runtime.index(segment_id, fresh=True)
+    longest_seconds = broker.settings.grace * LISTING_AGE_SHARE
+    return await runtime.index_for_listing(segment_id, longest_seconds=longest_seconds)
 
 
 async def _file(broker: Broker, runtime: TopicRuntime, segment_id: int, facts: FileFacts) -> dict[str, Any]:
