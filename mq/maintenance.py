@@ -117,11 +117,11 @@ class Maintenance:
             await self._try(topic, "roll", partial(self._roll, runtime))
             for segment in self._kept_segments(runtime):
                 await self._try(topic, f"index of segment {segment.id}", partial(self._look, runtime, segment))
-            if self._keeps(runtime):
+            if self.keeps(runtime):
                 await self._try(topic, "retention", partial(self._retain, runtime))
             for segment in self._kept_segments(runtime):
                 await self._try(topic, f"segment {segment.id}", partial(self._keep_segment, runtime, segment))
-        if self._keeps(runtime):
+        if self.keeps(runtime):
             await self._try(topic, "loads", partial(self._sweep_loads, runtime))
             await self._try(topic, "removal", partial(self._remove, runtime))
             await self._try(topic, "uploads", partial(self._sweep, runtime))
@@ -167,12 +167,12 @@ class Maintenance:
 
     def _kept_segments(self, runtime: TopicRuntime) -> Iterator[Segment]:
         """Our own open segments, and the sealed ones where the topic is ours to keep."""
-        keeps = self._keeps(runtime)
+        keeps = self.keeps(runtime)
         for segment in runtime.state.segments:
             if keeps if segment.state == "sealed" else _is_ours(runtime.writers.get(segment.id)):
                 yield segment
 
-    def _keeps(self, runtime: TopicRuntime) -> bool:
+    def keeps(self, runtime: TopicRuntime) -> bool:
         """Whether it is this broker that looks after what no broker owns of a topic.
 
         Two that both think so do the same work twice and no harm: each step is a conditional put or a deletion of what

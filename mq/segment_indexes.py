@@ -29,6 +29,11 @@ class SegmentIndexes:
         self.known.pop(segment_id, None)
         self._seen_seconds.pop(segment_id, None)
 
+    def forget_older(self, segment_id: int, seconds: float) -> None:
+        """As `forget`, of one that was read from the store longer ago."""
+        if self._age_seconds(segment_id) > seconds:
+            self.forget(segment_id)
+
     async def get(self, segment: Segment, *, longest_seconds: float) -> SegmentIndex:
         """The index as it was at most so long ago; raises as `recover_index`."""
         known = self.known.get(segment.id)

@@ -527,6 +527,16 @@ class TopicRuntime:
             return index
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else FOREIGN_INDEX_SECONDS)
 
+    async def index_for_listing(self, segment_id: int, *, longest_seconds: float) -> SegmentIndex:
+        """As `index`, fresh; of a sealed segment that another broker keeps, as its snapshot was so long ago at most.
+
+        That one rolls it up, and deletes what the roll-ups stand for, without our noticing.
+        """
+        segment = self.state.segment(segment_id)
+        if segment is not None and segment.state == "sealed":
+            self._indexes.forget_older(segment_id, longest_seconds)
+        return await self.index(segment_id, fresh=True)
+
     def distrust_index(self, segment_id: int) -> None:
         """Recover the index of a segment at its next use: a file it names is gone.
 

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from filer.errors import InvalidInput
 from filer.live_files import FileFacts
 from filer.positions import Positions, is_behind
+from filer.segment_index import SegmentIndex
 from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.start import check_offset, start_positions
@@ -17,6 +18,8 @@ from mq.render import rfc3339
 from mq.topic_runtime import TopicRuntime
 
 PRESIGNED_SECONDS = 3600
+LISTING_AGE_SHARE = 0.05
+"""What another broker keeps is listed as it was this part of the grace period ago at most."""
 _AFTER = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
@@ -45,7 +48,7 @@ def files_router(broker: Broker) -> APIRouter:
                 continue
             if segment.id == first_segment:
                 begin = max(begin, first_offset)
-            for facts in (await runtime.index(segment.id, fresh=True)).covering(begin):
+            for facts in (await _index(broker, runtime, segment.id)).covering(begin):
                 if facts.count == 0:
                     continue
                 if len(listed) == limit:
@@ -64,9 +67,7 @@ def files_router(broker: Broker) -> APIRouter:
         """Files of one segment that count now and hold any of its messages from `offset` to `end_offset`."""
         runtime = await broker.topic(topic)
         await check_offset(runtime, segment, offset, await broker.reader(topic))
-        index = await runtime.index(segment)
-        if end_offset is None or index.end < end_offset:
-            index = await runtime.index(segment, fresh=True)
+        index = await _index_to(broker, runtime, segment, end_offset)
         stop = index.end if end_offset is None else end_offset
         within = takewhile(lambda facts: facts.start < stop, index.covering(offset))
         wanted = list(islice((facts for facts in within if facts.count), limit + 1))
@@ -102,6 +103,23 @@ def _begin(runtime: TopicRuntime, since: Positions | None, segment_id: int, star
     if segment_id in since:
         return max(since[segment_id], start_offset)
     return start_offset if segment_id > min(since) and not is_behind(runtime.state, since, segment_id) else None
+
+
+async def _index(broker: Broker, runtime: TopicRuntime, segment_id: int) -> SegmentIndex:
+    """An index whose files stay for the grace period, or for nearly as long where another broker keeps the segment."""
+    if broker.maintenance.keeps(runtime):
+        return await runtime.index(segment_id, fresh=True)
+    longest_seconds = broker.settings.grace * LISTING_AGE_SHARE
+    return await runtime.index_for_listing(segment_id, longest_seconds=longest_seconds)
+
+
+async def _index_to(broker: Broker, runtime: TopicRuntime, segment_id: int, end: int | None) -> SegmentIndex:
+    """As `_index`, without a look at the store where it is known here that the segment goes that far."""
+    if end is not None and broker.maintenance.keeps(runtime):
+        index = await runtime.index(segment_id)
+        if index.end >= end:
+            return index
+    return await _index(broker, runtime, segment_id)
 
 
 async def _file(broker: Broker, runtime: TopicRuntime, segment_id: int, facts: FileFacts) -> dict[str, Any]:
