@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 TOPIC, SEGMENTS = "demo", 2
-MESSAGES = 20_000
+MESSAGES = 10_000
 # Readers take the processors from the publisher, so they read once for each of these.
 BETWEEN_READS = 2000
 GRACE_SECONDS = 12
