@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from filer.errors import CorruptFile, LoadRefused
 from filer.load_files import LoadSegment, writer_of
 from filer.page_headers import DATA_PAGE, PLAIN, read_pages
-from filer.schema import EARLIEST_US, LATEST_US, log_schema
+from filer.schema import EARLIEST_US, LATEST_US, KeyType, ValueType, log_schema
 from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
 from filer.slots import slots_of
 from filer.sparse_file import SparseFile
@@ -129,7 +129,7 @@ def _paths(schema: pq.ParquetSchema) -> list[str]:
 
 
 @cache
-def _parquet_schema(key_type: Any, value_type: Any) -> pq.ParquetSchema:
+def _parquet_schema(key_type: KeyType, value_type: ValueType) -> pq.ParquetSchema:
     empty = log_schema(key_type, value_type).empty_table()
     data = encode(mark_json(empty) if value_type == "json" else empty, Footer(0, 0, 0, "", 0, 0))
     return pq.read_metadata(pa.BufferReader(data)).schema

@@ -212,7 +212,7 @@ def _adopted_segments(
             start_slot=slots[0],
             stop_slot=slots[1],
             brokers=(writer_of(load.id),),
-            opened_us=load.reserved_us,
+            opened_us=now_us,
             reason="load",
             predecessors=_sharing(slots, before),
             successors=tuple(i for i, s in zip(after, before, strict=True) if _share(slots, s.range)),

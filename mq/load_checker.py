@@ -90,7 +90,8 @@ class LoadChecker:
                 raise LoadRefused("it takes too many reads to look through")
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             # Arrow ends the process where it gets no memory in places that cannot fail.
-            raise LoadRefused(f"it cannot be opened within {self._limit_bytes // MIB} MiB of memory") from error
+            most = f"{self._limit_bytes // MIB} MiB"
+            raise LoadRefused(f"it ends the process that opens it: it is damaged, or takes {most} of memory") from error
         if "ok" not in answer:
             raise LoadRefused(answer["refused"])
 

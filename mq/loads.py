@@ -33,7 +33,7 @@ from filer.segment_file import Footer
 from filer.segment_log import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS
 from filer.slots import SLOTS
 from filer.store import ObjectInfo, PresignedRequest
-from filer.topic_state import Load, TopicState
+from filer.topic_state import Load, Segment, TopicState
 from leader.cut_points import SlotLoads, equal_parts
 from leader.transitions import SealedEnd
 from mq.errors import Conflict, NotFound, Repeatable, TransitionUnderWay
@@ -323,7 +323,13 @@ class Loads:
     async def _starts(self, runtime: TopicRuntime, parts: int) -> tuple[int, ...]:
         """Where the ranges of a load begin: so that they share the load as it has been seen, else of equal width."""
         state = runtime.state
-        seen = await asyncio.gather(*(self._arm.slot_loads(state.topic, s) for s in state.open_segments))
+        gate = asyncio.Semaphore(CALLS_AT_ONCE)
+
+        async def slot_loads(segment: Segment) -> SlotLoads | None:
+            async with gate:
+                return await self._arm.slot_loads(state.topic, segment)
+
+        seen = await asyncio.gather(*map(slot_loads, state.open_segments))
         known = [(s.range, loads) for s, loads in zip(state.open_segments, seen, strict=True) if loads is not None]
         return (0, *equal_parts(_joined(known), 0, SLOTS, parts, state.config.target))
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import braidmq.loads
+import braidmq.store_folder
 from braidmq import AsyncClient, BraidMQError, Retry
 from tests.support.broker_process import BrokerProcess
 from tests.support.segment_glob import read_bare_glob
@@ -39,8 +40,10 @@ STEPS = [
 
 
 @pytest.fixture(autouse=True)
-def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def through_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several files a segment, none of which the client writes by itself."""
     monkeypatch.setattr(braidmq.loads, "FILE_BYTES", 50_000)
+    monkeypatch.setattr(braidmq.store_folder, "_is_ours", lambda root: False)
 
 
 async def load(url: str) -> int:
