@@ -20,7 +20,7 @@ from filer.errors import CorruptFile, LoadRefused
 from filer.load_files import LoadSegment, writer_of
 from filer.page_headers import DATA_PAGE, PLAIN, read_pages
 from filer.schema import EARLIEST_US, LATEST_US, log_schema
-from filer.segment_file import Footer, encode, mark_json, parquet_metadata
+from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
 from filer.slots import slots_of
 from filer.sparse_file import SparseFile
 
@@ -29,12 +29,15 @@ MOST_FOOTER_BYTES = 4 * MIB
 MOST_ROW_GROUPS = 1024
 MOST_ROW_GROUP_BYTES = 64 * MIB
 """Before compression, as stored, and all in all: a reader holds one of them at least."""
+MOST_INFLATED_BYTES = 256 * MIB
+"""Before compression, of a file that readers decode whole."""
 MOST_ROW_GROUP_ROWS = 1024 * 1024
 MOST_PAGES = 64
 """Of one column in one row group."""
 _COMPRESSIONS = ("UNCOMPRESSED", "SNAPPY", "LZ4", "LZ4_RAW", "ZSTD", "GZIP")
 _ENCODINGS = {"PLAIN", "RLE", "DELTA_BINARY_PACKED"}
 _GUESS_BYTES = 64 * 1024
+_SAMPLE_ROWS = 8192
 _DECODED = ["_offset", "_timestamp", "key", "event_time", "headers", "_ref"]
 
 Read = Callable[[int, int], bytes]
@@ -56,6 +59,7 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
     try:
         metadata, tail = _metadata(read, claim.size_bytes)
         _check_claims(metadata, claim, segment)
+        _check_inflated(metadata, claim.size_bytes)
         reached = claim.base_offset
         for group in range(metadata.num_row_groups):
             _check_group(metadata.row_group(group), claim.size_bytes - len(tail), claim.count)
@@ -131,12 +135,25 @@ def _parquet_schema(key_type: Any, value_type: Any) -> pq.ParquetSchema:
     return pq.read_metadata(pa.BufferReader(data)).schema
 
 
+def _check_inflated(metadata: pq.FileMetaData, size_bytes: int) -> None:
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    inflated = sum(_inflated_bytes(group) for group in groups)
+    if size_bytes <= WHOLE_FILE_BYTES and inflated > MOST_INFLATED_BYTES:
+        raise LoadRefused(
+            f"it claims {inflated} bytes before compression: at most {MOST_INFLATED_BYTES}; write more files"
+        )
+
+
+def _inflated_bytes(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(place).total_uncompressed_size for place in range(group.num_columns))
+
+
 def _check_group(group: pq.RowGroupMetaData, end: int, count: int) -> None:
     """What a row group claims, before anything of it is read; `end` is where the footer begins."""
     if not 0 < group.num_rows <= min(MOST_ROW_GROUP_ROWS, count):
         raise LoadRefused(f"a row group has {group.num_rows} messages: from 1 to {MOST_ROW_GROUP_ROWS}")
     columns = [group.column(place) for place in range(group.num_columns)]
-    uncompressed = sum(column.total_uncompressed_size for column in columns)
+    uncompressed = _inflated_bytes(group)
     if not 0 < uncompressed <= MOST_ROW_GROUP_BYTES or group.total_byte_size > MOST_ROW_GROUP_BYTES:
         claimed = max(uncompressed, group.total_byte_size)
         raise LoadRefused(f"a row group claims {claimed} bytes: at most {MOST_ROW_GROUP_BYTES}")
@@ -220,15 +237,27 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
 
 def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -> None:
     for chunk in keys.chunks:
-        slots = slots_of(chunk, null_slot=segment.start_slot)
+        distinct, place_of = _distinct(chunk)
+        slots = slots_of(distinct, null_slot=segment.start_slot)
         strays = (slots < segment.start_slot) | (slots >= segment.stop_slot)
         if strays.any():
             row = int(strays.argmax())
+            offset = base + (row if place_of is None else pc.index(place_of, row).as_py())
             raise LoadRefused(
-                f"the key of offset {base + row} has slot {slots[row]}, and segment {segment.segment} takes the slots "
+                f"the key of offset {offset} has slot {slots[row]}, and segment {segment.segment} takes the slots "
                 f"[{segment.start_slot}, {segment.stop_slot})"
             )
         base += len(chunk)
+
+
+def _distinct(keys: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """The distinct keys and which of them each row has, where many have the same: finding these takes less time than
+    the slots of all. Else all keys, and None.
+    """
+    if len(keys.slice(0, _SAMPLE_ROWS).unique()) > _SAMPLE_ROWS // 4:
+        return keys, None
+    encoded = keys.dictionary_encode()
+    return encoded.dictionary, encoded.indices
 
 
 def _check_given(table: pa.Table, base: int) -> None:

@@ -21,6 +21,8 @@ FORMAT_VERSION = 1
 FOOTER_GUESS_BYTES = 64 * 1024
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 PAGE_BYTES = 1024 * 1024
+WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
+"""A file of up to that size is read and decoded whole, a larger one by row groups."""
 _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
 # Statistics of keys and values would cost more than anything reads them for; readers seek by offsets and times.
 _STATISTICS = ["_offset", "_timestamp"]

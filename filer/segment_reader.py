@@ -13,7 +13,7 @@ from filer.errors import CorruptFile
 from filer.live_files import FileFacts
 from filer.segment_file import (
     FOOTER_GUESS_BYTES,
-    ROW_GROUP_BYTES,
+    WHOLE_FILE_BYTES,
     decode,
     footer_size_bytes,
     parquet_metadata,
@@ -23,7 +23,6 @@ from filer.segment_log import SegmentRef
 from filer.sparse_file import SparseFile
 from filer.store import Fetched, Store
 
-WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
 FILES_AT_ONCE = 8
 FILES_PER_READ = 256
 

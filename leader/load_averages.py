@@ -213,6 +213,9 @@ def goes_on_for(segment: Segment, known: Mapping[int, Segment]) -> Segment | Non
     None where it is no such successor, or its predecessor is not among those `known`, by id. A load in between tells
     nothing of what is published.
     """
+    before = known.get(segment.predecessors[0]) if len(segment.predecessors) == 1 else None
+    if before is not None and before.load is None:
+        return before if before.range == segment.range else None
     return next((each for each in published_before(segment, known) if each.range == segment.range), None)
 
 

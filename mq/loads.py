@@ -134,8 +134,13 @@ class Loads:
 
     # -- files ---------------------------------------------------------------------------------------------
 
-    async def places(self, topic: str, load_id: str, files: Sequence[FileClaim], *, look: bool) -> list[Place]:
-        """Where to put these files; with `look` also what is there. Raises `NotFound`, `Conflict`, `InvalidInput`."""
+    async def places(
+        self, topic: str, load_id: str, files: Sequence[FileClaim], *, look: bool
+    ) -> tuple[Load, list[Place]]:
+        """The load, and where to put these files; with `look` also what is there.
+
+        Raises `NotFound`, `Conflict`, `InvalidInput`.
+        """
         state, load = await self.find(topic, load_id)
         self._check_open(state, load)
         for file in files:
@@ -153,7 +158,7 @@ class Loads:
                 )
                 return Place(key, presigned, await self._head(key) if look else None)
 
-        return await asyncio.gather(*map(place, files))
+        return load, await asyncio.gather(*map(place, files))
 
     def check_place(self, topic: str, load: Load, file: FileClaim) -> None:
         """Raises `InvalidInput` where a load cannot have such a file."""

@@ -16,14 +16,24 @@ import pyarrow.parquet as pq
 
 import filer.errors
 from braidmq.admin import Admin
-from braidmq.errors import FileTaken, InvalidArgument, LoadNotFound, LoadOvertaken, NotABroker, error_of
+from braidmq.errors import (
+    ConnectionBroken,
+    FileTaken,
+    InvalidArgument,
+    LoadNotFound,
+    LoadOvertaken,
+    NotABroker,
+    error_of,
+)
 from braidmq.models import CommittedLoad, ReservedLoad, Topic
 from braidmq.names import topic_path
 from braidmq.problems import bare_problem, json_of, refusal
 from braidmq.publisher import Progress
+from braidmq.store_folder import find_store_folder
 from braidmq.tables import TablePlan, arrow_table, message_tables
 from braidmq.transport import Call, Transport
 from filer.load_files import FILE_BYTES, LoadFile, LoadSegment, LoadWriter, as_rows, slots_of_rows
+from filer.local_store import LocalStore
 
 UPLOADS_AT_ONCE = 4
 GATHERED_BYTES = 256 * 1024 * 1024
@@ -85,7 +95,7 @@ class Loader:
         reserved = ReservedLoad.model_validate(answer)
         files: list[dict[str, int]] = []
         total, loaded = await anyio.to_thread.run_sync(_count, source), 0
-        async with _Uploads(self._transport, path) as uploads:
+        async with _Uploads(self._transport, path, topic.topic, reserved) as uploads:
             async for file in _written(source, plan, _segments(reserved, topic)):
                 await uploads.begin(file)
                 files.append(_claim(file) | {"count": file.count})
@@ -99,10 +109,18 @@ class Loader:
 
 
 class _Uploads:
-    """Puts files, a few at a time; the first failure ends all. `begin` waits while there are too many in memory."""
+    """Puts files, a few at a time; the first failure ends all. `begin` waits while there are too many in memory.
 
-    def __init__(self, transport: Transport, path: str) -> None:
-        self._transport, self._path = transport, path
+    Where the store is a directory of this machine they are written there; else they go to the addresses that the broker
+    gives.
+    """
+
+    def __init__(self, transport: Transport, path: str, topic: str, reserved: ReservedLoad) -> None:
+        self._transport, self._path, self._topic, self._reserved = transport, path, topic, reserved
+        self._prefixes = {each.segment: each.prefix for each in reserved.segments}
+        self._folder: LocalStore | None = None
+        self._looking = asyncio.Lock()
+        self._has_looked = False
         self._gate = asyncio.Semaphore(UPLOADS_AT_ONCE)
         self._group = asyncio.TaskGroup()
 
@@ -115,6 +133,9 @@ class _Uploads:
             await self._group.__aexit__(*raised)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        finally:
+            if self._folder is not None:
+                await self._folder.close()
 
     async def begin(self, file: LoadFile) -> None:
         """Have a file put in the background."""
@@ -123,9 +144,33 @@ class _Uploads:
 
     async def _put(self, file: LoadFile) -> None:
         try:
-            await self._transport.repeat(lambda address: self._attempt(file, address))
+            if (folder := await self._find_folder(file)) is not None:
+                await self._write(folder, file)
+            else:
+                await self._transport.repeat(lambda address: self._attempt(file, address))
         finally:
             self._gate.release()
+
+    async def _find_folder(self, file: LoadFile) -> LocalStore | None:
+        """Looked for once, at the first file."""
+        async with self._looking:
+            if not self._has_looked:
+                place = await self._transport.repeat(lambda address: self._place(file, address, look=False))
+                key, clock = self._prefixes[file.segment] + file.name, self._transport.clock
+                self._folder = await find_store_folder(place["uri"], key, self._topic, self._reserved, clock)
+                self._has_looked = True
+        return self._folder
+
+    async def _write(self, folder: LocalStore, file: LoadFile) -> None:
+        """Stopped anywhere, the file is there whole or not at all, as with a put."""
+        key = self._prefixes[file.segment] + file.name
+        try:
+            await folder.create(key, memoryview(file.data))
+        except filer.errors.ObjectExists:
+            if (await folder.get(key, stop=file.data.size + 1)).data != file.data.to_pybytes():
+                raise _taken(file) from None
+        except filer.errors.StoreError as failure:
+            raise ConnectionBroken(f"{folder.uri(key)} cannot be written: {failure}") from failure
 
     async def _attempt(self, file: LoadFile, address: str) -> None:
         place = await self._place(file, address, look=False)
@@ -149,15 +194,19 @@ class _Uploads:
         # Other ETags than MD5 are of stores that encrypt or of files put together from parts: sizes must do.
         same = await anyio.to_thread.run_sync(_md5, file.data) == etag if _MD5.match(etag) else True
         if not there or there["size"] != file.data.size or not same:
-            raise FileTaken(
-                f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had "
-                "other messages, or had them in another order; choose another name for the load"
-            )
+            raise _taken(file)
 
     async def _place(self, file: LoadFile, address: str, *, look: bool) -> Any:
         asked = {"files": [_claim(file)], "look": look}
         answer = json_of(await self._transport.once(_post(f"{self._path}/urls", asked), address))
         return answer["files"][0]
+
+
+def _taken(file: LoadFile) -> FileTaken:
+    return FileTaken(
+        f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had other "
+        "messages, or had them in another order; choose another name for the load"
+    )
 
 
 def _post(path: str, document: Any, wait_seconds: float = 0.0) -> Call:

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import orjson
 
 from filer import keys
-from filer.errors import InvalidInput, ObjectExists, ObjectNotFound
+from filer.errors import InvalidInput, ObjectExists, ObjectNotFound, OutcomeUnknown
 from filer.keys import FileName
 from filer.load_check import FileClaim
 from mq.bodies.intake import Receive
 from mq.broker import Broker
-from mq.errors import Draining, NameTaken, NotFound
+from mq.errors import Draining, NameTaken, NotFound, Repeatable
 from mq.http.payload_upload import chunks_of
 from mq.http.publish import Scope
 
@@ -44,9 +44,9 @@ class LoadFileUpload:
         if not _DIGITS.match(declared):
             raise InvalidInput("a file of a load is sent with its Content-Length")
         file = FileClaim(segment, base_offset, 0, int(declared))
-        (place,) = await broker.loads.places(topic, load_id, [file], look=False)
+        _, (place,) = await broker.loads.places(topic, load_id, [file], look=False)
         key = keys.segment_file(topic, segment, FileName(base_offset))
-        body = _Hashed(chunks_of(receive))
+        body = _Counted(chunks_of(receive))
         try:
             await payloads.create_from_stream(place.key, body, size_bytes=file.size_bytes, sha256=None)
         except ObjectExists:
@@ -56,12 +56,15 @@ class LoadFileUpload:
             {"segment": segment, "base_offset": base_offset, "size": info.size_bytes, "etag": info.etag}
         )
 
-    async def _compare(self, key: str, body: "_Hashed", size_bytes: int) -> None:
-        """Raises `NameTaken` unless the file that is there has the bytes of the body, the rest of which is read."""
-        async for _ in body:
-            pass
+    async def _compare(self, key: str, body: "_Counted", size_bytes: int) -> None:
+        """Raises `NameTaken` unless the file that is there has the bytes of the body."""
+        if body.taken_bytes:
+            # It has come to be there meanwhile, and what was read of the body is gone: sent again it is compared.
+            raise Repeatable(OutcomeUnknown(f"{key}: another put of it was under way; send it again"))
+        store, stored, sent = self._broker.store, hashlib.sha256(), hashlib.sha256()
+        async for chunk in body:
+            sent.update(chunk)
         taken = NameTaken(f"{key}: there is a file of that name with other bytes: a file of a load never changes")
-        store, stored = self._broker.store, hashlib.sha256()
         try:
             if (await store.head(key)).size_bytes != size_bytes:
                 raise taken
@@ -69,24 +72,21 @@ class LoadFileUpload:
                 stored.update((await store.get(key, start=start, stop=start + _COMPARED_BYTES)).data)
         except ObjectNotFound as error:
             raise taken from error
-        if stored.digest() != body.digest():
+        if stored.digest() != sent.digest():
             raise taken
 
 
-class _Hashed:
-    """The chunks of a body, once, and the SHA-256 of all that have come."""
+class _Counted:
+    """The chunks of a body, once, and how many bytes of them have been taken."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks, self._hash = chunks, hashlib.sha256()
+        self._chunks = chunks
+        self.taken_bytes = 0
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         chunk = await anext(self._chunks)
-        self._hash.update(chunk)
+        self.taken_bytes += len(chunk)
         return chunk
-
-    def digest(self) -> bytes:
-        """Of what has come so far."""
-        return self._hash.digest()

@@ -89,13 +89,12 @@ def loads_router(broker: Broker) -> APIRouter:
         example = '{"files": [{"segment": 7, "base_offset": 0, "size": 1048576}]}'
         wanted = await _wanted(request, PlacesRequest, example)
         files = [FileClaim(each.segment, each.base_offset, 0, each.size) for each in wanted.files]
-        places = await broker.loads.places(topic, _checked_id(load), files, look=wanted.look)
+        found, places = await broker.loads.places(topic, _checked_id(load), files, look=wanted.look)
         base_url = f"{str(request.base_url).rstrip('/')}/v1/topics/{topic}/loads/{load}/files"
-        expires_us = (await broker.loads.find(topic, load))[1].expires_us
         return json_response(
             {
                 "files": [
-                    _place(broker, base_url, file, place, expires_us, look=wanted.look)
+                    _place(broker, base_url, file, place, found.expires_us, look=wanted.look)
                     for file, place in zip(files, places, strict=True)
                 ]
             }

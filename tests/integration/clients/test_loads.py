@@ -10,7 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import braidmq.loads
-from braidmq import AsyncClient, Client, FileTaken, InvalidArgument, LoadRefused, TopicNotFound
+import braidmq.store_folder
+from braidmq import AsyncClient, Client, FileTaken, InvalidArgument, LoadRefused, Message, TopicNotFound
+from braidmq.models import ReservedLoad
+from braidmq.store_folder import find_store_folder
 from filer import keys
 from filer.clock import SystemClock
 from filer.keys import FileName
@@ -82,6 +85,86 @@ async def test_a_table(broker: HttpBroker) -> None:
         assert {row["event_time"] for row in (await client.read_table("t")).to_pylist()} == set(TABLE["at"].to_pylist())
         assert await client.load("t", TABLE, load="x", key="carrier", value="text") == done
         assert (await client.read_table("t")).num_rows == ROWS
+
+
+async def test_who_follows_the_topic_has_each_message_once(local: HttpBroker) -> None:
+    """A subscriber from before the load, and one that begins in the middle of it by a marker."""
+    total = ROWS + 40
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t", segments=2)
+
+        async def follow(marker: str | None = None, *, count: int = total) -> list[Message]:
+            found: list[Message] = []
+            async with asyncio.timeout(30):
+                async for message in client.subscribe("t", from_=None if marker else "earliest", marker=marker):
+                    found.append(message)
+                    if len(found) == count:
+                        break
+            return found
+
+        for row in range(20):
+            await client.publish("t", f"before {row}", key=f"c{row % 16}")
+        following = asyncio.create_task(follow())
+        await client.load("t", TABLE, key="carrier", value="text", segments=3)
+        for row in range(20):
+            await client.publish("t", f"after {row}", key=f"c{row % 16}")
+        found = await following
+        assert len({message.id for message in found}) == total
+        for key in range(16):
+            values = [bytes(m.value).decode() for m in found if m.key == b"c%d" % key]
+            kinds = [value.partition(" ")[0] for value in values]
+            assert kinds == sorted(kinds, key=["before", "flight", "after"].index)
+            wanted = [row["text"] for row in TABLE.to_pylist() if row["carrier"] == f"c{key}"]
+            assert [value for value in values if value.startswith("flight")] == wanted
+        rest = await follow(found[total // 2].marker, count=total - total // 2 - 1)
+        assert {message.id for message in rest} == {message.id for message in found[total // 2 + 1 :]}
+
+
+async def test_through_the_broker_where_its_directory_is_not_at_hand(
+    local: HttpBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(braidmq.store_folder, "_is_ours", lambda root: False)
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t", segments=2)
+        begun: list[str] = []
+        create = local.broker.payloads.create_from_stream  # type: ignore[union-attr]
+
+        async def creating(key: str, *arguments: Any, **settings: Any) -> str:
+            begun.append(key)
+            return await create(key, *arguments, **settings)
+
+        monkeypatch.setattr(local.broker.payloads, "create_from_stream", creating)
+        await client.load("t", TABLE, load="x", key="carrier", value="text")
+        assert len(begun) > 4
+        await check_all(client, "t")
+
+
+async def test_only_the_directory_with_this_reservation_is_written_to(local: HttpBroker, tmp_path: Path) -> None:
+    """One of the same name on another machine would swallow the files."""
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+    answer = (await local.client.post("/v1/topics/t/loads", json={"segments": 1, "load": "x"})).json()
+    reserved = ReservedLoad.model_validate(answer)
+    key = f"{reserved.segments[0].prefix}{FileName(0)}"
+    uri, clock = local.broker.store.uri(key), SystemClock()
+
+    async def found(uri: str = uri, key: str = key, topic: str = "t", reserved: ReservedLoad = reserved) -> bool:
+        folder = await find_store_folder(uri, key, topic, reserved, clock)
+        if folder is not None:
+            await folder.close()
+        return folder is not None
+
+    assert await found()
+    other = reserved.segments[0].model_copy(update={"segment": reserved.segments[0].segment + 1})
+    assert not await found(reserved=reserved.model_copy(update={"load": "y"}))
+    assert not await found(reserved=reserved.model_copy(update={"segments": (other,)}))
+    assert not await found(uri=uri.replace("/data/", "/elsewhere/"))
+    assert not await found(uri=uri.replace("file://", "file://host"))
+    assert not await found(uri="s3://bucket/" + key)
+    assert not await found(topic="other")
+    assert not (tmp_path / "elsewhere").exists()
+    await local.client.delete("/v1/topics/t/loads/x")
+    assert not await found()
 
 
 async def test_files_and_folders(local: HttpBroker, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def messages(values: list[bytes] | None = None) -> pa.Table:
 
 
 def file_of(rows: pa.Table | None = None, segment: LoadSegment = HALF) -> LoadFile:
-    (file,) = load_files([messages() if rows is None else rows], segment)
+    (file,) = load_files([messages() if rows is None else rows], segment, file_bytes=1 << 40)
     return file
 
 
@@ -169,6 +169,28 @@ def test_text_that_is_none_is_refused(value_type: ValueType, bad: bytes, reason:
     assert data.count(good) == 1 and len(good) == len(bad)
     with pytest.raises(LoadRefused, match=reason):
         check(data.replace(good, bad), segment, count=1)
+
+
+def test_what_readers_decode_whole_may_inflate_to_so_much() -> None:
+    """Two hundred megabytes in row groups of fifty: more of them make a file that is refused, small as it lies."""
+    fifty = [bytes(10 * 2**20)] * 5
+    check(rewritten(file_of(pa.table({"value": fifty * 4})), rows_each=5), count=20)
+    data = rewritten(file_of(pa.table({"value": fifty * 6})), rows_each=5)
+    assert len(data) < 1_000_000
+    with pytest.raises(LoadRefused, match="bytes before compression"):
+        check(data, count=30)
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_stray_key_is_told_by_its_offset(repeated: bool) -> None:
+    """Whether many messages have the same few keys, or each one its own."""
+    mine = [key for key in (b"own-%d" % n for n in range(12_000)) if slot_of(key) < 32_768][:5000]
+    keys = [KEYS[n % 7] for n in range(5000)] if repeated else mine
+    file = file_of(pa.table({"key": keys, "value": keys}))
+    check(file.data.to_pybytes(), count=5000)
+    lying = rewritten(file, with_column("key", lambda t: [*keys[:4000], STRAY, *keys[4001:4500], STRAY, *keys[4501:]]))
+    with pytest.raises(LoadRefused, match="the key of offset 4000 has slot"):
+        check(lying, count=5000)
 
 
 def test_pages_larger_than_the_footer_says_are_refused() -> None:

@@ -185,3 +185,17 @@ def test_a_segment_goes_on_for_the_one_that_had_just_its_slots() -> None:
     assert goes_on_for(known[2], known) is known[0]
     assert goes_on_for(known[2], {1: known[1]}) is None, "it is not known any more"
     assert [goes_on_for(known[each], known) for each in (0, 3, 4, 5)] == [None] * 4
+
+
+def test_a_load_in_between_tells_nothing_of_what_is_published() -> None:
+    lineage = Lineage()
+    lineage.add(0, 100)
+    lineage.add(100, SLOTS)
+    lineage.cut_anew(lineage.open, [30, 5000], [5, 5])
+    for segment in lineage.open:
+        lineage.segments[segment.id] = segment.model_copy(update={"load": "l"})
+    lineage.cut_anew(lineage.open, [100], [5, 5, 5])
+    known = lineage.segments
+    assert [goes_on_for(known[each], known) for each in (5, 6)] == [known[0], known[1]]
+    lineage.merge([known[5], known[6]], [0, 0])
+    assert goes_on_for(known[7], known) is None

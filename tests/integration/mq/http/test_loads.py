@@ -22,6 +22,7 @@ from filer.local_store import LocalStore
 from filer.open_store import open_store
 from filer.segment_file import decode
 from filer.topic_state import TopicState
+from tests.support.format_snippets import snippet
 from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.load_lies import rewritten, with_column
 from tests.support.loads import (
@@ -259,6 +260,20 @@ async def test_history_and_files_tell_of_a_load(local: HttpBroker) -> None:
     listed = (await local.client.get(f"{TOPIC}/files")).json()["files"]
     assert {file["segment"] for file in listed} == set(ids)
     assert sum(file["count"] for file in listed) == 100
+
+
+async def test_the_rule_for_what_is_adopted(local: HttpBroker, tmp_path: Path) -> None:
+    """As docs/file-format.md has it, beside a bare glob, which sees files from when they are written."""
+    topic = tmp_path / "data" / "topics" / "t"
+    waiting = await reserve(local.client, "t", 2, "waiting")
+    await put_files(local.client, waiting, waiting.files(numbered(0, 100)))
+    await load_rows(local.client, "t", numbered(0, 100), load="done")
+    found: dict[str, Any] = {}
+    exec(snippet("python-adopted", topic), found)
+    folders = {int(path.name.removeprefix("segment=")) for path in (topic / "segments").iterdir()}
+    assert folders - found["adopted"] == {each.segment for each in waiting.segments}
+    listed = (await local.client.get(f"{TOPIC}/files")).json()["files"]
+    assert {file["segment"] for file in listed} < found["adopted"]
 
 
 # -- given up ----------------------------------------------------------------------------------------------

@@ -1,0 +1,97 @@
+"""Loads in a cluster: each step at whichever broker, two commits of one load at once, publishers that go on."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from filer import keys
+from filer.keys import FileName
+from filer.topic_state import broken_invariants
+from tests.support.http_cluster import HttpCluster
+from tests.support.loads import ReservedLoad, by_key, commit, numbered, places, read_all, reserve
+from tests.support.problems import check_problem
+
+T = "/v1/topics/t"
+BEFORE = {"messages": [{"key": f"key-{n % 10}", "value": f"before-{n}"} for n in range(30)]}
+
+
+async def write(brokers: HttpCluster, load: ReservedLoad, files: list[Any]) -> None:
+    """By credentials of one's own, under the names that the format gives them."""
+    for file in files:
+        key = keys.segment_file("t", file.segment, FileName(file.base_offset))
+        await next(iter(brokers.stores.values())).inner.create(key, file.data.to_pybytes())
+
+
+async def publish(brokers: HttpCluster, name: str, body: Any, query: str = "") -> Any:
+    answer = await brokers.up[name].client.post(f"{T}/messages{query}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["positions"]
+
+
+@pytest.mark.parametrize("settings", [{"segments": 3}, {"segments": 3, "acks": "replicated", "replicas": 2}])
+async def test_each_step_at_another_broker(brokers: HttpCluster, settings: dict[str, Any]) -> None:
+    a, b, c = (brokers.up[name].client for name in "abc")
+    await brokers.create("a", "t", **settings)
+    first = await publish(brokers, "a", BEFORE, "?producer=p&sequence=1")
+    load = await reserve(a, "t", 2, "x")
+    assert (await reserve(b, "t", 2, "x")).answer == load.answer
+    files = load.files(numbered(0, 500, by="loaded-"), file_bytes=5000)
+    assert len(await places(c, load, files)) == len(files) > 3
+    await write(brokers, load, files)
+
+    async def publishing() -> None:
+        for number in range(20):
+            messages = [{"key": f"key-{key}", "value": f"online-{number}"} for key in range(10)]
+            await publish(brokers, "abc"[number % 3], {"messages": messages})
+
+    one, other, _ = await asyncio.gather(commit(b, load, files), commit(c, load, files), publishing())
+    assert one.status_code == other.status_code == 200, (one.text, other.text)
+    assert one.json() == other.json()
+    assert await publish(brokers, "c", BEFORE, "?producer=p&sequence=1") == first
+    state = (await a.get(load.path)).json()
+    assert state == {**load.answer, **one.json(), "state": "committed"}
+    for client in (a, b, c):
+        found = by_key(await read_all(client, "t"))
+        for key in range(10):
+            values = found[f"key-{key}"]
+            begin = values.index(f"loaded-{key}")
+            assert values[begin : begin + 50] == [f"loaded-{n}" for n in range(key, 500, 10)]
+            assert values[:3] == [f"before-{n}" for n in range(key, 30, 10)]
+            assert [v for v in values if v.startswith("online")] == [f"online-{n}" for n in range(20)]
+            assert len(values) == 73
+
+
+async def test_owners_keep_what_they_own_and_who_is_gone_gets_nothing(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=3)
+    client = brokers.up["a"].client
+
+    async def owners() -> list[str]:
+        return [each["owner"]["broker"] for each in (await client.get(f"{T}/route")).json()["segments"]]
+
+    brokers.membership.leaders = set()
+    before = await owners()
+    load = await reserve(client, "t", 2)
+    assert (await commit(client, load, [])).status_code == 200
+    assert await owners() == before
+    record = await brokers.up["a"].broker.catalogue.read("t")
+    assert record is not None and list(broken_invariants(record.state)) == []
+
+
+async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpCluster) -> None:
+    """The compare-and-swap decides: here the other broker comes first."""
+    await brokers.create("a", "t", segments=2)
+    load = await reserve(brokers.up["a"].client, "t", 2, "x")
+    files = load.files(numbered(0, 100))
+    await write(brokers, load, files)
+    store = brokers.stores["b"]
+    store.hold(f"segment={load.segments[0].segment}/")
+    committing = asyncio.create_task(commit(brokers.up["b"].client, load, files))
+    async with asyncio.timeout(20):
+        while (await brokers.up["b"].client.get(load.path)).json()["state"] != "committing":
+            await asyncio.sleep(0.01)
+        assert (await brokers.up["a"].client.delete(load.path)).status_code == 204
+        store.release()
+        answer = await committing
+    check_problem(answer, 409, "load-abandoned")
+    assert await read_all(brokers.up["c"].client, "t") == []
