@@ -1,0 +1,113 @@
+"""Options that several jobs share, and how their values are read."""
+
+import argparse
+import os
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, NoReturn, get_args
+from urllib.parse import unquote
+
+from braidmq import Client
+from filer import keys
+from filer.s3_settings import AddressingStyle
+from pipeline.errors import JobFailed, WrongUsage
+from pipeline.store_address import StoreAddress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIB = 1024 * 1024
+DEFAULT_URL = "http://127.0.0.1:8080"
+Command = Callable[["SparkSession", argparse.Namespace], None]
+
+
+class JobParser(argparse.ArgumentParser):
+    """A parser whose errors are exceptions."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises `WrongUsage`."""
+        raise WrongUsage(f"{message}; {self.prog} --help tells more")
+
+
+def add_job(jobs: "argparse._SubParsersAction[JobParser]", name: str, command: Command, help_line: str) -> JobParser:
+    """The parser of a job that reads a topic's files."""
+    parser: JobParser = jobs.add_parser(name, help=help_line, description=help_line)
+    parser.set_defaults(job=name, command=command)
+    parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
+    add_common_options(parser)
+    _add_store_options(parser)
+    return parser
+
+
+def add_common_options(parser: JobParser) -> None:
+    """The options of every job."""
+    parser.add_argument("--json", action="store_true", help="JSON for machines instead of text for people")
+    parser.add_argument("--master", metavar="URL", help="the Spark cluster; all of this machine by default")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        default=os.environ.get("BRAIDMQ_URL", DEFAULT_URL),
+        help="address of a broker; several by commas [env BRAIDMQ_URL]",
+    )
+
+
+def _add_store_options(parser: JobParser) -> None:
+    env = os.environ.get
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        default=env("BRAIDMQ_STORE"),
+        help="the brokers' store as the tasks reach it; by default where the broker says it is [env BRAIDMQ_STORE]",
+    )
+    parser.add_argument("--s3-endpoint", metavar="URL", default=env("BRAIDMQ_S3_ENDPOINT"), help="of an S3 store")
+    parser.add_argument("--s3-region", metavar="NAME", default=env("BRAIDMQ_S3_REGION"), help="of the bucket")
+    parser.add_argument(
+        "--s3-addressing",
+        choices=get_args(AddressingStyle),
+        default=env("BRAIDMQ_S3_ADDRESSING", "auto"),
+        help="how buckets are addressed",
+    )
+
+
+def store_of(options: argparse.Namespace) -> StoreAddress:
+    """The store given, or the one that the broker's files are on. Raises `JobFailed` where neither tells."""
+    url = options.store or _store_told(options.url, options.topic)
+    return StoreAddress(url, options.s3_endpoint, options.s3_region, options.s3_addressing)
+
+
+def _store_told(url: str, topic: str) -> str:
+    with Client(url) as client:
+        file = next(iter(client.files(topic)), None)
+    if file is None:
+        raise JobFailed(f"topic {topic!r} has no files yet, so where the store is cannot be told: give --store")
+    root = file.uri.rpartition(f"/{keys.segments_folder(topic)}")[0]
+    return unquote(root.removeprefix("file://")) if root.startswith("file://") else root
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Reads a whole number from there on."""
+    return between(least, None)
+
+
+def between(least: int, most: int | None) -> Callable[[str], int]:
+    """Reads a whole number within these bounds."""
+    bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+
+    def number(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else -1
+        if value < least or (most is not None and value > most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {bounds}")
+        return value
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """Reads a time that is not negative."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return found
