@@ -6,9 +6,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from braidmq.spark.columns import RowFilter, arrow_schema
+from braidmq.spark.columns import RowFilter, arrow_schema, check_schema
 from braidmq.spark.options import ReadOptions
-from braidmq.spark.planning import client_of, listed_files, narrowed, partitions_of, read_partition, wanted_spans
+from braidmq.spark.planning import (
+    client_of,
+    listed_files,
+    narrowed,
+    partitions_of,
+    read_partition,
+    shape_of,
+    wanted_spans,
+)
 
 
 class BatchReader(DataSourceReader):
@@ -19,14 +27,19 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options = options
+        self._options, self._wanted = options, schema
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each segment that has anything of it, or more where `minPartitions` asks for them."""
+        """One for each segment that has anything of it, or more where `minPartitions` asks for them.
+
+        Raises `InvalidOption` for a column that the topic has not, and for positions that are none of it.
+        """
         options = self._options
         with client_of(options.source) as client:
-            spans = wanted_spans(client, options)
+            shape = shape_of(client, options.source)
+            check_schema(self._wanted, shape.state.config)
+            spans = wanted_spans(client, shape, options)
             files = listed_files(client, options.source.topic, spans)
         timed = [
             narrowed(span, listed, options.since_us, options.until_us)

@@ -51,8 +51,8 @@ def topic_schema(config: TopicConfig) -> StructType:
     )
 
 
-def checked_schema(wanted: StructType, config: TopicConfig) -> StructType:
-    """The columns that a reader asks for, some of those there are; raises `InvalidOption` for any other."""
+def check_schema(wanted: StructType, config: TopicConfig) -> None:
+    """Raises `InvalidOption` for a column that is none of the topic's, or not of that type."""
     known = {field.name: field for field in topic_schema(config)}
     for field in wanted:
         if field.name not in known:
@@ -62,7 +62,6 @@ def checked_schema(wanted: StructType, config: TopicConfig) -> StructType:
                 f"column {field.name!r} is of type {known[field.name].dataType.simpleString()}, "
                 f"not {field.dataType.simpleString()}"
             )
-    return wanted
 
 
 def arrow_schema(wanted: StructType) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 
@@ -16,8 +16,7 @@ from braidmq.models import SegmentFile
 from braidmq.spark.columns import topic_schema
 from braidmq.spark.native_files import NativeFiles, can_read, native_files, read_files
 from braidmq.spark.options import Place, ReadOptions, Source, checked_slots
-from braidmq.spark.planning import client_of, listed_files, narrowed, wanted_spans
-from braidmq.spark.shape import Shape
+from braidmq.spark.planning import client_of, listed_files, narrowed, shape_of, wanted_spans
 from braidmq.spark.source import register
 from braidmq.spark.spans import Span
 from braidmq.times import microseconds
@@ -47,6 +46,7 @@ def read(
     segments: Iterable[int] | None = None,
     slots: tuple[int, int] | None = None,
     headers: Mapping[str, str] | None = None,
+    fail_on_data_loss: bool = True,
     native: bool | None = None,
 ) -> DataFrame:
     """The messages of a topic between two positions, as they stand now, whatever is published or rolled up later.
@@ -58,9 +58,11 @@ def read(
     Spark reads the files itself, where it has a connector for the store; the newest messages, which are in no file
     yet, come from the brokers. `native=False` has the data source read the files instead: where executors do not see
     the directory that the brokers store to. Files stay for the cluster's grace period (an hour): call `read` again for
-    a frame that is used later. Raises `TopicNotFound`, `InvalidMarker`, `PositionExpired` and `DataLoss`.
+    a frame that is used later. Raises `TopicNotFound`, `InvalidMarker`, and `DataLoss` where retention has taken what
+    `start` names, unless it is not to fail for that.
     """
     options = _options(Source(url, topic, dict(headers or {})), start, end, segments, slots)
+    options = replace(options, fail_on_data_loss=fail_on_data_loss)
     plan = _planned(options)
     found = native_files(plan.spans, plan.files)
     if native is None:
@@ -96,13 +98,13 @@ def _place(where: str | Mapping[int, int], topic: str) -> Place:
 
 def _planned(options: ReadOptions) -> _Plan:
     with client_of(options.source) as client:
-        schema = topic_schema(Shape.of(client.topic(options.source.topic)).state.config)
-        spans = wanted_spans(client, options)
+        shape = shape_of(client, options.source)
+        spans = wanted_spans(client, shape, options)
         files = listed_files(client, options.source.topic, spans)
     timed = [
         narrowed(span, listed, options.since_us, options.until_us) for span, listed in zip(spans, files, strict=True)
     ]
-    return _Plan(options, schema, timed, files)
+    return _Plan(options, topic_schema(shape.state.config), timed, files)
 
 
 def _by_parquet(spark: SparkSession, plan: _Plan, found: NativeFiles) -> DataFrame:
@@ -133,6 +135,7 @@ def _by_source(spark: SparkSession, plan: _Plan, spans: Sequence[Span]) -> DataF
     reader = spark.read.format("braidmq").option("url", source.url).option("topic", source.topic)
     ranges = {str(span.segment): [span.start, span.stop] for span in spans if span.count}
     reader = reader.option("ranges", json.dumps(ranges))
+    reader = reader.option("failOnDataLoss", str(options.fail_on_data_loss))
     for name, value in source.headers.items():
         reader = reader.option(f"header.{name}", value)
     if options.slots is not None:

@@ -41,11 +41,15 @@ def client_of(source: Source) -> Client:
     return Client(source.url, headers=source.headers)
 
 
-def wanted_spans(client: Client, options: ReadOptions) -> list[Span]:
+def shape_of(client: Client, source: Source) -> Shape:
+    """The topic as it stands now; raises `TopicNotFound`."""
+    return Shape.of(client.topic(source.topic))
+
+
+def wanted_spans(client: Client, shape: Shape, options: ReadOptions) -> list[Span]:
     """What a batch reads, by segment, but for the times that it is bound to."""
     if options.ranges is not None:
         return list(options.ranges)
-    shape = Shape.of(client.topic(options.source.topic))
     start, end = (place_of(client, shape, place, options) for place in (options.start, options.end))
     spans = spans_between(shape, start, end)
     if options.slots is not None:
@@ -134,8 +138,7 @@ def read_partition(
     if not isinstance(partition, SpanPartition):
         return  # Spark's own, where there is nothing to read
     names = {*schema.names, *rows.columns, "_offset"} - {"segment"}
-    timeout = httpx.Timeout(_STORE_TIMEOUT_SECONDS)
-    with client_of(options.source) as client, httpx.Client(timeout=timeout) as http:
+    with client_of(options.source) as client, httpx.Client(timeout=_STORE_TIMEOUT_SECONDS) as http:
         reader = SpanReader(
             client,
             http,

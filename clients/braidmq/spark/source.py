@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from braidmq.spark.batch_reader import BatchReader
-from braidmq.spark.columns import checked_schema, topic_schema
+from braidmq.spark.columns import topic_schema
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.options import (
     ANY_READ,
@@ -22,11 +22,9 @@ from braidmq.spark.options import (
     stream_read_options,
     stream_write_options,
 )
-from braidmq.spark.planning import client_of
-from braidmq.spark.shape import Shape
+from braidmq.spark.planning import client_of, shape_of
 from braidmq.spark.sink import BatchWriter, StreamWriter
 from braidmq.spark.stream_reader import StreamReader
-from filer.topic_config import TopicConfig
 
 
 class BraidSource(DataSource):
@@ -40,17 +38,17 @@ class BraidSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the topic; raises `InvalidOption`, and what the brokers answer."""
         check_names(self.options, ANY_READ, "reading")
-        return topic_schema(self._config())
+        source = source_of(self.options, subscribe=True)
+        with client_of(source) as client:
+            return topic_schema(shape_of(client, source).state.config)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        options = batch_read_options(self.options)
-        return BatchReader(options, checked_schema(schema, self._config()))
+        return BatchReader(batch_read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For `spark.readStream`."""
-        options = stream_read_options(self.options)
-        return StreamReader(options, checked_schema(schema, self._config()))
+        return StreamReader(stream_read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `write`."""
@@ -61,11 +59,6 @@ class BraidSource(DataSource):
         """For `writeStream`."""
         _check_appends(overwrite)
         return StreamWriter(stream_write_options(self.options), schema)
-
-    def _config(self) -> TopicConfig:
-        source = source_of(self.options, subscribe=True)
-        with client_of(source) as client:
-            return Shape.of(client.topic(source.topic)).state.config
 
 
 def register(spark: SparkSession) -> None:

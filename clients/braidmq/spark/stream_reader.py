@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from braidmq.client import Client
-from braidmq.spark.columns import RowFilter, arrow_schema
+from braidmq.spark.columns import RowFilter, arrow_schema, check_schema
 from braidmq.spark.options import ReadOptions
 from braidmq.spark.planning import (
     client_of,
@@ -24,6 +24,7 @@ from braidmq.spark.planning import (
     partitions_of,
     place_of,
     read_partition,
+    shape_of,
     sound_positions,
 )
 from braidmq.spark.shape import Shape
@@ -43,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options = options
+        self._options, self._wanted = options, schema
         self._schema = arrow_schema(schema)
         self._client: Client | None = None
         self._target: Shape | None = None
@@ -118,7 +119,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return place_of(self._broker(), self._shape(), options.start, options)
 
     def _shape(self) -> Shape:
-        self._seen = Shape.of(self._broker().topic(self._options.source.topic))
+        """The topic as it stands now; raises `InvalidOption` for a column that it has not."""
+        self._seen = shape_of(self._broker(), self._options.source)
+        check_schema(self._wanted, self._seen.state.config)
         return self._seen
 
     def _broker(self) -> Client:

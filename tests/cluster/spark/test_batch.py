@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import braidmq.spark.native
-from braidmq import Client, PositionExpired, SegmentFile, TopicNotFound
-from braidmq.spark import InvalidOption, read
+from braidmq import Client, SegmentFile, TopicNotFound
+from braidmq.spark import DataLoss, InvalidOption, read
 from braidmq.spark.spans import Span
 from braidmq.testing import InMemoryBroker
 from filer.slots import slot_of
@@ -219,5 +219,7 @@ def test_bad_arguments(braid_spark: SparkSession, client: Client, topic: str) ->
         read(braid_spark, topic, url=client.url, slots=(5, 5))
     client.delete_topic(topic)
     client.create_topic(topic)
-    with pytest.raises(PositionExpired):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         read(braid_spark, topic, url=client.url, start={0: 0})
+    client.publish(topic, "x")
+    assert read(braid_spark, topic, url=client.url, start={0: 0}, fail_on_data_loss=False).count() == 1
