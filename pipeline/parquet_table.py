@@ -35,6 +35,12 @@ def finish_run(spark: "SparkSession", export: Export, state: ExportState) -> Non
     groups = [keys[first : first + MOVED_TOGETHER] for first in range(0, len(keys), MOVED_TOGETHER)]
     run_tasks(spark, groups, partial(_move, export, folder))
     _changed(export, state, state.done())
+    with_stores(export, lambda opened: _sweep(opened, folder))
+
+
+async def _sweep(opened: Opened, folder: str) -> None:
+    """Delete what earlier runs have staged that were left out since: no run but the newest is ever finished."""
+    await opened.target.delete([info.key async for info in opened.target.list(f"{FOLDER}/run-") if info.key < folder])
 
 
 def _changed(export: Export, expected: ExportState, wanted: ExportState) -> ExportState:

@@ -21,6 +21,7 @@ from filer.topic_state import Segment, TopicState
 PART_BYTES = 64 * 1024 * 1024
 PART_FILES = 2000
 _READS_AT_ONCE = 8
+_LISTINGS_AT_ONCE = 16
 _READ_AHEAD_BYTES = 32 * 1024 * 1024
 
 
@@ -61,7 +62,13 @@ async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
 
 async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
     """The files of every segment that topic.json has, in the order of their ids."""
-    return [await list_segment(store, state, segment) for segment in state.segments]
+    gate = asyncio.Semaphore(_LISTINGS_AT_ONCE)
+
+    async def one(segment: Segment) -> SegmentFiles:
+        async with gate:
+            return await list_segment(store, state, segment)
+
+    return list(await asyncio.gather(*map(one, state.segments)))
 
 
 async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:

@@ -323,8 +323,9 @@ def test_a_topic_with_retention_is_not_exported_in_place(root: Path, tmp_path: P
 def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp_path: Path):
     export = export_of(root, tmp_path / "table")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(parquet_table, "run_tasks", dying_tasks)
+        patch.setattr(parquet_table, "change_state", dying)
         run(export)
+    assert list((tmp_path / "table/_braidmq").glob("run-*/*/*.parquet"))
     topic = root / keys.topic(TOPIC)
     state = TopicState.from_json(topic.read_bytes())
     first = state.segments[0].model_copy(update={"start_offset": 50})
@@ -333,9 +334,10 @@ def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp
         run(export)
     run(export_of(root, tmp_path / "table", skip_expired=True))
     assert by_duckdb(tmp_path / "table") == expected_rows()[50:]
+    assert not list((tmp_path / "table/_braidmq").glob("run-*/*/*.parquet"))
 
 
-def dying_tasks(*_: Any) -> Any:
+async def dying(*_: Any) -> None:
     raise Killed
 
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filer.slots import slot_of
+from pipeline.commands import parse
 from pipeline.errors import JobFailed
 from pipeline.skew import measure_skew
+from pipeline.skew_command import run_skew
 from pipeline.store_address import StoreAddress
 from tests.support.mq import mq
 from tests.support.stored_topic import TOPIC, store_topic
@@ -38,9 +40,19 @@ def test_a_damaged_file_fails_in_one_line(spark: "SparkSession", tmp_path: Path)
         measure_skew(spark, StoreAddress(str(tmp_path)), TOPIC, parts=3, hottest=10, by="messages")
 
 
-def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
+def test_the_command_prints_json(tmp_path: Path) -> None:
     asyncio.run(store_topic(tmp_path, sealed={0: (50,)}))
     told = json.loads(mq("pipeline", "skew", TOPIC, "--store", str(tmp_path), "--master", "local[1]", "--json"))
     assert told["messages"] == 53 and told["segments"][0]["share"] == 1.0
-    table = mq("pipeline", "skew", TOPIC, "--store", str(tmp_path), "--master", "local[1]", "--parts", "2").decode()
-    assert "topic t: 53 messages" in table and "hottest slot" in table and "cut at" in table
+
+
+def test_people_get_tables(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(store_topic(tmp_path, sealed={0: (50,)}))
+    run_skew(spark, parse(["skew", TOPIC, "--store", str(tmp_path), "--parts", "2"]))
+    table = capsys.readouterr().out
+    assert table.startswith("topic t: 53 messages of ") and "\ncut at " in table
+    assert [line.split("   ")[0] for line in table.splitlines() if "share of messages" in line] == [
+        "hottest slot",
+        "open segment",
+        "suggested part",
+    ]
