@@ -73,7 +73,7 @@ def native_files(spans: Sequence[Span], files: Sequence[Sequence[SegmentFile]]) 
 def can_read(spark: SparkSession, files: NativeFiles) -> bool:
     """Whether Spark has a connector for the store, and this machine sees the directory."""
     if files.scheme == "file":
-        return Path(urlsplit(files.base).path).is_dir()
+        return Path(files.base.removeprefix("file:")).is_dir()
     jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc
     assert jvm is not None
     try:
