@@ -148,16 +148,17 @@ async def test_only_the_directory_with_this_reservation_is_written_to(local: Htt
     key = f"{reserved.segments[0].prefix}{FileName(0)}"
     uri, clock = local.broker.store.uri(key), SystemClock()
 
-    async def found(uri: str = uri, key: str = key, topic: str = "t", reserved: ReservedLoad = reserved) -> bool:
-        folder = await find_store_folder(uri, key, topic, reserved, clock)
+    segment = reserved.segments[0].segment
+
+    async def found(uri: str = uri, topic: str = "t", load: str = "x", segment: int = segment) -> bool:
+        folder = await find_store_folder(uri, key, topic, load, segment, clock)
         if folder is not None:
             await folder.close()
         return folder is not None
 
     assert await found()
-    other = reserved.segments[0].model_copy(update={"segment": reserved.segments[0].segment + 1})
-    assert not await found(reserved=reserved.model_copy(update={"load": "y"}))
-    assert not await found(reserved=reserved.model_copy(update={"segments": (other,)}))
+    assert not await found(load="y")
+    assert not await found(segment=segment + 1)
     assert not await found(uri=uri.replace("/data/", "/elsewhere/"))
     assert not await found(uri=uri.replace("file://", "file://host"))
     assert not await found(uri="s3://bucket/" + key)
