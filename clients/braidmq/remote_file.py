@@ -1,10 +1,9 @@
 """A file behind a presigned address, read by ranges."""
 
-import io
-
 import httpx
 
 from filer.errors import BraidError
+from filer.ranged_file import RangedFile
 
 WHOLE_FILE_BYTES = 4 * 1024 * 1024
 
@@ -13,44 +12,16 @@ class FileUnreachable(BraidError):
     """A file cannot be read where it was said to be: gone, the address expired, or not seen from this machine."""
 
 
-class RemoteFile(io.RawIOBase):
+class RemoteFile(RangedFile):
     """As Arrow reads files: each read is a request of its own, but a small file is fetched whole by the first.
 
     Raises `FileUnreachable`, whatever the reason is: whoever reads asks for a newer address, and then a broker.
     """
 
     def __init__(self, http: httpx.Client, url: str, size_bytes: int) -> None:
-        super().__init__()
-        self._http, self._url, self._size_bytes = http, url, size_bytes
+        super().__init__(size_bytes)
+        self._http, self._url = http, url
         self._whole: bytes | None = None
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def tell(self) -> int:
-        """The current position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move within the file's size."""
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
-        self._at = origin + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Bytes from the current position."""
-        stop = self._size_bytes if size < 0 else min(self._at + size, self._size_bytes)
-        if stop <= self._at:
-            return b""
-        found = self._bytes(self._at, stop)
-        self._at = stop
-        return found
 
     def _bytes(self, start: int, stop: int) -> bytes:
         if self._size_bytes > WHOLE_FILE_BYTES:
