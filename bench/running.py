@@ -32,10 +32,12 @@ def console() -> Console:
 
 def about(options: argparse.Namespace) -> str:
     """The machine and the run, in one line."""
-    return (
-        f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {datetime.now(UTC).date()}; "
-        f"medians of {options.rounds} rounds of {options.seconds:g} s"
-    )
+    return f"{machine()}; medians of {options.rounds} rounds of {options.seconds:g} s"
+
+
+def machine() -> str:
+    """What the bench runs on, and when."""
+    return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {datetime.now(UTC).date()}"
 
 
 def tell(doing: str) -> None:

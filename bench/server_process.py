@@ -50,6 +50,15 @@ def broker() -> Iterator[tuple[str, Path]]:
 
 
 @contextlib.contextmanager
+def measured_broker() -> Iterator[tuple[str, int]]:
+    """A broker with the settings it has by default; its address and its process."""
+    with scratch_folder() as folder:
+        arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error"]
+        with _running("mq.cli.main", arguments) as running:
+            yield running
+
+
+@contextlib.contextmanager
 def counting_broker(folder: Path, side: str) -> Iterator[str]:
     """A broker as `bench.counting_server` has it; its address. At its end `report.json` in the folder tells of it."""
     serving = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error"]
@@ -59,6 +68,12 @@ def counting_broker(folder: Path, side: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _server(module: str, arguments: Sequence[str]) -> Iterator[str]:
+    with _running(module, arguments) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def _running(module: str, arguments: Sequence[str]) -> Iterator[tuple[str, int]]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAIDMQ_")}
     paths = [str(_ROOT), str(_ROOT / "clients"), environment.get("PYTHONPATH", "")]
     process = subprocess.Popen(
@@ -69,7 +84,7 @@ def _server(module: str, arguments: Sequence[str]) -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        yield _address(process.stdout, module)
+        yield _address(process.stdout, module), process.pid
     finally:
         process.terminate()
         try:

@@ -37,7 +37,6 @@ MOST_PAGES = 64
 _COMPRESSIONS = ("UNCOMPRESSED", "SNAPPY", "LZ4", "LZ4_RAW", "ZSTD", "GZIP")
 _ENCODINGS = {"PLAIN", "RLE", "DELTA_BINARY_PACKED"}
 _GUESS_BYTES = 64 * 1024
-_SAMPLE_ROWS = 8192
 _DECODED = ["_offset", "_timestamp", "key", "event_time", "headers", "_ref"]
 
 Read = Callable[[int, int], bytes]
@@ -237,27 +236,15 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
 
 def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -> None:
     for chunk in keys.chunks:
-        distinct, place_of = _distinct(chunk)
-        slots = slots_of(distinct, null_slot=segment.start_slot)
+        slots = slots_of(chunk, null_slot=segment.start_slot)
         strays = (slots < segment.start_slot) | (slots >= segment.stop_slot)
         if strays.any():
             row = int(strays.argmax())
-            offset = base + (row if place_of is None else pc.index(place_of, row).as_py())
             raise LoadRefused(
-                f"the key of offset {offset} has slot {slots[row]}, and segment {segment.segment} takes the slots "
+                f"the key of offset {base + row} has slot {slots[row]}, and segment {segment.segment} takes the slots "
                 f"[{segment.start_slot}, {segment.stop_slot})"
             )
         base += len(chunk)
-
-
-def _distinct(keys: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    """The distinct keys and which of them each row has, where many have the same: finding these takes less time than
-    the slots of all. Else all keys, and None.
-    """
-    if len(keys.slice(0, _SAMPLE_ROWS).unique()) > _SAMPLE_ROWS // 4:
-        return keys, None
-    encoded = keys.dictionary_encode()
-    return encoded.dictionary, encoded.indices
 
 
 def _check_given(table: pa.Table, base: int) -> None:

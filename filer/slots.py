@@ -11,6 +11,8 @@ import pyarrow as pa
 SLOTS = 65_536
 # Keys up to here are hashed column-wise, byte position by byte position; the few longer ones one by one.
 _COLUMNWISE_KEY_BYTES = 64
+# Where only one key in so many is longer, these are picked out.
+_FEW = 8
 
 
 def _shifted_tables() -> npt.NDArray[np.uint16]:
@@ -69,15 +71,25 @@ def _add_bytes(
     lengths: npt.NDArray[np.int32],
 ) -> None:
     """XOR in the entry of each byte, the last of every key first; in place. Keys too long come out wrong."""
-    ends = ends.astype(np.intp)  # what `take` wants; without it every call converts
+    places = ends.astype(np.intp)  # what `take` wants; without it every call converts
     longest = min(int(lengths.max(initial=0)), _COLUMNWISE_KEY_BYTES)
     shortest = int(lengths.min(initial=0))
     for behind in range(longest):
+        places -= 1
         if behind < shortest:
-            slots ^= _TABLES[behind].take(octets.take(ends - (behind + 1), mode="clip"), mode="clip")
+            slots ^= _entries(behind, octets, places)
+            continue
+        longer = lengths > behind
+        if np.count_nonzero(longer) * _FEW < len(longer):
+            rows = np.flatnonzero(longer)
+            slots[rows] ^= _entries(behind, octets, places[rows])
         else:
-            rows = np.flatnonzero(lengths > behind)
-            slots[rows] ^= _TABLES[behind].take(octets.take(ends[rows] - (behind + 1), mode="clip"), mode="clip")
+            # Picking rows out costs more than looking at some bytes in vain.
+            slots ^= _entries(behind, octets, places) * longer
+
+
+def _entries(behind: int, octets: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
+    return _TABLES[behind].take(octets.take(places, mode="clip"), mode="clip")
 
 
 def equal_ranges(parts: int) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from filer.errors import LoadRefused
 from filer.load_check import FileClaim, check_load_file
 from filer.load_files import LoadSegment
+from mq.without_pandas import keep_pandas_out
 
 NICENESS = 10
 
@@ -65,4 +66,5 @@ def _address_space_bytes() -> int:
 
 
 if __name__ == "__main__":
+    keep_pandas_out()
     main(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]))

@@ -29,6 +29,7 @@ from mq.memory_pool import choose_memory_pool
 from mq.settings import BrokerSettings
 from mq.stop_signals import StopSignals
 from mq.store_collector import StoreCollector
+from mq.without_pandas import keep_pandas_out
 
 # Longer than clients keep idle connections (Go: 90 s): a publish that meets a connection just being closed
 # has an unknown outcome.
@@ -61,6 +62,7 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     choose_memory_pool()
+    keep_pandas_out()
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, sock, on_ready))
