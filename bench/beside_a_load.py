@@ -71,7 +71,7 @@ class Waits:
 
 
 def waits_of(published: Sequence[Published], began: float, ended: float) -> Waits:
-    """Of what was sent within that time, but for what was under way when one segment's answers gave way to another's."""
+    """Of what was sent within that time, without what was under way when one segment gave way to another."""
     mine = sorted((one for one in published if began <= one.sent < ended), key=lambda one: one.acknowledged)
     pauses = [
         (before.acknowledged, after.acknowledged)

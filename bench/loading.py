@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,7 +57,9 @@ def main() -> None:
     except BenchFailed as error:
         sys.exit(f"bench: {error}")
     screen = console()
-    screen.print(f"{machine()}; {options.messages:,} messages of {VALUE_BYTES} B, {options.rounds} rounds", markup=False)
+    screen.print(
+        f"{machine()}; {options.messages:,} messages of {VALUE_BYTES} B, {options.rounds} rounds", markup=False
+    )
     screen.print(table)
 
 

@@ -37,7 +37,9 @@ def about(options: argparse.Namespace) -> str:
 
 def machine() -> str:
     """What the bench runs on, and when."""
-    return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {datetime.now(UTC).date()}"
+    return (
+        f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {datetime.now(UTC).date()}"
+    )
 
 
 def tell(doing: str) -> None:

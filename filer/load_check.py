@@ -1,11 +1,10 @@
 """Whether a file of a load is what it is said to be: run in a process of its own, since nobody knows who wrote it.
 
-What decides is decoded: footer, offsets, times, keys, headers and event times, and values where they are text. Binary
-values are not: of those only the page headers are read, by which it is known what they will take in memory. So what
-has been checked can be read by a broker like a file of its own. Everything is bounded before it is decoded.
+What decides is decoded (`filer/row_group_lots.py`): footer, offsets, times, keys, headers and event times, and values
+where they are text. So what has been checked can be read by a broker like a file of its own. Everything is bounded
+before it is decoded.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,11 +17,10 @@ import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile, LoadRefused
 from filer.load_files import LoadSegment, writer_of
-from filer.page_headers import DATA_PAGE, PLAIN, read_pages
+from filer.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.schema import EARLIEST_US, LATEST_US, KeyType, ValueType, log_schema
 from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
 from filer.slots import slots_of
-from filer.sparse_file import SparseFile
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -32,15 +30,9 @@ MOST_ROW_GROUP_BYTES = 64 * MIB
 MOST_INFLATED_BYTES = 256 * MIB
 """Before compression, of a file that readers decode whole."""
 MOST_ROW_GROUP_ROWS = 1024 * 1024
-MOST_PAGES = 64
-"""Of one column in one row group."""
 _COMPRESSIONS = ("UNCOMPRESSED", "SNAPPY", "LZ4", "LZ4_RAW", "ZSTD", "GZIP")
 _ENCODINGS = {"PLAIN", "RLE", "DELTA_BINARY_PACKED"}
 _GUESS_BYTES = 64 * 1024
-_DECODED = ["_offset", "_timestamp", "key", "event_time", "headers", "_ref"]
-
-Read = Callable[[int, int], bytes]
-"""The bytes `[start, stop)` of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +51,11 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
         metadata, tail = _metadata(read, claim.size_bytes)
         _check_claims(metadata, claim, segment)
         _check_inflated(metadata, claim.size_bytes)
+        for number in range(metadata.num_row_groups):
+            _check_group(metadata.row_group(number), claim.size_bytes - len(tail), claim.count)
+        file = LoadedFile(read, metadata, tail, claim.size_bytes)
         reached = claim.base_offset
-        for group in range(metadata.num_row_groups):
-            _check_group(metadata.row_group(group), claim.size_bytes - len(tail), claim.count)
-            table = _decoded(read, metadata, tail, claim.size_bytes, group, segment)
+        for table in decoded_lots(file, with_values=segment.value_type != "binary"):
             _check_rows(table, reached, segment)
             reached += table.num_rows
     except (pa.ArrowMemoryError, MemoryError) as error:
@@ -73,10 +66,10 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
 
 def _metadata(read: Read, size_bytes: int) -> tuple[pq.FileMetaData, bytes]:
     """Parquet's metadata of a file, and the bytes at the end of it that hold them."""
-    tail = read(max(size_bytes - _GUESS_BYTES, 0), size_bytes)
+    (tail,) = read([(max(size_bytes - _GUESS_BYTES, 0), size_bytes)])
     if size_bytes < 12 or tail[-4:] not in (b"PAR1", b"PARE"):
         raise LoadRefused("it is not a whole Parquet file: it does not end in PAR1")
-    head = tail[:4] if len(tail) == size_bytes else read(0, 4)
+    (head,) = [tail[:4]] if len(tail) == size_bytes else read([(0, 4)])
     if tail[-4:] == b"PARE" or head == b"PARE":
         raise LoadRefused("it is encrypted")
     if head != b"PAR1":
@@ -87,7 +80,7 @@ def _metadata(read: Read, size_bytes: int) -> tuple[pq.FileMetaData, bytes]:
             f"it claims a footer of {footer_bytes} bytes: at most {MOST_FOOTER_BYTES}, and no more than it has"
         )
     if footer_bytes > len(tail):
-        tail = read(size_bytes - footer_bytes, size_bytes)
+        (tail,) = read([(size_bytes - footer_bytes, size_bytes)])
     return parquet_metadata(tail), tail[-footer_bytes:]
 
 
@@ -171,58 +164,14 @@ def _check_group(group: pq.RowGroupMetaData, end: int, count: int) -> None:
         raise LoadRefused("a row group claims bytes that the file does not have, or too many")
 
 
-def _decoded(
-    read: Read, metadata: pq.FileMetaData, tail: bytes, size_bytes: int, number: int, segment: LoadSegment
-) -> pa.Table:
-    """What is looked at of a row group, with only the bytes that this takes."""
-    group = metadata.row_group(number)
-    columns = {c.path_in_schema: c for c in map(group.column, range(group.num_columns))}
-    value, first, last = columns["value"], group.column(0), group.column(group.num_columns - 1)
-    start, stop = first.data_page_offset, last.data_page_offset + last.total_compressed_size
-    after = value.data_page_offset + value.total_compressed_size
-    if segment.value_type == "binary":
-        names = _DECODED
-        before = read(start, min(value.data_page_offset + _GUESS_BYTES, after))
-        parts = [(start, before), (after, read(after, stop))]
-    else:
-        names = [*_DECODED, "value"]
-        parts = [(start, read(start, stop))]
-    _check_pages(_reader(read, *parts[0]), value, group.num_rows)
-    file = SparseFile(size_bytes, [*parts, (size_bytes - len(tail), tail)])
-    # Read ahead, it would ask for what stands between the columns.
-    with pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=False) as parquet:
-        return parquet.read_row_group(number, columns=names, use_threads=False)
-
-
-def _reader(read: Read, start: int, held: bytes) -> Read:
-    """Reads from what is held already, where that has it."""
-
-    def reading(first: int, stop: int) -> bytes:
-        if start <= first and stop <= start + len(held):
-            return held[first - start : stop - start]
-        return read(first, stop)
-
-    return reading
-
-
-def _check_pages(read: Read, column: pq.ColumnChunkMetaData, rows: int) -> None:
-    """Hold the pages of a column that is not decoded here against what it claims."""
-    start = column.data_page_offset
-    pages = read_pages(read, start, start + column.total_compressed_size, most=MOST_PAGES)
-    if any(page.kind != DATA_PAGE or page.encoding != PLAIN for page in pages):
-        raise LoadRefused(f"column {column.path_in_schema} has pages that are not plain data pages of version 1")
-    if sum(page.values for page in pages) != rows or any(page.values < 0 for page in pages):
-        raise LoadRefused(f"the pages of column {column.path_in_schema} do not hold the {rows} messages of a row group")
-    if sum(page.uncompressed_bytes + page.header_bytes for page in pages) > column.total_uncompressed_size:
-        raise LoadRefused(f"the pages of column {column.path_in_schema} are larger than the footer says")
-
-
 def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
     count = table.num_rows
     table.validate(full=True)
     offsets = table["_offset"].to_numpy()
-    if not np.array_equal(offsets, np.arange(base, base + count, dtype=np.int64)):
-        raise LoadRefused(f"its offsets from {base} on are not consecutive")
+    expected = np.arange(base, base + count, dtype=np.int64)
+    if not np.array_equal(offsets, expected):
+        row = int((offsets != expected).argmax())
+        raise LoadRefused(f"its offsets are not consecutive: {offsets[row]} stands where {expected[row]} is wanted")
     times = table["_timestamp"].cast(pa.int64()).to_numpy()
     if not (times == segment.timestamp_us).all():
         raise LoadRefused("not all its messages have the load's own time as _timestamp")

@@ -12,8 +12,15 @@ class SparseFile(RangedFile):
         super().__init__(size_bytes)
         self._parts = parts
 
-    def _bytes(self, start: int, stop: int) -> bytes:
+    def part(self, start: int, stop: int) -> bytes | None:
+        """The bytes `[start, stop)`, where one of the ranges has them all."""
         for begin, data in self._parts:
             if begin <= start and stop <= begin + len(data):
                 return data[start - begin : stop - begin]
-        raise OSError(f"bytes [{start}, {stop}) were not fetched")
+        return None
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        found = self.part(start, stop)
+        if found is None:
+            raise OSError(f"bytes [{start}, {stop}) were not fetched")
+        return found

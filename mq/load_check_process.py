@@ -17,6 +17,7 @@ import pyarrow as pa
 from filer.errors import LoadRefused
 from filer.load_check import FileClaim, check_load_file
 from filer.load_files import LoadSegment
+from filer.row_group_lots import Ranges
 from mq.without_pandas import keep_pandas_out
 
 NICENESS = 10
@@ -36,9 +37,9 @@ def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int) -> None:
 
 
 def _check(job: Any, jobs: BinaryIO, answers: BinaryIO) -> dict[str, object]:
-    def read(start: int, stop: int) -> bytes:
-        _write(answers, {"need": [start, stop]})
-        return _read(jobs)
+    def read(ranges: Ranges) -> list[bytes]:
+        _write(answers, {"need": ranges})
+        return [_read(jobs) for _ in ranges]
 
     try:
         check_load_file(read, FileClaim(**job["claim"]), LoadSegment(**job["segment"]))

@@ -11,14 +11,16 @@ from typing import Any
 import orjson
 
 from filer.errors import LoadRefused, ObjectNotFound
-from filer.load_check import MOST_PAGES, MOST_ROW_GROUP_BYTES, MOST_ROW_GROUPS, FileClaim
+from filer.load_check import MOST_ROW_GROUP_BYTES, MOST_ROW_GROUPS, FileClaim
 from filer.load_files import LoadSegment
+from filer.row_group_lots import MOST_PAGES, MOST_RANGES, Ranges
 from filer.store import Store
 
 MIB = 1024 * 1024
 LIMIT_BYTES = 512 * MIB
 """What a process may take besides what it has when it begins: a row group as stored, inflated and decoded."""
 AT_ONCE = 2
+READS_AT_ONCE = 8
 SILENT_SECONDS = 60.0
 """A process that does not ask or answer for so long is ended: it takes about a second for the largest row group."""
 _MOST_ANSWER_BYTES = 64 * 1024
@@ -39,12 +41,14 @@ class PinnedFile:
 class LoadChecker:
     """Checks files, those of one load after the other in one process, of a bounded number of loads at once.
 
-    Only ranges that the process asks for are read, one at a time, so of each load one row group at most is in memory.
+    Only ranges that the process asks for are read, no more at a time than one row group may have, so that is what each
+    load takes of memory at most.
     """
 
     def __init__(self, store: Store, *, limit_bytes: int = LIMIT_BYTES, silent_seconds: float = SILENT_SECONDS) -> None:
         self._store, self._limit_bytes, self._silent_seconds = store, limit_bytes, silent_seconds
         self._gate = asyncio.Semaphore(AT_ONCE)
+        self._reading = asyncio.Semaphore(READS_AT_ONCE)
 
     async def check(self, files: Sequence[PinnedFile]) -> None:
         """Raises `LoadRefused` that names the first file that is not what it is said to be, `StoreError`."""
@@ -85,7 +89,7 @@ class LoadChecker:
                 answer = await self._answer(process)
                 if "need" not in answer:
                     break
-                await _send(process, await self._fetch(file, *answer["need"]))
+                await _send(process, *await self._fetch(file, answer["need"]))
             else:
                 raise LoadRefused("it takes too many reads to look through")
         except (ConnectionError, asyncio.IncompleteReadError) as error:
@@ -107,13 +111,19 @@ class LoadChecker:
         except TimeoutError as error:
             raise LoadRefused(f"it takes more than {self._silent_seconds:g} s to decode a part of it") from error
 
-    async def _fetch(self, file: PinnedFile, start: int, stop: int) -> bytes:
-        if not 0 <= start <= stop <= file.claim.size_bytes or stop - start > MOST_ROW_GROUP_BYTES:
+    async def _fetch(self, file: PinnedFile, ranges: Ranges) -> list[bytes]:
+        if len(ranges) > MOST_RANGES or sum(stop - start for start, stop in ranges) > MOST_ROW_GROUP_BYTES:
+            raise LoadRefused("it takes too many bytes at a time to look through")
+        return await asyncio.gather(*(self._fetch_range(file, start, stop) for start, stop in ranges))
+
+    async def _fetch_range(self, file: PinnedFile, start: int, stop: int) -> bytes:
+        if not 0 <= start <= stop <= file.claim.size_bytes:
             raise LoadRefused(f"it refers to the bytes [{start}, {stop}), and has {file.claim.size_bytes}")
         if start == stop:
             return b""
         try:
-            fetched = await self._store.get(file.key, start=start, stop=stop)
+            async with self._reading:
+                fetched = await self._store.get(file.key, start=start, stop=stop)
         except ObjectNotFound as error:
             raise LoadRefused("it is gone") from error
         if fetched.info.etag != file.etag:
@@ -121,8 +131,7 @@ class LoadChecker:
         return fetched.data
 
 
-async def _send(process: asyncio.subprocess.Process, data: bytes) -> None:
+async def _send(process: asyncio.subprocess.Process, *frames: bytes) -> None:
     assert process.stdin is not None
-    process.stdin.write(len(data).to_bytes(4, "big"))
-    process.stdin.write(data)
+    process.stdin.writelines(part for data in frames for part in (len(data).to_bytes(4, "big"), data))
     await process.stdin.drain()
