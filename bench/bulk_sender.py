@@ -1,6 +1,6 @@
 """Sends many messages to a topic, inline or as a load, in a process of its own: what it takes is not the broker's.
 
-    python -m bench.bulk_sender inline|loaded URL TOPIC MESSAGES VALUE_BYTES
+    python -m bench.bulk_sender inline|loaded URL TOPIC MESSAGES VALUE_BYTES SEGMENTS
 
 It goes last for the processor, as it stands for clients on other machines. Prints the seconds that sending took.
 """
@@ -15,19 +15,18 @@ import pyarrow as pa
 from braidmq import Client
 
 KEYS = 100_000
-LOAD_SEGMENTS = 4
 _CHUNK_ROWS = 250_000
 _NICENESS = 19
 
 
 def main() -> None:
-    way, url, topic, messages, value_bytes = sys.argv[1:]
+    way, url, topic, messages, value_bytes, segments = sys.argv[1:]
     os.nice(_NICENESS)
     table = message_table(int(messages), int(value_bytes))
     with Client(url) as client:
         began_seconds = time.perf_counter()
         if way == "loaded":
-            client.load(topic, table, key="key", value="value", load="bench", segments=LOAD_SEGMENTS)
+            client.load(topic, table, key="key", value="value", load="bench", segments=int(segments))
         else:
             client.publish_table(topic, table, key="key", value="value")
         print(time.perf_counter() - began_seconds)

@@ -32,6 +32,8 @@ BESIDE_TARGET = 3.0
 QUIET_SECONDS = 15.0
 SETTLE_SECONDS = 2.0
 """What a broker still does after its last answer is counted too."""
+SEGMENTS = (1, 4)
+"""Open ones where messages are published, those of the load where they are loaded."""
 INLINE, LOADED = "inline", "loaded"
 COST, BESIDE = "cost", "beside"
 
@@ -51,7 +53,8 @@ def main() -> None:
         table.add_column(title, justify="right", no_wrap=True)
     try:
         if options.only != BESIDE:
-            _add_costs(table, measure_cost(options.messages, options.rounds))
+            for segments in SEGMENTS:
+                _add_costs(table, segments, measure_cost(options.messages, segments, options.rounds))
         if options.only != COST:
             _add_beside(table, [asyncio.run(measure_beside(options.messages)) for _ in range(options.rounds)])
     except BenchFailed as error:
@@ -74,16 +77,17 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def measure_cost(messages: int, rounds: int) -> dict[str, Cost]:
+def measure_cost(messages: int, segments: int, rounds: int) -> dict[str, Cost]:
     """Both ways in every round, in a random order, each with a new broker and an empty folder."""
     costs = {INLINE: Cost(), LOADED: Cost()}
     for number in range(rounds):
         for way in random.sample([INLINE, LOADED], 2):
-            tell(f"round {number + 1} of {rounds}: {way}")
+            tell(f"round {number + 1} of {rounds}: {way}, segments: {segments}")
             with measured_broker() as (url, pid):
-                httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
+                httpx.put(f"{url}/v1/topics/{TOPIC}", json={"segments": segments}).raise_for_status()
+                httpx.post(f"{url}/v1/topics/{TOPIC}/messages", content=b"what is made at first use").raise_for_status()
                 began_seconds = _cpu_seconds(pid)
-                took_seconds = _send(way, url, messages)
+                took_seconds = _send(way, url, messages, segments)
                 time.sleep(SETTLE_SECONDS)
                 spent_seconds = _cpu_seconds(pid) - began_seconds
             costs[way].cpu_us.append(spent_seconds * 1e6 / messages)
@@ -101,14 +105,15 @@ async def measure_beside(messages: int) -> tuple[Waits, Waits]:
             quiet = time.perf_counter()
             await asyncio.sleep(QUIET_SECONDS)
             began = time.perf_counter()
-            await asyncio.to_thread(_send, LOADED, url, messages)
+            await asyncio.to_thread(_send, LOADED, url, messages, 1)
             ended = time.perf_counter()
     return waits_of(publisher.published, quiet, began), waits_of(publisher.published, began, ended)
 
 
-def _send(way: str, url: str, messages: int) -> float:
+def _send(way: str, url: str, messages: int, segments: int) -> float:
     """Seconds that a sender took; raises `BenchFailed`."""
-    command = [sys.executable, "-m", "bench.bulk_sender", way, url, TOPIC, str(messages), str(VALUE_BYTES)]
+    numbers = map(str, (messages, VALUE_BYTES, segments))
+    command = [sys.executable, "-m", "bench.bulk_sender", way, url, TOPIC, *numbers]
     root = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'clients'}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -123,12 +128,14 @@ def _cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _add_costs(table: Table, costs: dict[str, Cost]) -> None:
+def _add_costs(table: Table, segments: int, costs: dict[str, Cost]) -> None:
     for way, cost in costs.items():
         shown = f"{statistics.median(cost.cpu_us):.3f} us CPU, {statistics.median(cost.rates):,.0f}/s"
-        table.add_row(f"{way}, a message", shown, "", "")
+        table.add_row(f"{way}, segments: {segments}, a message", shown, "", "")
     ratio = statistics.median(costs[LOADED].cpu_us) / statistics.median(costs[INLINE].cpu_us)
-    table.add_row("CPU, loaded to inline", f"{ratio:.2f}", f"{COST_TARGET:.2f}", _met(ratio <= COST_TARGET))
+    table.add_row(
+        f"CPU, loaded to inline, segments: {segments}", f"{ratio:.2f}", f"{COST_TARGET:.2f}", _met(ratio <= COST_TARGET)
+    )
 
 
 def _add_beside(table: Table, waits: Sequence[tuple[Waits, Waits]]) -> None:

@@ -10,13 +10,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile, LoadRefused
-from filer.load_files import LoadSegment, writer_of
+from filer.load_segment import LoadSegment, writer_of
+from filer.nulls import nulls_of
 from filer.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.schema import EARLIEST_US, LATEST_US, KeyType, ValueType, log_schema
 from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
@@ -172,8 +173,7 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
     if not np.array_equal(offsets, expected):
         row = int((offsets != expected).argmax())
         raise LoadRefused(f"its offsets are not consecutive: {offsets[row]} stands where {expected[row]} is wanted")
-    times = table["_timestamp"].cast(pa.int64()).to_numpy()
-    if not (times == segment.timestamp_us).all():
+    if not all((_micros(chunk) == segment.timestamp_us).all() for chunk in table["_timestamp"].chunks):
         raise LoadRefused("not all its messages have the load's own time as _timestamp")
     _check_keys(table["key"], base, segment)
     if table["_ref"].null_count < count:
@@ -198,13 +198,22 @@ def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -
 
 def _check_given(table: pa.Table, base: int) -> None:
     """Times that can be shown, and headers that have a value."""
-    times = table["event_time"].cast(pa.int64())
-    outside = pc.or_(pc.less(times, EARLIEST_US), pc.greater(times, LATEST_US))
-    if (row := pc.index(outside, True).as_py()) >= 0:
-        raise LoadRefused(f"the event_time of offset {base + row} lies outside the years 1 to 9999")
     for chunk in table["headers"].chunks:
         if chunk.null_count < len(chunk) and chunk.items.null_count:
             raise LoadRefused("it holds a header without a value")
+    for chunk in table["event_time"].chunks:
+        times_us = _micros(chunk)
+        outside = ~nulls_of(chunk) & ((times_us < EARLIEST_US) | (times_us > LATEST_US))
+        if outside.any():
+            offset = base + int(outside.argmax())
+            raise LoadRefused(f"the event_time of offset {offset} lies outside the years 1 to 9999")
+        base += len(chunk)
+
+
+def _micros(times: pa.Array) -> npt.NDArray[np.int64]:
+    """Microseconds; whatever stands there where a time is null."""
+    ends = times.offset + len(times)
+    return np.frombuffer(times.buffers()[1], np.int64, ends)[times.offset :]
 
 
 def _check_json(values: "pa.ChunkedArray[Any]", base: int) -> None:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
 from filer.keys import FileName
+from filer.load_segment import LoadSegment, writer_of
 from filer.nearest import unknown_name
 from filer.schema import EARLIEST_US, LATEST_US, TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
 from filer.segment_file import ROW_GROUP_BYTES, Footer, mark_json, parquet_writer
@@ -33,22 +34,6 @@ _ROW_OVERHEAD_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSegment:
-    """One of the segments that were reserved for a load, as the answer to the reservation describes it.
-
-    `timestamp_us` is the load's own time, which every message gets; the types are those of the topic.
-    """
-
-    load: str
-    segment: int
-    start_slot: int
-    stop_slot: int
-    timestamp_us: int
-    key_type: KeyType = "binary"
-    value_type: ValueType = "binary"
-
-
-@dataclass(frozen=True, slots=True)
 class LoadFile:
     """A file of a load: the messages `[base_offset, base_offset + count)` of its segment."""
 
@@ -61,11 +46,6 @@ class LoadFile:
     def name(self) -> str:
         """The last part of its key: it goes to the segment's `prefix` under this name."""
         return str(FileName(self.base_offset))
-
-
-def writer_of(load: str) -> str:
-    """Who the footers of a load's files say wrote them."""
-    return f"load:{load}"
 
 
 def load_files(

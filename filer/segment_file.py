@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile
@@ -188,5 +187,5 @@ def time_bounds_us(table: pa.Table) -> tuple[int, int]:
     """First and last `_timestamp` of a table in offset order; zeros where it is empty."""
     if not table.num_rows:
         return 0, 0
-    stamps = pc.cast(table["_timestamp"], pa.int64())
+    stamps = table["_timestamp"].cast(pa.int64())
     return stamps[0].as_py(), stamps[-1].as_py()

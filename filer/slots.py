@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filer.nulls import nulls_of
+
 SLOTS = 65_536
 # Keys up to here are hashed column-wise, byte position by byte position; the few longer ones one by one.
 _COLUMNWISE_KEY_BYTES = 64
@@ -60,7 +62,7 @@ def slots_of(keys: pa.Array, *, null_slot: int) -> npt.NDArray[np.uint16]:
         for row in np.flatnonzero(lengths > _COLUMNWISE_KEY_BYTES):
             slots[row] = slot_of(octets[offsets[row] : offsets[row + 1]].tobytes())
     if keys.null_count:
-        slots[np.asarray(keys.is_null())] = null_slot
+        slots[nulls_of(keys)] = null_slot
     return slots
 
 

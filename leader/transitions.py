@@ -13,7 +13,7 @@ from typing import Protocol
 from filer.catalogue import Catalogue, TopicRecord
 from filer.clock import Clock
 from filer.errors import InvalidInput
-from filer.load_files import writer_of
+from filer.load_segment import writer_of
 from filer.loads import adopted, find_load, is_overtaken, without_loads
 from filer.slots import equal_ranges
 from filer.topic_config import TopicConfig

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from filer.errors import LoadRefused
 from filer.load_check import FileClaim, check_load_file
-from filer.load_files import LoadSegment
+from filer.load_segment import LoadSegment
 from filer.row_group_lots import Ranges
 from mq.without_pandas import keep_pandas_out
 

@@ -18,7 +18,7 @@ from filer import keys
 from filer.errors import InvalidInput, LoadRefused, ObjectExists, ObjectNotFound, OutcomeUnknown
 from filer.keys import FileName
 from filer.load_check import FileClaim
-from filer.load_files import LoadSegment, writer_of
+from filer.load_segment import LoadSegment, writer_of
 from filer.loads import (
     MOST_RESERVED,
     MOST_RESERVED_SEGMENTS,

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-from filer.load_files import LoadFile, LoadSegment
+from filer.load_files import LoadFile
+from filer.load_segment import LoadSegment
 from filer.topic_config import TopicConfig
 from pipeline.errors import JobFailed
 from pipeline.patience import Patience

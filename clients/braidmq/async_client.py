@@ -43,7 +43,8 @@ from braidmq.tables import TablePlan
 from braidmq.transport import Transport
 from braidmq.uploads import Uploader
 from filer.clock import Clock, SystemClock
-from filer.load_files import LoadFile, LoadSegment
+from filer.load_files import LoadFile
+from filer.load_segment import LoadSegment
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_SECONDS = 30.0

@@ -43,7 +43,8 @@ from braidmq.reader import PAGE_ROWS
 from braidmq.retry import Retry
 from braidmq.segment_pages import SegmentPage
 from filer.clock import Clock
-from filer.load_files import LoadFile, LoadSegment
+from filer.load_files import LoadFile
+from filer.load_segment import LoadSegment
 
 
 class Client:

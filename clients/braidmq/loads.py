@@ -35,7 +35,8 @@ from braidmq.tables import TablePlan, arrow_table, message_tables
 from braidmq.transport import Call, Transport
 from filer import keys
 from filer.keys import FileName
-from filer.load_files import FILE_BYTES, LoadFile, LoadSegment, LoadWriter, as_rows, slots_of_rows
+from filer.load_files import FILE_BYTES, LoadFile, LoadWriter, as_rows, slots_of_rows
+from filer.load_segment import LoadSegment
 from filer.local_store import LocalStore
 
 UPLOADS_AT_ONCE = 4

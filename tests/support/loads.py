@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from filer.load_files import LoadFile, LoadSegment, as_rows, load_files, slots_of_rows
+from filer.load_files import LoadFile, as_rows, load_files, slots_of_rows
+from filer.load_segment import LoadSegment
 
 
 @dataclass(frozen=True)

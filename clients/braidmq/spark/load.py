@@ -26,7 +26,8 @@ from braidmq.spark.options import Source
 from braidmq.spark.planning import client_of
 from braidmq.spark.rows import check_rows
 from filer.clock import SystemClock
-from filer.load_files import LoadSegment, load_files
+from filer.load_files import load_files
+from filer.load_segment import LoadSegment
 from filer.slots import SLOTS
 
 _FILES = pa.schema([(field.name, pa.int64()) for field in fields(WrittenFile)])

@@ -11,7 +11,8 @@ import pytest
 
 from filer.errors import LoadRefused
 from filer.load_check import FileClaim
-from filer.load_files import LoadFile, LoadSegment, load_files
+from filer.load_files import LoadFile, load_files
+from filer.load_segment import LoadSegment
 from filer.memory_store import MemoryStore
 from mq.load_checker import LoadChecker, PinnedFile
 from tests.support.broker_process import broker_environment

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from filer.errors import LoadRefused
 from filer.load_check import FileClaim, check_load_file
-from filer.load_files import LoadFile, LoadSegment, load_files
+from filer.load_files import LoadFile, load_files
+from filer.load_segment import LoadSegment
 from filer.page_headers import parse_page_header
 from filer.row_group_lots import Ranges
 from filer.schema import ValueType

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from filer.errors import InvalidInput
-from filer.load_files import LARGEST_ROW_BYTES, LoadFile, LoadSegment, as_rows, load_files, slots_of_rows
+from filer.load_files import LARGEST_ROW_BYTES, LoadFile, as_rows, load_files, slots_of_rows
+from filer.load_segment import LoadSegment
 from filer.segment_file import decode, read_footer
 from filer.slots import slot_of
 
