@@ -21,7 +21,7 @@ from filer.nulls import nulls_of
 from filer.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.schema import EARLIEST_US, LATEST_US, KeyType, ValueType, log_schema
 from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
-from filer.slots import slots_of
+from filer.slots import SLOTS, slots_of
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -67,10 +67,9 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
 
 def _metadata(read: Read, size_bytes: int) -> tuple[pq.FileMetaData, bytes]:
     """Parquet's metadata of a file, and the bytes at the end of it that hold them."""
-    (tail,) = read([(max(size_bytes - _GUESS_BYTES, 0), size_bytes)])
+    head, tail = read([(0, min(4, size_bytes)), (max(size_bytes - _GUESS_BYTES, 0), size_bytes)])
     if size_bytes < 12 or tail[-4:] not in (b"PAR1", b"PARE"):
         raise LoadRefused("it is not a whole Parquet file: it does not end in PAR1")
-    (head,) = [tail[:4]] if len(tail) == size_bytes else read([(0, 4)])
     if tail[-4:] == b"PARE" or head == b"PARE":
         raise LoadRefused("it is encrypted")
     if head != b"PAR1":
@@ -175,10 +174,14 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
         raise LoadRefused(f"its offsets are not consecutive: {offsets[row]} stands where {expected[row]} is wanted")
     if not all((_micros(chunk) == segment.timestamp_us).all() for chunk in table["_timestamp"].chunks):
         raise LoadRefused("not all its messages have the load's own time as _timestamp")
-    _check_keys(table["key"], base, segment)
-    if table["_ref"].null_count < count:
+    if (segment.start_slot, segment.stop_slot) != (0, SLOTS):
+        _check_keys(table["key"], base, segment)
+    if "_ref" in table.column_names and table["_ref"].null_count < count:
         raise LoadRefused("it holds references to uploads, which a load cannot have")
-    _check_given(table, base)
+    if "headers" in table.column_names:
+        _check_headers(table["headers"])
+    if "event_time" in table.column_names:
+        _check_event_times(table["event_time"], base)
     if segment.value_type == "json":
         _check_json(table["value"], base)
 
@@ -196,12 +199,15 @@ def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -
         base += len(chunk)
 
 
-def _check_given(table: pa.Table, base: int) -> None:
-    """Times that can be shown, and headers that have a value."""
-    for chunk in table["headers"].chunks:
+def _check_headers(headers: "pa.ChunkedArray[Any]") -> None:
+    for chunk in headers.chunks:
         if chunk.null_count < len(chunk) and chunk.items.null_count:
             raise LoadRefused("it holds a header without a value")
-    for chunk in table["event_time"].chunks:
+
+
+def _check_event_times(times: "pa.ChunkedArray[Any]", base: int) -> None:
+    """Only those that can be shown are taken."""
+    for chunk in times.chunks:
         times_us = _micros(chunk)
         outside = ~nulls_of(chunk) & ((times_us < EARLIEST_US) | (times_us > LATEST_US))
         if outside.any():

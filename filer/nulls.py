@@ -11,4 +11,5 @@ def nulls_of(array: pa.Array) -> npt.NDArray[np.bool_]:
     if bitmap is None:
         return np.zeros(len(array), np.bool_)
     bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), count=array.offset + len(array), bitorder="little")
-    return bits[array.offset :] == 0
+    nulls: npt.NDArray[np.bool_] = bits[array.offset :] == 0
+    return nulls

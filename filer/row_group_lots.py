@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.errors import LoadRefused
+from filer.null_columns import holds_only_nulls
 from filer.page_headers import DATA_PAGE, HEADER_BYTES, PLAIN, read_pages
 from filer.sparse_file import SparseFile
 
@@ -21,7 +22,8 @@ MOST_RANGES = 64
 _LOT_BYTES = 32 * 1024 * 1024
 """What the row groups of a lot decode to, where it is not a single one."""
 _LOT_GROUPS = MOST_RANGES // 2
-_DECODED = ["_offset", "_timestamp", "key", "event_time", "headers", "_ref"]
+_DECODED = ("_offset", "_timestamp", "key")
+_OPTIONAL = ("event_time", "headers", "_ref")
 
 Ranges = Sequence[tuple[int, int]]
 Read = Callable[[Ranges], Sequence[bytes]]
@@ -39,8 +41,9 @@ class LoadedFile:
 
 
 def decoded_lots(file: LoadedFile, *, with_values: bool) -> Iterator[pa.Table]:
-    """What is looked at of all row groups, in order; raises `LoadRefused`, `CorruptFile` and what decoding raises.
+    """What is looked at of all row groups, in order, without optional columns that hold nothing.
 
+    Raises `LoadRefused`, `CorruptFile` and what decoding raises.
     Every row group must have been found to lie within the file and to be of a bounded size.
     """
     for numbers in _lots(file.metadata, with_values=with_values):
@@ -51,7 +54,8 @@ def decoded_lots(file: LoadedFile, *, with_values: bool) -> Iterator[pa.Table]:
         sparse = SparseFile(file.size_bytes, parts)
         for group in groups:
             _check_pages(file.read, sparse, group)
-        names = [*_DECODED, "value"] if with_values else _DECODED
+        optional = [name for name in _OPTIONAL if not all(group.has_only_nulls(name, sparse) for group in groups)]
+        names = [*_DECODED, *optional, *(["value"] if with_values else [])]
         # Read ahead, it would ask for what stands between the columns.
         with pq.ParquetFile(pa.PythonFile(sparse, "r"), metadata=file.metadata, pre_buffer=False) as parquet:
             yield parquet.read_row_groups(numbers, columns=names, use_threads=False)
@@ -64,6 +68,7 @@ class _Group:
         columns = [metadata.column(place) for place in range(metadata.num_columns)]
         self.rows = metadata.num_rows
         self.value = next(column for column in columns if column.path_in_schema == "value")
+        self._columns = columns
         self._start, self._stop = columns[0].data_page_offset, _end(columns[-1])
 
     def wanted(self, *, with_values: bool) -> Ranges:
@@ -72,6 +77,11 @@ class _Group:
             return [(self._start, self._stop)]
         after = _end(self.value)
         return [(self._start, min(self.value.data_page_offset + HEADER_BYTES, after)), (after, self._stop)]
+
+    def has_only_nulls(self, name: str, held: SparseFile) -> bool:
+        """Whether that column, all of whose bytes are held, needs no decoding."""
+        leaves = [each for each in self._columns if each.path_in_schema.partition(".")[0] == name]
+        return all(holds_only_nulls(held.read_range, leaf, self.rows, repeated=name == "headers") for leaf in leaves)
 
 
 def _end(column: pq.ColumnChunkMetaData) -> int:

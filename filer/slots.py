@@ -91,7 +91,8 @@ def _add_bytes(
 
 
 def _entries(behind: int, octets: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
-    return _TABLES[behind].take(octets.take(places, mode="clip"), mode="clip")
+    entries: npt.NDArray[np.uint16] = _TABLES[behind].take(octets.take(places, mode="clip"), mode="clip")
+    return entries
 
 
 def equal_ranges(parts: int) -> list[tuple[int, int]]:

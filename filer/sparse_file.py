@@ -19,6 +19,10 @@ class SparseFile(RangedFile):
                 return data[start - begin : stop - begin]
         return None
 
+    def read_range(self, start: int, stop: int) -> bytes:
+        """The bytes `[start, stop)`; raises `OSError` where they were not fetched."""
+        return self._bytes(start, stop)
+
     def _bytes(self, start: int, stop: int) -> bytes:
         found = self.part(start, stop)
         if found is None:
