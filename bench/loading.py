@@ -30,6 +30,7 @@ VALUE_BYTES = 200
 COST_TARGET = 0.20
 BESIDE_TARGET = 3.0
 QUIET_SECONDS = 15.0
+IDLE_SECONDS = 5.0
 SETTLE_SECONDS = 2.0
 """What a broker still does after its last answer is counted too."""
 SEGMENTS = (1, 4)
@@ -86,10 +87,12 @@ def measure_cost(messages: int, segments: int, rounds: int) -> dict[str, Cost]:
             with measured_broker() as (url, pid):
                 httpx.put(f"{url}/v1/topics/{TOPIC}", json={"segments": segments}).raise_for_status()
                 httpx.post(f"{url}/v1/topics/{TOPIC}/messages", content=b"what is made at first use").raise_for_status()
-                began_seconds = _cpu_seconds(pid)
+                idle_share = _idle_share(pid)
+                began_seconds, begun_at = _cpu_seconds(pid), time.perf_counter()
                 took_seconds = _send(way, url, messages, segments)
                 time.sleep(SETTLE_SECONDS)
-                spent_seconds = _cpu_seconds(pid) - began_seconds
+                idle_seconds = idle_share * (time.perf_counter() - begun_at)
+                spent_seconds = _cpu_seconds(pid) - began_seconds - idle_seconds
             costs[way].cpu_us.append(spent_seconds * 1e6 / messages)
             costs[way].rates.append(messages / took_seconds)
     return costs
@@ -120,6 +123,13 @@ def _send(way: str, url: str, messages: int, segments: int) -> float:
     if done.returncode:
         raise BenchFailed(f"the sender ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     return float(done.stdout)
+
+
+def _idle_share(pid: int) -> float:
+    """Processor seconds a second of a broker that has nothing to do, which is what it costs without any message."""
+    began_seconds = _cpu_seconds(pid)
+    time.sleep(IDLE_SECONDS)
+    return (_cpu_seconds(pid) - began_seconds) / IDLE_SECONDS
 
 
 def _cpu_seconds(pid: int) -> float:
