@@ -10,7 +10,7 @@ SECONDS ?= 300
 ARGS ?=
 
 .PHONY: help run test setup lint style format unit integration cluster chaos bench bench-cluster bench-scaling \
-	bench-counting clean
+	bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -18,7 +18,7 @@ help:
 	@echo "make setup    a complete .venv with .venv/bin/mq"
 	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
 	@echo "make unit | integration | cluster | lint | format | clean"
-	@echo "make bench | bench-cluster | bench-scaling | bench-counting"
+	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
 
 run: $(VENV)/.server
 	@exec $(BIN)/mq serve $(ARGS)
@@ -60,6 +60,12 @@ bench-scaling: $(VENV)/.all
 
 bench-counting: $(VENV)/.all
 	$(BIN)/python bench/counting.py $(ARGS)
+
+bench-loading: $(VENV)/.all
+	$(BIN)/python bench/loading.py $(ARGS)
+
+bench-spark: $(VENV)/.all
+	$(BIN)/python bench/spark_reading.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

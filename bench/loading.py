@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -21,12 +20,12 @@ import httpx
 from rich.table import Table
 
 from bench.beside_a_load import OnlinePublisher, Waits, waits_of
+from bench.bulk_sending import INLINE, LOADED, VALUE_BYTES, send
 from bench.publishing import TOPIC
 from bench.running import console, machine, tell
 from bench.server_process import BenchFailed, measured_broker
 
 MESSAGES = 5_000_000
-VALUE_BYTES = 200
 COST_TARGET = 0.20
 BESIDE_TARGET = 3.0
 QUIET_SECONDS = 15.0
@@ -35,7 +34,6 @@ SETTLE_SECONDS = 2.0
 """What a broker still does after its last answer is counted too."""
 SEGMENTS = (1, 4)
 """Open ones where messages are published, those of the load where they are loaded."""
-INLINE, LOADED = "inline", "loaded"
 COST, BESIDE = "cost", "beside"
 
 
@@ -89,7 +87,7 @@ def measure_cost(messages: int, segments: int, rounds: int) -> dict[str, Cost]:
                 httpx.post(f"{url}/v1/topics/{TOPIC}/messages", content=b"what is made at first use").raise_for_status()
                 idle_share = _idle_share(pid)
                 began_seconds, begun_at = _cpu_seconds(pid), time.perf_counter()
-                took_seconds = _send(way, url, messages, segments)
+                took_seconds = send(way, url, messages, segments)
                 time.sleep(SETTLE_SECONDS)
                 idle_seconds = idle_share * (time.perf_counter() - begun_at)
                 spent_seconds = _cpu_seconds(pid) - began_seconds - idle_seconds
@@ -108,21 +106,9 @@ async def measure_beside(messages: int) -> tuple[Waits, Waits]:
             quiet = time.perf_counter()
             await asyncio.sleep(QUIET_SECONDS)
             began = time.perf_counter()
-            await asyncio.to_thread(_send, LOADED, url, messages, 1)
+            await asyncio.to_thread(send, LOADED, url, messages, 1)
             ended = time.perf_counter()
     return waits_of(publisher.published, quiet, began), waits_of(publisher.published, began, ended)
-
-
-def _send(way: str, url: str, messages: int, segments: int) -> float:
-    """Seconds that a sender took; raises `BenchFailed`."""
-    numbers = map(str, (messages, VALUE_BYTES, segments))
-    command = [sys.executable, "-m", "bench.bulk_sender", way, url, TOPIC, *numbers]
-    root = Path(__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'clients'}"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise BenchFailed(f"the sender ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    return float(done.stdout)
 
 
 def _idle_share(pid: int) -> float:

@@ -13,6 +13,7 @@ from braidmq.file_reader import file_batches
 from braidmq.file_ref import FileRef
 from braidmq.message import MessagePage
 from braidmq.remote_file import FileUnreachable
+from braidmq.tls import tls_context
 from filer.errors import CorruptFile
 from filer.positions import to_marker
 
@@ -71,7 +72,7 @@ class _Files:
     """Reads files on threads: Arrow and the store keep no event loop waiting."""
 
     def __init__(self) -> None:
-        self._http = httpx.Client(timeout=_TIMEOUT_SECONDS)
+        self._http = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=tls_context())
 
     async def __aenter__(self) -> "_Files":
         return self

@@ -20,6 +20,7 @@ from braidmq.errors import (
 )
 from braidmq.problems import refusal
 from braidmq.retry import Retry
+from braidmq.tls import tls_context
 from braidmq.tour import Tour
 from filer.clock import Clock
 
@@ -93,7 +94,11 @@ class Transport:
 
     def _http_client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            headers=dict(headers), timeout=self._timeout, limits=_LIMITS, transport=self._http_transport
+            headers=dict(headers),
+            timeout=self._timeout,
+            limits=_LIMITS,
+            transport=self._http_transport,
+            verify=tls_context(),
         )
 
     async def aclose(self) -> None:

@@ -21,6 +21,7 @@ from braidmq.spark.shape import Shape
 from braidmq.spark.span_reader import SpanReader
 from braidmq.spark.spans import Span, in_parts, of_segments, spans_between
 from braidmq.times import microseconds
+from braidmq.tls import tls_context
 from filer.positions import Positions, check_positions
 
 _SEGMENTS_AT_ONCE = 8
@@ -138,7 +139,8 @@ def read_partition(
     if not isinstance(partition, SpanPartition):
         return  # Spark's own, where there is nothing to read
     names = {*schema.names, *rows.columns, "_offset"} - {"segment"}
-    with client_of(options.source) as client, httpx.Client(timeout=_STORE_TIMEOUT_SECONDS) as http:
+    store = httpx.Client(timeout=_STORE_TIMEOUT_SECONDS, verify=tls_context())
+    with client_of(options.source) as client, store as http:
         reader = SpanReader(
             client,
             http,
