@@ -44,9 +44,13 @@ def the(state: TopicState, load_id: str) -> Load:
     return load
 
 
+def begun_adopting(state: TopicState, load: Load) -> TopicState | None:
+    ends = {segment: SealedEnd(7, 7, 100) for segment in load.segments}
+    return loading(state, load.id, ends, lambda n: ("b",), now_us=NOW_US + 5)
+
+
 def committed(state: TopicState, load_id: str) -> TopicState:
-    ends = {segment: SealedEnd(7, 7, 100) for segment in the(state, load_id).segments}
-    begun = loading(state, load_id, ends, lambda n: ("b",), now_us=NOW_US + 5)
+    begun = begun_adopting(state, the(state, load_id))
     assert begun is not None and begun.transition is not None and broken_invariants(begun) == []
     after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(3)), now_us=NOW_US + 6)
     assert after is not None and broken_invariants(after) == []
@@ -119,7 +123,7 @@ def test_what_is_opened_passes_by_what_is_reserved() -> None:
     after = rolled(state)
     assert [s.id for s in after.open_segments] == [*range(the(state, "a").segments.stop, after.next_segment)]
     assert is_overtaken(after, the(after, "a"))
-    assert loading(after, "a", {}, lambda n: ("b",), now_us=NOW_US) is None
+    assert begun_adopting(after, the(after, "a")) is None
 
 
 def test_of_two_loads_the_later_may_come_later_only() -> None:
@@ -128,7 +132,7 @@ def test_of_two_loads_the_later_may_come_later_only() -> None:
     assert [s.load for s in in_order.segments if s.load] == ["a", "a", "b", "b"]
     overtaken = committed(state, "b")
     assert is_overtaken(overtaken, the(overtaken, "a"))
-    assert loading(overtaken, "a", {}, lambda n: ("b",), now_us=NOW_US) is None
+    assert begun_adopting(overtaken, the(overtaken, "a")) is None
     again = reserved(overtaken, "a")
     assert not is_overtaken(again, the(again, "a"))
     assert the(again, "a").first_segment > the(again, "b").segments.stop
@@ -141,18 +145,37 @@ def test_what_has_been_given_up_cannot_be_committed() -> None:
     assert after is not None and broken_invariants(after) == []
     assert find_load(after, "a") is None
     assert {(r.segment, r.since_us) for r in after.removals} == {(i, NOW_US + 9) for i in the(state, "a").segments}
-    assert loading(after, "a", {}, lambda n: ("b",), now_us=NOW_US) is None
+    assert begun_adopting(after, the(state, "a")) is None
     assert abandoning(after, "a", now_us=NOW_US) is None
     assert unadopted_segments(after) == unadopted_segments(state)
 
 
 def test_what_is_being_adopted_is_not_given_up() -> None:
     state = reserved(topic(), "a")
-    begun = loading(state, "a", {i: SealedEnd(0) for i in the(state, "a").segments}, lambda n: ("b",), now_us=1)
+    begun = begun_adopting(state, the(state, "a"))
     assert begun is not None
     assert abandoning(begun, "a", now_us=NOW_US) is None
     assert sweeping(begun, now_us=NOW_US + 2 * LIFETIME_US) is None
     assert abandoning(committed(state, "a"), "a", now_us=NOW_US) is None
+
+
+@pytest.mark.parametrize("age_us", [0, 2 * LIFETIME_US])
+def test_what_is_being_adopted_is_not_reserved_anew(age_us: int) -> None:
+    """Whoever runs a load again may come in the middle of its transition, whose own successors do not overtake it."""
+    state = reserved(topic(), "a")
+    begun = begun_adopting(state, the(state, "a"))
+    assert begun is not None and begun.next_segment > the(begun, "a").first_segment
+    assert not is_overtaken(begun, the(begun, "a"))
+    assert reserving(begun, "a", [0, 32_768], now_us=NOW_US + age_us) is None
+
+
+def test_what_was_reserved_anew_is_not_adopted_at_the_ends_of_what_was_before() -> None:
+    state = reserved(topic(), "a")
+    given_up = abandoning(state, "a", now_us=NOW_US)
+    assert given_up is not None
+    again = reserved(given_up, "a")
+    assert begun_adopting(again, the(state, "a")) is None
+    assert begun_adopting(again, the(again, "a")) is not None
 
 
 def test_the_sweep_takes_what_is_a_day_old() -> None:
