@@ -96,9 +96,12 @@ def is_committing(state: TopicState, load: Load) -> bool:
     return state.transition is not None and any(s.id in load.segments for s in state.transition.adopt)
 
 
-def unadopted_segments(state: TopicState) -> set[int]:
-    """Ids whose files nobody has checked: those of loads that have not been adopted."""
-    return {segment for load in state.loads if load.version is None for segment in load.segments}
+def load_segments(state: TopicState) -> set[int]:
+    """Ids of the segments of all loads, adopted, waiting or given up: nothing in their folders refers to an upload.
+
+    Nobody has checked what lies in those that are not adopted, nor what a signed address may have brought there later.
+    """
+    return {segment for load in state.loads for segment in load.segments}
 
 
 def adopted(state: TopicState, segments: Sequence[Segment], *, version: int) -> TopicState:
@@ -109,11 +112,13 @@ def adopted(state: TopicState, segments: Sequence[Segment], *, version: int) -> 
 
 
 def without_loads(state: TopicState, *, now_us: int) -> TopicState:
-    """The state of a deleted topic: what was reserved goes too, and no later topic of its name has these ids."""
-    lost = [segment for load in state.loads if load.reserved for segment in load.segments]
+    """The state of a deleted topic: what was reserved is given up, and no later topic of its name has these ids."""
     above = max([state.next_segment, *(load.segments.stop for load in state.loads)])
-    removals = (*state.removals, *(Removal(segment=segment, since_us=now_us) for segment in lost))
-    return state.model_copy(update={"loads": (), "removals": removals, "next_segment": above})
+    left = state.model_copy(update={"next_segment": above})
+    for load in state.loads:
+        if load.reserved:
+            left = _given_up(left, load, now_us)
+    return left.model_copy(update={"loads": tuple(load for load in left.loads if load.abandoned)})
 
 
 def _given_up(state: TopicState, load: Load, now_us: int) -> TopicState:

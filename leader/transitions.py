@@ -73,6 +73,7 @@ def recreated(tombstone: TopicState, config: TopicConfig, segments: int, place: 
         config=config,
         segments=tuple(opened),
         removals=tombstone.removals,
+        loads=tombstone.loads,
     )
 
 

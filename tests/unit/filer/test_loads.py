@@ -13,15 +13,15 @@ from filer.loads import (
     abandoning,
     find_load,
     is_overtaken,
+    load_segments,
     reserving,
     sweeping,
-    unadopted_segments,
     without_loads,
 )
 from filer.retention import without_removal
 from filer.topic_config import TopicConfig
 from filer.topic_state import Load, TopicState, broken_invariants
-from leader.transitions import SealedEnd, deleting, finished, loading, new_topic, replacing
+from leader.transitions import SealedEnd, deleting, finished, loading, new_topic, recreated, replacing
 
 NOW_US = 1_000_000
 
@@ -80,7 +80,7 @@ def test_what_is_reserved_lies_far_above_everything() -> None:
     assert (a.reserved_us, a.expires_us) == (NOW_US, NOW_US + LIFETIME_US)
     assert a.ranges == {a.first_segment: (0, 32_768), a.first_segment + 1: (32_768, 65_536)}
     assert state.next_segment == 2
-    assert unadopted_segments(state) == {*a.segments, *b.segments}
+    assert load_segments(state) == {*a.segments, *b.segments}
 
 
 def test_a_load_that_is_known_is_not_reserved_again() -> None:
@@ -147,7 +147,7 @@ def test_what_has_been_given_up_cannot_be_committed() -> None:
     assert {(r.segment, r.since_us) for r in after.removals} == {(i, NOW_US + 9) for i in the(state, "a").segments}
     assert begun_adopting(after, the(state, "a")) is None
     assert abandoning(after, "a", now_us=NOW_US) is None
-    assert unadopted_segments(after) == unadopted_segments(state)
+    assert load_segments(after) == load_segments(state)
 
 
 def test_what_is_being_adopted_is_not_given_up() -> None:
@@ -225,10 +225,24 @@ def test_a_topic_that_is_deleted_uses_no_reserved_id_again() -> None:
     assert begun is not None and begun.transition is not None
     gone = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=NOW_US)
     assert gone is not None and broken_invariants(gone) == []
-    assert gone.loads == ()
+    assert find_load(gone, "a") is None and find_load(gone, "b") is None
     assert gone.next_segment == the(state, "b").segments.stop
     assert {*the(state, "a").segments, *the(state, "b").segments} < {r.segment for r in gone.removals}
     assert without_loads(gone, now_us=NOW_US) == gone
+
+
+def test_what_was_reserved_before_a_topic_was_deleted_is_known_while_its_files_stay() -> None:
+    state = reserved(topic(), "a", "b")
+    begun = deleting(abandoning(state, "a", now_us=NOW_US) or state, now_us=NOW_US)
+    assert begun is not None and begun.transition is not None
+    gone = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=NOW_US)
+    assert gone is not None
+    again = recreated(gone, TopicConfig(), 2, lambda n: ("b",), now_us=NOW_US)
+    assert broken_invariants(again) == []
+    assert load_segments(again) == load_segments(state)
+    assert min(s.id for s in again.segments) > max(load_segments(state))
+    after = sweeping(without_files(again), now_us=NOW_US)
+    assert after is not None and after.loads == () and after.next_segment == again.next_segment
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])

@@ -21,6 +21,7 @@ from filer.loads import LIFETIME_US
 from filer.local_store import LocalStore
 from filer.open_store import open_store
 from filer.segment_file import decode
+from filer.segment_log import SegmentRef, recover_index
 from filer.topic_state import TopicState
 from tests.support.format_snippets import snippet
 from tests.support.http_broker import HttpBroker, http_broker
@@ -441,6 +442,45 @@ async def test_a_file_that_changes_after_its_check(local: HttpBroker, monkeypatc
 
     monkeypatch.setattr(store, "create", changing)
     await check_refused(local, load, await commit(local.client, load, files), "changed since it was checked")
+
+
+async def test_a_file_that_comes_after_the_commit(tmp_path: Path) -> None:
+    """Signed addresses outlive the commit: whoever has one can fill a name that lies between those of the load."""
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock())) as one:
+        (await one.client.put(TOPIC)).raise_for_status()
+        load = await reserve(one.client, "t", 1)
+        files = load.files(numbered(0, 1000), file_bytes=10_000)
+        await put_files(one.client, load, files)
+        assert (await commit(one.client, load, files)).status_code == 200
+        for offset in (7, 999, 1001):
+            late = await one.client.put(f"{load.path}/files/{files[0].segment}/{offset}", content=b"late")
+            check_problem(late, 409, "load-committed")
+            await one.broker.store.create(keys.segment_file("t", files[0].segment, FileName(offset)), b"late")
+        assert len(await read_all(one.client, "t")) == 1000
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock()), grace=1.0) as other:
+        assert len(await read_all(other.client, "t")) == 1000
+        listed = (await other.client.get(f"{TOPIC}/files")).json()["files"]
+        assert [file["base_offset"] for file in listed] == [file.base_offset for file in files]
+        async with asyncio.timeout(30):
+            while len(await list_folder(other, load)) > len(files) + 2:
+                await other.broker.maintenance.round()
+                await asyncio.sleep(0.05)
+        assert len(await read_all(other.client, "t")) == 1000
+
+
+async def test_a_segment_is_known_by_its_snapshot_as_by_its_files(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 2)
+    files = load.files(numbered(0, 1000), file_bytes=10_000)
+    await put_files(local.client, load, files)
+    assert (await commit(local.client, load, files)).status_code == 200
+    for segment in (await state_of(local)).segments:
+        if segment.load is not None:
+            ref = SegmentRef("t", segment.id)
+            by_snapshot = await recover_index(local.broker.store, ref)
+            await local.broker.store.delete([keys.index_snapshot("t", segment.id)])
+            by_files = await recover_index(local.broker.store, ref)
+            assert by_snapshot.files == by_files.files
+            assert by_snapshot.stored_bytes == by_files.stored_bytes == segment.stored_bytes
 
 
 async def test_a_load_of_another_topic(local: HttpBroker) -> None:
