@@ -44,6 +44,7 @@ from mq.transition_arm import TransitionArm
 MOST_FILE_BYTES = 4 * 1024**3
 URL_SECONDS = 3600
 TRIES = 5
+_SHOWN_LOADS = 8
 
 
 class LoadTopics(Protocol):
@@ -96,11 +97,7 @@ class Loads:
         state = await self._changed(await self._parts.catalogue.change(topic, reserve), topic)
         load = find_load(state, load_id)
         if load is None or is_overtaken(state, load) or is_expired(state, load, now_us=now_us):
-            raise Conflict(
-                "too-many-loads",
-                f"topic {topic!r} has {MOST_RESERVED} loads, or {MOST_RESERVED_SEGMENTS} segments of loads, that are "
-                "not committed, or whose files are not deleted yet: commit or abandon some, or wait",
-            )
+            raise Conflict("too-many-loads", _too_many(state))
         return load, made
 
     async def find(self, topic: str, load_id: str) -> tuple[TopicState, Load]:
@@ -109,7 +106,7 @@ class Loads:
         await runtime.refresh()
         load = find_load(runtime.state, load_id)
         if load is None:
-            raise NotFound("load", f"topic {topic!r} has no load {load_id!r}: reserve it, or it was never committed")
+            raise NotFound("load", f"topic {topic!r} has no load {load_id!r}: it was never reserved, or given up")
         return runtime.state, load
 
     def is_committing(self, state: TopicState, load: Load) -> bool:
@@ -261,6 +258,16 @@ class Loads:
             raise NotFound("topic", f"there is no topic {topic!r}: create it with PUT /v1/topics/{topic}")
         self._topics.see(state)
         return state
+
+
+def _too_many(state: TopicState) -> str:
+    waiting = [load.id for load in state.loads if load.reserved]
+    shown = ", ".join(waiting[:_SHOWN_LOADS]) + (", …" if len(waiting) > _SHOWN_LOADS else "")
+    return (
+        f"topic {state.topic!r} has {MOST_RESERVED} loads, or {MOST_RESERVED_SEGMENTS} segments of loads, that are not "
+        f"committed ({shown or 'none'}) or were given up and whose files are not deleted yet: commit or abandon some, "
+        "or wait"
+    )
 
 
 def _joined(known: Sequence[tuple[tuple[int, int], SlotLoads]]) -> SlotLoads | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import filer.loads
 from filer import keys
 from filer.clock import SystemClock
 from filer.errors import ObjectExists
@@ -218,6 +219,19 @@ async def test_an_overtaken_load_is_reserved_anew_under_its_name(local: HttpBrok
     assert again.answer["segments"][0]["segment"] > second.answer["segments"][-1]["segment"]
     await load_rows(local.client, "t", numbered(0, 10, by="a-"), load="a")
     assert by_key(await read_all(local.client, "t"))["key-0"] == ["b-0", "a-0"]
+
+
+async def test_a_topic_has_so_many_loads_that_wait(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for one that has been overtaken is told as well: its segments are no use to anybody."""
+    monkeypatch.setattr(filer.loads, "MOST_RESERVED", 3)
+    for name in ("load-0", "load-1", "load-2"):
+        last = await reserve(local.client, "t", 1, name)
+    problem = check_problem(await local.client.post(f"{TOPIC}/loads", json={"segments": 1}), 409, "too-many-loads")
+    assert "(load-0, load-1, load-2)" in problem["detail"]
+    assert (await commit(local.client, last, [])).status_code == 200
+    await reserve(local.client, "t", 1, "one-more")
+    again = await local.client.post(f"{TOPIC}/loads", json={"segments": 1, "load": "load-0"})
+    check_problem(again, 409, "too-many-loads")
 
 
 async def test_a_load_while_segments_split_and_publishers_go_on(local: HttpBroker) -> None:
