@@ -256,7 +256,9 @@ class _Uploads:
             if response.status_code == 412:
                 await self._compare(file, address)
                 return
-            failure = error_of(bare_problem(response, retryable=False), publishing=False)
+            # Another put of that name is under way there: it, or this one, will have made the file.
+            is_race = response.status_code == 409
+            failure = error_of(bare_problem(response, retryable=is_race), publishing=False)
         raise failure
 
     async def _compare(self, file: LoadFile, address: str) -> None:
@@ -277,7 +279,7 @@ class _Uploads:
 def _taken(file: LoadFile) -> FileTaken:
     return FileTaken(
         f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had other "
-        "messages, or had them in another order; choose another name for the load"
+        "messages, had them in another order, or was of another version; choose another name for the load"
     )
 
 
