@@ -20,7 +20,7 @@ from filer.loads import (
 )
 from filer.retention import without_removal
 from filer.topic_config import TopicConfig
-from filer.topic_state import Load, TopicState, broken_invariants
+from filer.topic_state import Load, TopicState, broken_invariants, published_before
 from leader.transitions import SealedEnd, deleting, finished, loading, new_topic, recreated, replacing
 
 NOW_US = 1_000_000
@@ -106,6 +106,23 @@ def test_there_is_room_for_so_many() -> None:
     assert reserving(committed(state, "a"), "one more", [0], now_us=NOW_US) is not None
 
 
+def test_what_was_given_up_takes_room_until_its_files_are_gone() -> None:
+    state = abandoning(reserved(topic(), *(f"load-{n}" for n in range(MOST_RESERVED))), "load-9", now_us=NOW_US)
+    assert state is not None
+    assert reserving(state, "one more", [0], now_us=NOW_US) is None
+    swept = sweeping(without_files(state), now_us=NOW_US)
+    assert swept is None
+    last = f"load-{MOST_RESERVED - 1}"
+    after = sweeping(without_files(committed(state, last)), now_us=NOW_US)
+    assert after is not None
+    assert reserving(after, "one more", [0], now_us=NOW_US) is not None
+
+
+def test_a_topic_that_is_deleted_takes_no_load() -> None:
+    state = topic()
+    assert reserving(state.model_copy(update={"deleted": True, "segments": ()}), "a", [0], now_us=NOW_US) is None
+
+
 def test_rolls_take_the_ids_in_between() -> None:
     state = reserved(topic(), "a")
     state = rolled(rolled(state))
@@ -124,6 +141,13 @@ def test_what_is_opened_passes_by_what_is_reserved() -> None:
     assert [s.id for s in after.open_segments] == [*range(the(state, "a").segments.stop, after.next_segment)]
     assert is_overtaken(after, the(after, "a"))
     assert begun_adopting(after, the(after, "a")) is None
+
+
+@pytest.mark.parametrize(("beyond", "overtaken"), [(-1, False), (0, False), (1, True)])
+def test_overtaken_is_whose_first_id_lies_below_the_next_one(beyond: int, *, overtaken: bool) -> None:
+    state = reserved(topic(), "a")
+    a = the(state, "a")
+    assert is_overtaken(state.model_copy(update={"next_segment": a.first_segment + beyond}), a) == overtaken
 
 
 def test_of_two_loads_the_later_may_come_later_only() -> None:
@@ -206,6 +230,34 @@ def test_ids_do_not_go_by_while_that_would_overtake_another_load() -> None:
     assert after is not None
     assert [load.id for load in after.loads] == ["a"]
     assert after.next_segment == state.loads[1].segments.stop
+
+
+def test_ids_do_not_go_by_a_load_that_waits_however_many_were_given_up_behind_it() -> None:
+    state = reserved(topic(), "a", "b", "c")
+    for load in "bc":
+        state = abandoning(state, load, now_us=NOW_US) or state
+    state = without_files(state)
+    assert [load.abandoned for load in state.loads] == [False, True, True]
+    assert sweeping(state, now_us=NOW_US) is None
+
+
+def test_ids_that_have_gone_by_are_forgotten_whoever_waits() -> None:
+    state = abandoning(reserved(topic(), "a", "b", "c"), "b", now_us=NOW_US)
+    assert state is not None
+    after = sweeping(without_files(committed(state, "c")), now_us=NOW_US)
+    assert after is not None
+    assert [load.id for load in after.loads] == ["a", "c"]
+    assert after.next_segment == committed(state, "c").next_segment
+
+
+def test_what_came_before_several_loads_is_told_once() -> None:
+    state = committed(reserved(committed(reserved(topic(), "a", segments=5), "a"), "b", segments=3), "b")
+    known = {segment.id: segment for segment in state.segments}
+    first = [segment.id for segment in state.segments if segment.load == "a"][-1] + 1
+    for segment in state.open_segments:
+        before = [each.id for each in published_before(segment, known)]
+        assert before == sorted(set(before))
+        assert before and all(known[each].load is None and each >= first for each in before)
 
 
 def test_a_committed_load_is_known_as_long_as_a_segment_of_it() -> None:
