@@ -18,7 +18,6 @@ from filer import keys
 from filer.clock import SystemClock
 from filer.keys import FileName
 from filer.local_store import LocalStore
-from filer.open_store import open_store
 from filer.slots import slot_of
 from tests.support.http_broker import HttpBroker, http_broker
 
@@ -32,16 +31,9 @@ TABLE = pa.table(
 )
 
 
-@pytest.fixture(params=["local", "s3"])
-async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
-    if request.param == "local":
-        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
-    else:
-        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
-        endpoint = request.getfixturevalue("s3_endpoint")
-        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
-    async with running as made:
-        yield made
+@pytest.fixture
+async def broker(broker_on_each_store: HttpBroker) -> HttpBroker:
+    return broker_on_each_store
 
 
 @pytest.fixture
@@ -127,13 +119,15 @@ async def test_through_the_broker_where_its_directory_is_not_at_hand(
     async with AsyncClient(local.url) as client:
         await client.create_topic("t", segments=2)
         begun: list[str] = []
-        create = local.broker.payloads.create_from_stream  # type: ignore[union-attr]
+        payloads = local.broker.payloads
+        assert payloads is not None
+        create = payloads.create_from_stream
 
         async def creating(key: str, *arguments: Any, **settings: Any) -> str:
             begun.append(key)
             return await create(key, *arguments, **settings)
 
-        monkeypatch.setattr(local.broker.payloads, "create_from_stream", creating)
+        monkeypatch.setattr(payloads, "create_from_stream", creating)
         await client.load("t", TABLE, load="x", key="carrier", value="text")
         assert len(begun) > 4
         await check_all(client, "t")
@@ -212,6 +206,46 @@ async def test_what_was_broken_off_goes_on(broker: HttpBroker, monkeypatch: pyte
         done = await client.load("t", TABLE, load="x", key="carrier", value="text")
         assert done.messages == ROWS
         await check_all(client, "t")
+
+
+async def test_run_again_while_it_is_being_adopted(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run is gone and its transition is under way: the second neither writes nor reserves anything."""
+    put, begun, may_seal, looks = local.broker.store.create, asyncio.Event(), asyncio.Event(), 0
+
+    async def sealing(key: str, *arguments: Any, **settings: Any) -> None:
+        if "segment=0/" in key:
+            begun.set()
+            await may_seal.wait()
+        await put(key, *arguments, **settings)
+
+    find = local.broker.loads.find
+
+    async def found(*about: str) -> Any:
+        nonlocal looks
+        looks += 1
+        return await find(*about)
+
+    monkeypatch.setattr(local.broker.store, "create", sealing)
+    monkeypatch.setattr(braidmq.loads, "LOOK_SECONDS", 0.01)
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+        first = asyncio.create_task(client.load("t", TABLE, load="x", key="carrier", value="text"))
+        async with asyncio.timeout(20):
+            await begun.wait()
+            first.cancel()
+            monkeypatch.setattr(local.broker.loads, "find", found)
+            again = asyncio.create_task(client.load("t", TABLE, load="x", key="carrier", value="text"))
+            while looks < 3:
+                await asyncio.sleep(0.01)
+            reserved = await client.reserve_load("t", "x")
+            assert not again.done()
+            may_seal.set()
+            done = await again
+        assert [each.segment for each in done.segments] == [each.segment for each in reserved]
+        await check_all(client, "t")
+        await local.broker.maintenance.round()
+        record = await local.broker.catalogue.read("t")
+        assert record is not None and record.state.removals == ()
 
 
 async def test_other_rows_under_the_same_name_are_refused(broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:

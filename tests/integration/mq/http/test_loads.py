@@ -11,16 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import filer.loads
 from filer import keys
 from filer.clock import SystemClock
-from filer.errors import ObjectExists
+from filer.errors import ObjectExists, OutcomeUnknown
 from filer.keys import FileName
 from filer.load_check import MOST_FOOTER_BYTES
 from filer.load_files import LoadFile
 from filer.loads import LIFETIME_US
 from filer.local_store import LocalStore
-from filer.open_store import open_store
 from filer.segment_file import decode
+from filer.segment_log import SegmentRef, recover_index
 from filer.topic_state import TopicState
 from tests.support.format_snippets import snippet
 from tests.support.http_broker import HttpBroker, http_broker
@@ -42,17 +43,10 @@ from tests.support.problems import check_problem
 TOPIC = "/v1/topics/t"
 
 
-@pytest.fixture(params=["local", "s3"])
-async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
-    if request.param == "local":
-        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
-    else:
-        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
-        endpoint = request.getfixturevalue("s3_endpoint")
-        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
-    async with running as made:
-        (await made.client.put(TOPIC, json={"segments": 2})).raise_for_status()
-        yield made
+@pytest.fixture
+async def broker(broker_on_each_store: HttpBroker) -> HttpBroker:
+    (await broker_on_each_store.client.put(TOPIC, json={"segments": 2})).raise_for_status()
+    return broker_on_each_store
 
 
 @pytest.fixture
@@ -217,6 +211,19 @@ async def test_an_overtaken_load_is_reserved_anew_under_its_name(local: HttpBrok
     assert again.answer["segments"][0]["segment"] > second.answer["segments"][-1]["segment"]
     await load_rows(local.client, "t", numbered(0, 10, by="a-"), load="a")
     assert by_key(await read_all(local.client, "t"))["key-0"] == ["b-0", "a-0"]
+
+
+async def test_a_topic_has_so_many_loads_that_wait(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for one that has been overtaken is told as well: its segments are no use to anybody."""
+    monkeypatch.setattr(filer.loads, "MOST_RESERVED", 3)
+    for name in ("load-0", "load-1", "load-2"):
+        last = await reserve(local.client, "t", 1, name)
+    problem = check_problem(await local.client.post(f"{TOPIC}/loads", json={"segments": 1}), 409, "too-many-loads")
+    assert "(load-0, load-1, load-2)" in problem["detail"]
+    assert (await commit(local.client, last, [])).status_code == 200
+    await reserve(local.client, "t", 1, "one-more")
+    again = await local.client.post(f"{TOPIC}/loads", json={"segments": 1, "load": "load-0"})
+    check_problem(again, 409, "too-many-loads")
 
 
 async def test_a_load_while_segments_split_and_publishers_go_on(local: HttpBroker) -> None:
@@ -441,6 +448,66 @@ async def test_a_file_that_changes_after_its_check(local: HttpBroker, monkeypatc
 
     monkeypatch.setattr(store, "create", changing)
     await check_refused(local, load, await commit(local.client, load, files), "changed since it was checked")
+
+
+async def test_a_commit_whose_puts_are_not_answered(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them took effect, and its answer was lost."""
+    load = await reserve(local.client, "t", 2)
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    create, lost = local.broker.store.create, set[str]()
+
+    async def losing(key: str, *arguments: Any, **settings: Any) -> None:
+        await create(key, *arguments, **settings)
+        if key not in lost:
+            lost.add(key)
+            raise OutcomeUnknown(f"no answer to the put of {key}")
+
+    monkeypatch.setattr(local.broker.store, "create", losing)
+    assert (await commit(local.client, load, files)).status_code == 200
+    for segment in load.segments:
+        assert keys.index_snapshot("t", segment.segment) in lost
+        assert sum(f"segment={segment.segment}/" in key for key in lost) == 1
+    assert len(await read_all(local.client, "t")) == 100
+
+
+async def test_a_file_that_comes_after_the_commit(tmp_path: Path) -> None:
+    """Signed addresses outlive the commit: whoever has one can fill a name that lies between those of the load."""
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock())) as one:
+        (await one.client.put(TOPIC)).raise_for_status()
+        load = await reserve(one.client, "t", 1)
+        files = load.files(numbered(0, 1000), file_bytes=10_000)
+        await put_files(one.client, load, files)
+        assert (await commit(one.client, load, files)).status_code == 200
+        for offset in (7, 999, 1001):
+            late = await one.client.put(f"{load.path}/files/{files[0].segment}/{offset}", content=b"late")
+            check_problem(late, 409, "load-committed")
+            await one.broker.store.create(keys.segment_file("t", files[0].segment, FileName(offset)), b"late")
+        assert len(await read_all(one.client, "t")) == 1000
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock()), grace=1.0) as other:
+        assert len(await read_all(other.client, "t")) == 1000
+        listed = (await other.client.get(f"{TOPIC}/files")).json()["files"]
+        assert [file["base_offset"] for file in listed] == [file.base_offset for file in files]
+        async with asyncio.timeout(30):
+            while len(await list_folder(other, load)) > len(files) + 2:
+                await other.broker.maintenance.round()
+                await asyncio.sleep(0.05)
+        assert len(await read_all(other.client, "t")) == 1000
+
+
+async def test_a_segment_is_known_by_its_snapshot_as_by_its_files(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 2)
+    files = load.files(numbered(0, 1000), file_bytes=10_000)
+    await put_files(local.client, load, files)
+    assert (await commit(local.client, load, files)).status_code == 200
+    for segment in (await state_of(local)).segments:
+        if segment.load is not None:
+            ref = SegmentRef("t", segment.id)
+            by_snapshot = await recover_index(local.broker.store, ref)
+            await local.broker.store.delete([keys.index_snapshot("t", segment.id)])
+            by_files = await recover_index(local.broker.store, ref)
+            assert by_snapshot.files == by_files.files
+            assert by_snapshot.stored_bytes == by_files.stored_bytes == segment.stored_bytes
 
 
 async def test_a_load_of_another_topic(local: HttpBroker) -> None:
