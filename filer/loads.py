@@ -44,10 +44,11 @@ def reserving(state: TopicState, load_id: str, starts: Sequence[int], *, now_us:
     """Reserve a segment for each range that begins at one of these slots.
 
     None where the load is known, unless it is reserved and too old or overtaken: then that one is given up, and another
-    takes its place. None too where there is no such topic any more, or no room.
+    takes its place. None too where there is no such topic any more, or no room. One that is being adopted is kept,
+    however old it is: whoever runs a load again asks for it at any step of the run before.
     """
     known = find_load(state, load_id)
-    if known is not None and known.reserved and (is_overtaken(state, known) or known.expires_us <= now_us):
+    if known is not None and _is_lost(state, known, now_us):
         state, known = _given_up(state, known, now_us), None
     if state.deleted or known is not None or not has_room(state, len(starts)):
         return None
@@ -110,6 +111,13 @@ def without_loads(state: TopicState, *, now_us: int) -> TopicState:
     above = max([state.next_segment, *(load.segments.stop for load in state.loads)])
     removals = (*state.removals, *(Removal(segment=segment, since_us=now_us) for segment in lost))
     return state.model_copy(update={"loads": (), "removals": removals, "next_segment": above})
+
+
+def _is_lost(state: TopicState, load: Load, now_us: int) -> bool:
+    """Whether a reserved load can never be adopted, or has had its time."""
+    if not load.reserved or is_committing(state, load):
+        return False
+    return is_overtaken(state, load) or load.expires_us <= now_us
 
 
 def _given_up(state: TopicState, load: Load, now_us: int) -> TopicState:

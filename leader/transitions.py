@@ -180,10 +180,13 @@ def loading(
     Those have the ranges of what was open, on the same brokers where `place` says so (it is asked in the order of their
     slots): a load says nothing of what is published next. Each segment comes before those that share slots with it, so
     readers of a key have what was published before, then the load, then what comes after. None where another transition
-    is under way, and where the load is not reserved (any more) or has been overtaken.
+    is under way, and where the load is not reserved (any more) or has been overtaken, or was reserved anew under its
+    name: it has other segments then than those that end at `ends`.
     """
     load = find_load(state, load_id)
     if state.transition is not None or state.deleted or load is None or not load.reserved or is_overtaken(state, load):
+        return None
+    if ends.keys() != set(load.segments):
         return None
     sealing = state.open_segments
     ids = state.free_ids(len(sealing), first=load.segments.stop)

@@ -44,13 +44,25 @@ def the(state: TopicState, load_id: str) -> Load:
     return load
 
 
-def committed(state: TopicState, load_id: str) -> TopicState:
-    ends = {segment: SealedEnd(7, 7, 100) for segment in the(state, load_id).segments}
-    begun = loading(state, load_id, ends, lambda n: ("b",), now_us=NOW_US + 5)
-    assert begun is not None and begun.transition is not None and broken_invariants(begun) == []
+def ends_of(state: TopicState, load_id: str) -> dict[int, SealedEnd]:
+    return {segment: SealedEnd(7, 7, 100) for segment in the(state, load_id).segments}
+
+
+def committing(state: TopicState, load_id: str) -> TopicState:
+    begun = loading(state, load_id, ends_of(state, load_id), lambda n: ("b",), now_us=NOW_US + 5)
+    assert begun is not None and broken_invariants(begun) == []
+    return begun
+
+
+def brought_to_its_end(begun: TopicState) -> TopicState:
+    assert begun.transition is not None
     after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(3)), now_us=NOW_US + 6)
     assert after is not None and broken_invariants(after) == []
     return after
+
+
+def committed(state: TopicState, load_id: str) -> TopicState:
+    return brought_to_its_end(committing(state, load_id))
 
 
 def rolled(state: TopicState) -> TopicState:
@@ -91,6 +103,28 @@ def test_a_load_that_is_too_old_is_reserved_anew() -> None:
     after = reserved(state, "a", now_us=NOW_US + LIFETIME_US)
     assert the(after, "a").first_segment > old.segments.stop
     assert [r.segment for r in after.removals] == list(old.segments)
+
+
+@pytest.mark.parametrize("now_us", [NOW_US + 5, NOW_US + 2 * LIFETIME_US])
+def test_a_load_that_is_being_adopted_is_not_reserved_anew(now_us: int) -> None:
+    """Whoever runs it again may ask at that very moment: its segments would be adopted, and their files deleted."""
+    begun = committing(reserved(topic(), "a"), "a")
+    assert reserving(begun, "a", [0], now_us=now_us) is None
+    with_another = reserved(begun, "b", now_us=now_us)
+    after = brought_to_its_end(with_another)
+    assert (the(after, "a").version, after.removals) == (after.version + 1, ())
+    assert not is_overtaken(after, the(after, "b"))
+
+
+def test_what_was_checked_is_not_taken_for_what_was_reserved_anew() -> None:
+    """Under the same name, while a broker was at the files of the first."""
+    state = reserved(topic(), "a")
+    ends = ends_of(state, "a")
+    given_up = abandoning(state, "a", now_us=NOW_US)
+    assert given_up is not None
+    again = reserved(given_up, "a")
+    assert loading(again, "a", ends, lambda n: ("b",), now_us=NOW_US) is None
+    assert loading(again, "a", ends_of(again, "a"), lambda n: ("b",), now_us=NOW_US) is not None
 
 
 def test_there_is_room_for_so_many() -> None:
@@ -148,8 +182,7 @@ def test_what_has_been_given_up_cannot_be_committed() -> None:
 
 def test_what_is_being_adopted_is_not_given_up() -> None:
     state = reserved(topic(), "a")
-    begun = loading(state, "a", {i: SealedEnd(0) for i in the(state, "a").segments}, lambda n: ("b",), now_us=1)
-    assert begun is not None
+    begun = committing(state, "a")
     assert abandoning(begun, "a", now_us=NOW_US) is None
     assert sweeping(begun, now_us=NOW_US + 2 * LIFETIME_US) is None
     assert abandoning(committed(state, "a"), "a", now_us=NOW_US) is None
