@@ -242,12 +242,19 @@ def reserved_ids_are_kept(state: TopicState) -> bool:
     )
 
 
+def removed_segments_are_gone(state: TopicState) -> bool:
+    """No segment whose files are about to be deleted is there, or is about to be."""
+    coming = (*state.transition.adopt, *state.transition.open) if state.transition else ()
+    return {removal.segment for removal in state.removals}.isdisjoint(s.id for s in (*state.segments, *coming))
+
+
 INVARIANTS = (
     open_ranges_tile,
     ids_only_grow,
     sealed_segments_end,
     transition_seals_open_segments,
     reserved_ids_are_kept,
+    removed_segments_are_gone,
 )
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from filer.errors import CorruptFile
 from filer.slots import SLOTS
 from filer.topic_config import TopicConfig
-from filer.topic_state import Load, Segment, TopicState, Transition, broken_invariants
+from filer.topic_state import Load, Removal, Segment, TopicState, Transition, broken_invariants
 from tests.support.lineages import lineages
 
 
@@ -70,6 +70,11 @@ BROKEN = [
     (state(WHOLE, loads=(load("l", 0),)), "reserved_ids_are_kept"),
     (state(adopted(3, "m"), segment(5), loads=(load("l", 3),)), "reserved_ids_are_kept"),
     (state(WHOLE, loads=(load("l", 4),), transition=transition((0,), segment(4))), "reserved_ids_are_kept"),
+    (state(WHOLE, removals=(Removal(segment=0, since_us=0),)), "removed_segments_are_gone"),
+    (
+        state(WHOLE, transition=transition((0,), segment(4)), removals=(Removal(segment=4, since_us=0),)),
+        "removed_segments_are_gone",
+    ),
 ]
 
 
