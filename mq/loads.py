@@ -204,16 +204,34 @@ class Loads:
                 if load.version is not None:
                     return load
                 self._check_open(state, load)
-                ends = _laid_out(load, files)
-                pinned = await self._pin(state, load, files, ends)
-                await self._checker.check(pinned)
-                seal_bytes = await self._seal(state, load, ends)
-                # What was read is what is adopted: a file that is another one by now has never been checked.
-                if await self._pin(state, load, files, ends) != pinned:
-                    raise LoadRefused("a file has changed since it was checked")
-                return await self._adopt(topic, load, _sealed_ends(load, files, ends, seal_bytes))
+                try:
+                    sealed = await self._checked(state, load, files)
+                except LoadRefused:
+                    if (adopted := await self._adopted_elsewhere(topic, load)) is not None:
+                        return adopted
+                    raise
+                return await self._adopt(topic, load, sealed)
         except OutcomeUnknown as error:
             raise Repeatable(error) from error
+
+    async def _checked(self, state: TopicState, load: Load, files: Sequence[FileClaim]) -> dict[int, SealedEnd]:
+        """Where the segments of a load end: of files that have been checked, with their seals behind them."""
+        ends = _laid_out(load, files)
+        pinned = await self._pin(state, load, files, ends)
+        await self._checker.check(pinned)
+        seal_bytes = await self._seal(state, load, ends)
+        # What was read is what is adopted: a file that is another one by now has never been checked.
+        if await self._pin(state, load, files, ends) != pinned:
+            raise LoadRefused("a file has changed since it was checked")
+        return _sealed_ends(load, files, ends, seal_bytes)
+
+    async def _adopted_elsewhere(self, topic: str, load: Load) -> Load | None:
+        """The load, where another broker has come first: its files may be rolled up since, and gone."""
+        state = await self._arm.finish_transition(topic)
+        newest = None if state is None else find_load(state, load.id)
+        if newest is None or newest.version is None or newest.first_segment != load.first_segment:
+            return None
+        return newest
 
     @contextlib.asynccontextmanager
     async def _alone(self, topic: str, load_id: str) -> AsyncIterator[None]:

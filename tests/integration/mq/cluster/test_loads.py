@@ -95,3 +95,25 @@ async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpClus
         answer = await committing
     check_problem(answer, 409, "load-abandoned")
     assert await read_all(brokers.up["c"].client, "t") == []
+
+
+async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_files(brokers: HttpCluster) -> None:
+    """A client asked again at another broker; once the load is adopted its files are rolled up, and go."""
+    await brokers.create("a", "t", segments=2)
+    load = await reserve(brokers.up["a"].client, "t", 1, "x")
+    files = load.files(numbered(0, 100), file_bytes=1000)
+    await write(brokers, load, files)
+    segment = load.segments[0].segment
+    slow = brokers.stores["b"]
+    slow.hold(f"segment={segment}/")
+    second = asyncio.create_task(commit(brokers.up["b"].client, load, files))
+    async with asyncio.timeout(20):
+        while (await brokers.up["b"].client.get(load.path)).json()["state"] != "committing":
+            await asyncio.sleep(0.01)
+        first = await commit(brokers.up["a"].client, load, files)
+        assert first.status_code == 200, first.text
+        rolled_up = keys.segment_file("t", segment, FileName(0, 100))
+        await brokers.store.create(rolled_up, b"what stands for the files of the load")
+        slow.release()
+        answer = await second
+    assert (answer.status_code, answer.json()) == (200, first.json())
