@@ -192,6 +192,22 @@ async def test_putting_again_what_is_there(broker: HttpBroker) -> None:
     assert (await commit(broker.client, load, files)).status_code == 200
 
 
+@pytest.mark.parametrize("late", [b"no Parquet at all", b""])
+async def test_a_file_that_comes_late_is_not_read(local: HttpBroker, late: bytes) -> None:
+    """An address that was given out is good for a while after the commit, for any name, and for what nobody checks."""
+    load = await reserve(local.client, "t", 1)
+    files = load.files(numbered(0, 100), file_bytes=1000)
+    await put_files(local.client, load, files)
+    assert (await commit(local.client, load, files)).status_code == 200
+    segment = load.segments[0].segment
+    data = late or load.files(numbered(500, 600))[0].data.to_pybytes()
+    for base in (1, 1000):
+        await local.broker.store.create(keys.segment_file("t", segment, FileName(base)), data)
+    assert len(await read_all(local.client, "t")) == 100
+    listed = (await local.client.get(f"{TOPIC}/files")).json()["files"]
+    assert [f["base_offset"] for f in listed if f["segment"] == segment] == [f.base_offset for f in files]
+
+
 async def test_two_loads_at_once_are_ordered_or_refused(broker: HttpBroker) -> None:
     loads = [await reserve(broker.client, "t", 2, name) for name in ("a", "b")]
     files = [load.files(numbered(0, 50, by=f"{load.answer['load']}-")) for load in loads]
