@@ -12,7 +12,7 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -78,6 +78,10 @@ ACTIONS = {
     "sleep": 2,
     "age": 0.3,
 }
+
+
+Row = tuple[bytes, bytes, Position]
+"""Key, value and place of a message."""
 
 
 @dataclass
@@ -430,18 +434,24 @@ class Simulation:
         self.memory.check()
         self._check_ids()
 
-    async def _check(self) -> list[tuple[bytes, bytes, Position]]:
-        """All that brokers would give out at this moment: keys, values and positions, in the order of segments."""
+    async def _check(self) -> list[Row]:
+        """All that brokers would give out at this moment: keys, values and positions, in the order of segments.
+
+        Others go on while it is read: so it is held against what they had been told before.
+        """
+        told = {each.value: replace(each, told=list(each.told)) for each in self.published}
+        committing = {first: replace(each) for first, each in self.committing.items()}
+        given_up = set(self.given_up)
         state = await self._state()
         rows = [row for segment in state.segments for row in await self._rows(SegmentRef(TOPIC, segment.id))]
-        self._check_messages(rows)
-        self._check_loads(state, rows)
-        self._check_order(rows)
+        self._check_messages(rows, told)
+        self._check_loads(state, rows, committing, given_up)
+        self._check_order(rows, told, committing)
         return rows
 
-    async def _rows(self, ref: SegmentRef) -> list[tuple[bytes, bytes, Position]]:
+    async def _rows(self, ref: SegmentRef) -> list[Row]:
         index = await recover_index(self.memory, ref)
-        rows: list[tuple[bytes, bytes, Position]] = []
+        rows: list[Row] = []
         for facts in index.files:
             table = decode((await self.memory.get(ref.key(facts.name))).data)
             table = table.slice(facts.start - facts.base, facts.count)
@@ -449,50 +459,52 @@ class Simulation:
                 rows.append((key, value, Position(ref.segment, len(rows), 1)))
         return rows
 
-    def _check_messages(self, rows: list[tuple[bytes, bytes, Position]]) -> None:
+    def _check_messages(self, rows: list[Row], told: Mapping[bytes, Published]) -> None:
         counts = Counter(value for _, value, _ in rows)
         assert not [value for value, count in counts.items() if count > 1], "doubled"
         places = {value: position for _, value, position in rows}
-        for published in self.published:
+        for published in told.values():
             for position in published.told:
                 assert places.get(published.value) == position, f"{published.value!r} is not at {position}"
+        for published in self.published:
             if published.tries == published.moved:
                 assert published.value not in places, f"{published.value!r} was refused and is there"
 
-    def _check_loads(self, state: TopicState, rows: list[tuple[bytes, bytes, Position]]) -> None:
+    def _check_loads(
+        self, state: TopicState, rows: list[Row], committing: Mapping[int, Committing], given_up: set[int]
+    ) -> None:
         by_load: dict[str, list[Position]] = defaultdict(list)
         for _, value, position in rows:
             if not value.startswith(b"published"):
                 by_load[value.split()[0].decode()].append(position)
         adopted = {load.id: load for load in state.loads if load.version is not None}
-        assert by_load.keys() == adopted.keys()
+        assert by_load.keys() == adopted.keys(), "what is there of loads is not what was adopted"
         for load_id, load in adopted.items():
             ends = dict(zip(load.segments, load.ends, strict=True))
-            assert by_load[load_id] == [Position(i, n, 1) for i in ends for n in range(ends[i])]
+            assert by_load[load_id] == [Position(i, n, 1) for i in ends for n in range(ends[i])], "it is not whole"
             assert sum(load.ends) in (ROWS * len(KEYS), (ROWS + 1) * len(KEYS))
-        for first, told in self.committing.items():
+        for first, told in committing.items():
             assert told.answer in (None, *adopted.values()), f"the commit of {first} was answered, and is undone"
-        assert self.given_up.isdisjoint(load.first_segment for load in adopted.values())
+        assert given_up.isdisjoint(load.first_segment for load in adopted.values()), "it had been given up"
 
-    def _check_order(self, rows: list[tuple[bytes, bytes, Position]]) -> None:
+    def _check_order(
+        self, rows: list[Row], told: Mapping[bytes, Published], committing: Mapping[int, Committing]
+    ) -> None:
         """Of one key: who was told before another was sent comes first; a load's messages in their order."""
-        sent: dict[bytes, tuple[float, float, int]] = {
-            each.value: (each.sent, each.told_at, 0) for each in self.published
-        }
         by_key: dict[bytes, list[tuple[float, float, int]]] = defaultdict(list)
         for key, value, position in rows:
-            if value not in sent:
-                first = max(first for first in self.committing if first <= position.segment)
-                told = self.committing[first]
-                sent[value] = (told.asked, told.answered, int(value.split()[-1]))
-            by_key[key].append(sent[value])
+            if (published := told.get(value)) is not None:
+                by_key[key].append((published.sent, published.told_at, 0))
+            elif not value.startswith(b"published"):
+                first = max(first for first in committing if first <= position.segment)
+                by_key[key].append((committing[first].asked, committing[first].answered, int(value.split()[-1])))
         for values in by_key.values():
             for place, (begun, _, number) in enumerate(values):
                 later = values[place + 1 :]
-                assert all(told >= begun for _, told, _ in later), "a message comes before one that was told before"
+                assert all(told_at >= begun for _, told_at, _ in later), "it comes before what was told before it"
                 assert all(n > number for b, _, n in later if b == begun and n), "a load's messages are not in order"
 
-    async def _check_reader(self, broker: SimulatedBroker, rows: list[tuple[bytes, bytes, Position]]) -> None:
+    async def _check_reader(self, broker: SimulatedBroker, rows: list[Row]) -> None:
         """A reader of a broker gets the same, each key's in the same order."""
         reader = TopicReader(await broker.topic(TOPIC), broker.parts.reader)
         runs, _ = await reader.read(reader.earliest(), max_rows=1 << 20, max_bytes=1 << 30)
