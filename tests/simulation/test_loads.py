@@ -65,8 +65,8 @@ ACTIONS = {
     "refresh": 20,
     "advance": 20,
     "release": 8,
-    "reserve": 14,
-    "write": 60,
+    "reserve": 12,
+    "write": 80,
     "commit": 24,
     "abandon": 1,
     "reshape": 8,
@@ -370,7 +370,7 @@ class Simulation:
     async def _commit(self, process: Process) -> None:
         """A client asks for the commit once its files are there, and at any time again."""
         if runs := [run for run in self.runs if not run.left and not run.under_way and not run.gave_up]:
-            self._begin(process, self._committed(process, self.chance.choice(runs)))
+            self._begin(process, self._committed(process, self.chance.choice(runs[-4:])))
 
     async def _committed(self, process: Process, run: Run) -> None:
         assert process.broker is not None

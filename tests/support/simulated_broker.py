@@ -6,6 +6,7 @@ record: so each may be as stale as it likes. None asks another one to seal what 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from filer.catalogue import Catalogue
@@ -74,8 +75,11 @@ class InlineChecker:
             fetched = await self._store.get(file.key)
             if fetched.info.etag != file.etag:
                 raise LoadRefused(f"{file.key}: it has changed while it was checked")
-            data = fetched.data
-            check_load_file(lambda start, stop, data=data: data[start:stop], file.claim, file.segment)
+            check_load_file(partial(_part, fetched.data), file.claim, file.segment)
+
+
+def _part(data: bytes, start: int, stop: int) -> bytes:
+    return data[start:stop]
 
 
 class SimulatedBroker:
