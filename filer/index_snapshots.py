@@ -12,12 +12,12 @@ from concurrent.futures import Executor
 
 from filer import keys
 from filer.clock import Clock
-from filer.errors import CorruptFile, ObjectNotFound, SegmentMoved
+from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, SegmentMoved
 from filer.keys import FileName
 from filer.live_files import live_names
 from filer.rollup import check_rollup
 from filer.segment_index import SegmentIndex, Superseded, to_snapshot
-from filer.segment_log import SegmentRef, stream_names
+from filer.segment_log import SegmentRef, load_snapshot, stream_names
 from filer.store import Store
 
 ADOPTED_AT_ONCE = 8
@@ -50,6 +50,20 @@ async def write_snapshot(
     return standing.info.etag if standing.data == data else None
 
 
+async def create_snapshot(store: Store, ref: SegmentRef, index: SegmentIndex, *, executor: Executor) -> bool:
+    """Put the first snapshot of a segment that nobody knows yet; whether it, or one of the same files, stands now.
+
+    Stopping here is safe: another one says the same, or is not taken for it. Raises `OutcomeUnknown`.
+    """
+    data = await asyncio.get_running_loop().run_in_executor(executor, to_snapshot, index.copy())
+    try:
+        await store.create(keys.index_snapshot(ref.topic, ref.segment), data)
+    except ObjectExists:
+        standing = await load_snapshot(store, ref, index.start_offset)
+        return standing is not None and standing.files == index.files
+    return True
+
+
 async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: Clock, executor: Executor) -> bool:
     """Let the index know of everything below its end that stands on the store, by one listing; whether it does now.
 
@@ -73,6 +87,9 @@ async def take_in(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: 
             index.await_deletion(Superseded(0, first_start, clock.now_us(), rolled=False))
         elif name.rolled:
             rollups.append(name)
+        else:
+            # It begins within a file that counts, so it never did: it came too late to a load, by a signed address.
+            index.await_deletion(Superseded(name.base, name.base + 1, clock.now_us(), rolled=False))
     for name in sorted(unseen):
         # A listing may lag behind; a file that is really gone raises here.
         await store.head(ref.key(name))

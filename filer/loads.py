@@ -11,7 +11,7 @@ signed address. Of a load that was given up the record stays while its files do,
 
 from collections.abc import Sequence
 
-from filer.topic_state import Load, Removal, TopicState
+from filer.topic_state import Load, Removal, Segment, TopicState
 
 LIFETIME_US = 86_400 * 1_000_000
 IDS_APART = 16_384
@@ -29,8 +29,16 @@ def find_load(state: TopicState, load_id: str) -> Load | None:
 
 
 def is_overtaken(state: TopicState, load: Load) -> bool:
-    """Whether segments of higher ids than a reserved load's have been opened: it cannot come after them any more."""
-    return load.reserved and state.next_segment > load.first_segment
+    """Whether segments of higher ids than a reserved load's have been opened: it cannot come after them any more.
+
+    Those that open when it is adopted itself are no such segments.
+    """
+    return load.reserved and state.next_segment > load.first_segment and not is_committing(state, load)
+
+
+def is_expired(state: TopicState, load: Load, *, now_us: int) -> bool:
+    """Whether a reserved load was not committed in time; what is being adopted was."""
+    return load.reserved and load.expires_us <= now_us and not is_committing(state, load)
 
 
 def has_room(state: TopicState, segments: int) -> bool:
@@ -44,11 +52,10 @@ def reserving(state: TopicState, load_id: str, starts: Sequence[int], *, now_us:
     """Reserve a segment for each range that begins at one of these slots.
 
     None where the load is known, unless it is reserved and too old or overtaken: then that one is given up, and another
-    takes its place. None too where there is no such topic any more, or no room. One that is being adopted is kept,
-    however old it is: whoever runs a load again asks for it at any step of the run before.
+    takes its place. None too where there is no such topic any more, or no room.
     """
     known = find_load(state, load_id)
-    if known is not None and _is_lost(state, known, now_us):
+    if known is not None and (is_overtaken(state, known) or is_expired(state, known, now_us=now_us)):
         state, known = _given_up(state, known, now_us), None
     if state.deleted or known is not None or not has_room(state, len(starts)):
         return None
@@ -78,7 +85,7 @@ def sweeping(state: TopicState, *, now_us: int) -> TopicState | None:
     """Give up loads that were not committed in time, and forget those of which nothing is left; None for no change."""
     swept = state
     for load in state.loads:
-        if load.reserved and load.expires_us <= now_us and not is_committing(state, load):
+        if is_expired(state, load, now_us=now_us):
             swept = _given_up(swept, load, now_us)
     swept = _without_the_gone(swept)
     return None if swept == state else swept
@@ -89,35 +96,29 @@ def is_committing(state: TopicState, load: Load) -> bool:
     return state.transition is not None and any(s.id in load.segments for s in state.transition.adopt)
 
 
-def unadopted_segments(state: TopicState) -> set[int]:
-    """Ids whose files nobody has checked: those of loads that have not been adopted."""
-    return {segment for load in state.loads if load.version is None for segment in load.segments}
+def load_segments(state: TopicState) -> set[int]:
+    """Ids of the segments of all loads, adopted, waiting or given up: nothing in their folders refers to an upload.
+
+    Nobody has checked what lies in those that are not adopted, nor what a signed address may have brought there later.
+    """
+    return {segment for load in state.loads for segment in load.segments}
 
 
-def adopted(state: TopicState, load_id: str, ends: Sequence[int], *, version: int) -> TopicState:
-    """The state in which the load has been adopted with these ends, by the topic.json of that version."""
-    loads = (
-        load.model_copy(update={"version": version, "ends": tuple(ends)})
-        if load.id == load_id and load.reserved
-        else load
-        for load in state.loads
-    )
+def adopted(state: TopicState, segments: Sequence[Segment], *, version: int) -> TopicState:
+    """The state in which the load of these segments has been adopted, by the topic.json of that version."""
+    done = {"version": version, "ends": tuple(segment.end_offset or 0 for segment in segments)}
+    loads = (load.model_copy(update=done) if load.first_segment == segments[0].id else load for load in state.loads)
     return state.model_copy(update={"loads": tuple(loads)})
 
 
 def without_loads(state: TopicState, *, now_us: int) -> TopicState:
-    """The state of a deleted topic: what was reserved goes too, and no later topic of its name has these ids."""
-    lost = [segment for load in state.loads if load.reserved for segment in load.segments]
+    """The state of a deleted topic: what was reserved is given up, and no later topic of its name has these ids."""
     above = max([state.next_segment, *(load.segments.stop for load in state.loads)])
-    removals = (*state.removals, *(Removal(segment=segment, since_us=now_us) for segment in lost))
-    return state.model_copy(update={"loads": (), "removals": removals, "next_segment": above})
-
-
-def _is_lost(state: TopicState, load: Load, now_us: int) -> bool:
-    """Whether a reserved load can never be adopted, or has had its time."""
-    if not load.reserved or is_committing(state, load):
-        return False
-    return is_overtaken(state, load) or load.expires_us <= now_us
+    left = state.model_copy(update={"next_segment": above})
+    for load in state.loads:
+        if load.reserved:
+            left = _given_up(left, load, now_us)
+    return left.model_copy(update={"loads": tuple(load for load in left.loads if load.abandoned)})
 
 
 def _given_up(state: TopicState, load: Load, now_us: int) -> TopicState:

@@ -155,14 +155,9 @@ async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_th
         reached = index.end
         names = await list_names(store, ref, from_offset=0 if from_the_first_name else reached)
         # What a roll-up holds whole never counts, so its footer need not be read.
-        found, unreadable = await _fetch_all(store, ref, [live.name for live in live_names(names)])
-        _append(index, found)
+        _append(index, await _fetch_all(store, ref, [live.name for live in live_names(names)]))
         if index.sealed:
-            # Nothing beside the files up to the seal counts, whatever it is: to a load's segment something may come
-            # late, by an address that was given out before the load was committed.
             return False
-        if unreadable:
-            raise unreadable[0]
         if await _exists_unlisted(store, ref, index):
             continue
         return any(name.base > index.end for name in names)
@@ -178,22 +173,19 @@ def _append(index: SegmentIndex, found: Sequence[FoundFile]) -> None:
         index.forget_windows()
 
 
-async def _fetch_all(store: Store, ref: SegmentRef, names: list[FileName]) -> tuple[list[FoundFile], list[CorruptFile]]:
-    """The files of these names, and why some of them cannot be read."""
+async def _fetch_all(store: Store, ref: SegmentRef, names: list[FileName]) -> list[FoundFile]:
     gate = asyncio.Semaphore(FOOTER_READS_AT_ONCE)
 
-    async def one(name: FileName) -> FoundFile | CorruptFile | None:
+    async def one(name: FileName) -> FoundFile | None:
         async with gate:
             try:
                 return await fetch_file(store, ref, name)
-            except CorruptFile as error:
-                return error
             except ObjectNotFound:
                 # Rolled up and deleted since the listing; what stands for it is found by the next one.
                 return None
 
-    fetched = await asyncio.gather(*(one(name) for name in names))
-    return [f for f in fetched if isinstance(f, FoundFile)], [f for f in fetched if isinstance(f, CorruptFile)]
+    found = await asyncio.gather(*(one(name) for name in names))
+    return [each for each in found if each is not None]
 
 
 async def _exists_unlisted(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:

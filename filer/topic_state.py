@@ -239,11 +239,12 @@ def reserved_ids_are_kept(state: TopicState) -> bool:
         bounds == sorted(bounds)
         and all(tile_exactly(list(load.ranges.values())) for load in state.loads)
         and all(used.get(i, load.id) == load.id for load in state.loads for i in load.segments)
+        and not any(i in used for load in state.loads if load.abandoned for i in load.segments)
     )
 
 
 def removed_segments_are_gone(state: TopicState) -> bool:
-    """No segment whose files are about to be deleted is there, or is about to be."""
+    """Nobody can reach a segment whose files go after a grace period, nor will when the transition is over."""
     coming = (*state.transition.adopt, *state.transition.open) if state.transition else ()
     return {removal.segment for removal in state.removals}.isdisjoint(s.id for s in (*state.segments, *coming))
 

@@ -86,17 +86,17 @@ async def sweep_uploads(
     *,
     before_us: int,
     executor: Executor,
-    unadopted: Collection[int] = (),
+    bare: Collection[int] = (),
 ) -> int:
     """Delete the uploads issued before that time to which no segment file of the topic refers; how many.
 
     `before_us` must be more than a day and a grace period ago, and every publish accepted that long ago must have
-    been stored or have failed by now. `indexes` only spare reading files that are known to refer to nothing. What lies
-    in `unadopted` segments is a load's that nobody has checked: it is not opened here, and may not refer to anything.
+    been stored or have failed by now. `indexes` only spare reading files that are known to refer to nothing. Files of
+    `bare` segments refer to nothing, and are not opened: nobody may have checked them.
     Stopping anywhere is safe: each deleted upload was unreferenced for good, and the rest is swept the next time.
     Raises `ObjectNotFound` where a file goes while it is read (then nothing more is deleted), `CorruptFile`.
     """
-    referenced = await _referenced(store, topic, indexes, memory, executor=executor, unadopted=unadopted)
+    referenced = await _referenced(store, topic, indexes, memory, executor=executor, bare=bare)
     doomed: list[str] = []
     count = 0
     async for key in expired_uploads(store, topic, before_us):
@@ -118,21 +118,21 @@ async def _referenced(
     memory: RefMemory,
     *,
     executor: Executor,
-    unadopted: Collection[int],
+    bare: Collection[int],
 ) -> Digests:
     """Hashes, in order, of what all files on the store refer to: of living, sealed and removed segments alike."""
     found: list[Digests] = [np.empty(0, np.uint64)]
     for folder in await store.list_folders(keys.segments_folder(topic)):
         segment = folder.removeprefix(_FOLDER)
-        if not segment.isdecimal() or int(segment) in unadopted:
+        if not segment.isdecimal() or int(segment) in bare:
             continue
         index = indexes.get(int(segment))
-        bare = {facts.name for facts in index.files if not facts.refs} if index is not None else set()
+        without = {facts.name for facts in index.files if not facts.refs} if index is not None else set()
         prefix = keys.segment_folder(topic, int(segment))
         names = [FileName.parse(info.key) async for info in store.list(prefix)]
         # A roll-up has all references of the files it holds.
         for live in live_names(name for name in names if name is not None):
-            if live.name not in bare:
+            if live.name not in without:
                 key = keys.segment_file(topic, int(segment), live.name)
                 found.append(await _refs_of(store, key, memory, executor=executor))
     return np.unique(np.concatenate(found))

@@ -73,6 +73,7 @@ def recreated(tombstone: TopicState, config: TopicConfig, segments: int, place: 
         config=config,
         segments=tuple(opened),
         removals=tombstone.removals,
+        loads=tombstone.loads,
     )
 
 
@@ -180,13 +181,13 @@ def loading(
     Those have the ranges of what was open, on the same brokers where `place` says so (it is asked in the order of their
     slots): a load says nothing of what is published next. Each segment comes before those that share slots with it, so
     readers of a key have what was published before, then the load, then what comes after. None where another transition
-    is under way, and where the load is not reserved (any more) or has been overtaken, or was reserved anew under its
-    name: it has other segments then than those that end at `ends`.
+    is under way, and where the load is not reserved (any more), has been overtaken, or was reserved anew since its
+    segments were sealed at those ends.
     """
     load = find_load(state, load_id)
-    if state.transition is not None or state.deleted or load is None or not load.reserved or is_overtaken(state, load):
+    if state.transition is not None or state.deleted or load is None or not load.reserved:
         return None
-    if ends.keys() != set(load.segments):
+    if is_overtaken(state, load) or ends.keys() != set(load.segments):
         return None
     sealing = state.open_segments
     ids = state.free_ids(len(sealing), first=load.segments.stop)
@@ -251,8 +252,7 @@ def finished(
     segments = _with_sealed(state, record, ends, now_us=now_us)
     after = state.model_copy(update={"segments": (*segments, *record.adopt, *record.open), "transition": None})
     if record.adopt:
-        lengths = [each.end_offset or 0 for each in record.adopt]
-        after = adopted(after, record.adopt[0].load or "", lengths, version=state.version + 1)
+        after = adopted(after, record.adopt, version=state.version + 1)
     if record.reason == "delete":
         removals = [*state.removals, *(Removal(segment=s.id, since_us=now_us) for s in after.segments)]
         after = after.model_copy(update={"deleted": True, "segments": (), "removals": tuple(removals)})

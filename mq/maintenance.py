@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from filer.deletion import delete_segment
 from filer.errors import ObjectNotFound
-from filer.loads import sweeping, unadopted_segments
+from filer.loads import load_segments, sweeping
 from filer.retention import plan_retention, removable, with_starts, without_removal, without_segments
 from filer.segment_index import SegmentIndex
 from filer.segment_upkeep import SegmentUpkeep
@@ -326,7 +326,7 @@ class Maintenance:
             self._refs,
             before_us=sweep.before_us,
             executor=self._parts.upkeep,
-            unadopted=unadopted_segments(runtime.state),
+            bare=load_segments(runtime.state),
         )
 
     def _forget_the_gone(self) -> None:

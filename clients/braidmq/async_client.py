@@ -328,7 +328,7 @@ class AsyncClient:
         return await self._publisher.publish_request(topic, table, checked_producer_id(producer_id), sequence)
 
     async def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
-        """The load of that name, if the topic has adopted it."""
+        """The load of that name, if the topic has adopted it; one that is being committed is waited for."""
         return await self._loader.committed(topic, load)
 
     async def reserve_load(self, topic: str, load: str, *, segments: int | None = None) -> list[LoadSegment]:

@@ -25,6 +25,7 @@
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
+        │   ├── LoadCommitted        the load takes no more files, and cannot be given up
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
@@ -214,6 +215,10 @@ class SequenceExpired(Conflict):
     """The sequence is older than what the owner remembers of this producer."""
 
 
+class LoadCommitted(Conflict):
+    """The load has been committed: it takes no more files."""
+
+
 class LoadOvertaken(Conflict):
     """A load that was reserved later has been committed: this one must be reserved and written anew."""
 
@@ -255,6 +260,7 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "sequence-expired": SequenceExpired,
     "load-not-found": LoadNotFound,
     "load-refused": LoadRefused,
+    "load-committed": LoadCommitted,
     "load-overtaken": LoadOvertaken,
     "name-taken": FileTaken,
 }

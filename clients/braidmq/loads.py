@@ -21,6 +21,7 @@ from braidmq.errors import (
     ConnectionBroken,
     FileTaken,
     InvalidArgument,
+    LoadCommitted,
     LoadNotFound,
     LoadOvertaken,
     NotABroker,
@@ -43,6 +44,7 @@ GATHERED_BYTES = 256 * 1024 * 1024
 """What all segments together gather before any of them writes a file."""
 COMMIT_SECONDS = 900.0
 """How long brokers may take to look through all files of a load."""
+LOOK_SECONDS = 0.5
 MOST_SEGMENTS = 16
 TRIES = 3
 _CHUNK_BYTES = 256 * 1024
@@ -79,7 +81,10 @@ class Loader:
     async def load(
         self, topic: str, source: Any, plan: TablePlan, *, load: str, segments: int | None, progress: Progress | None
     ) -> CommittedLoad:
-        """As `AsyncClient.load`. A load that another one has overtaken begins anew, under the same name."""
+        """As `AsyncClient.load`. A load that another one has overtaken begins anew, under the same name.
+
+        One that another run of it commits meanwhile is done by that.
+        """
         _check_id(load)
         given = await anyio.to_thread.run_sync(_source, source)
         for attempt in range(TRIES):
@@ -88,19 +93,30 @@ class Loader:
                 return known
             try:
                 return await self._run(topic, load, given, plan, segments, progress)
-            except LoadOvertaken:
+            except (LoadOvertaken, LoadCommitted):
                 if attempt == TRIES - 1:
                     raise
         raise AssertionError("unreachable")
 
     async def committed(self, topic: str, load: str) -> CommittedLoad | None:
-        """The load, if it has been adopted."""
+        """The load, if it has been adopted; one that is being committed is waited for."""
         _check_id(load)
+        clock = self._transport.clock
+        waited_until_seconds = clock.monotonic_seconds() + COMMIT_SECONDS
+        while (stands := await self._stands(topic, load)) is not None and stands["state"] == "committing":
+            # Whoever began it may be gone: brokers bring it to its end all the same.
+            if clock.monotonic_seconds() > waited_until_seconds:
+                return None
+            await clock.sleep(LOOK_SECONDS)
+        done = stands is not None and stands["state"] == "committed"
+        return CommittedLoad.model_validate(stands) if done else None
+
+    async def _stands(self, topic: str, load: str) -> Any:
+        """How the load stands; None where there is none."""
         try:
-            known = json_of(await self._transport.request(Call("GET", _path(topic, load))))
+            return json_of(await self._transport.request(Call("GET", _path(topic, load))))
         except LoadNotFound:
             return None
-        return CommittedLoad.model_validate(known) if known["state"] == "committed" else None
 
     async def reserve(self, topic: str, load: str, segments: int | None) -> list[LoadSegment]:
         """Segments for a load, or those that it has; as many as are open where it is not said how many."""
@@ -240,7 +256,9 @@ class _Uploads:
             if response.status_code == 412:
                 await self._compare(file, address)
                 return
-            failure = error_of(bare_problem(response, retryable=False), publishing=False)
+            # Another put of that name is under way there: it, or this one, will have made the file.
+            is_race = response.status_code == 409
+            failure = error_of(bare_problem(response, retryable=is_race), publishing=False)
         raise failure
 
     async def _compare(self, file: LoadFile, address: str) -> None:
@@ -261,7 +279,7 @@ class _Uploads:
 def _taken(file: LoadFile) -> FileTaken:
     return FileTaken(
         f"{file.name} of segment {file.segment} is there with other bytes: an earlier run of this load had other "
-        "messages, or had them in another order; choose another name for the load"
+        "messages, had them in another order, or was of another version; choose another name for the load"
     )
 
 

@@ -18,7 +18,8 @@ from mq.broker import Broker
 from mq.errors import Draining
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
-from mq.loads import MOST_FILE_BYTES, MOST_FILES, committed_segments
+from mq.load_folders import MOST_FILES
+from mq.loads import MOST_FILE_BYTES, committed_segments
 from mq.loads import Place as FilePlace
 from mq.render import rfc3339
 

@@ -214,6 +214,46 @@ async def test_what_was_broken_off_goes_on(broker: HttpBroker, monkeypatch: pyte
         await check_all(client, "t")
 
 
+async def test_run_again_while_it_is_being_adopted(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run is gone and its transition is under way: the second neither writes nor reserves anything."""
+    put, begun, may_seal, looks = local.broker.store.create, asyncio.Event(), asyncio.Event(), 0
+
+    async def sealing(key: str, *arguments: Any, **settings: Any) -> None:
+        if "segment=0/" in key:
+            begun.set()
+            await may_seal.wait()
+        await put(key, *arguments, **settings)
+
+    find = local.broker.loads.find
+
+    async def found(*about: str) -> Any:
+        nonlocal looks
+        looks += 1
+        return await find(*about)
+
+    monkeypatch.setattr(local.broker.store, "create", sealing)
+    monkeypatch.setattr(braidmq.loads, "LOOK_SECONDS", 0.01)
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+        first = asyncio.create_task(client.load("t", TABLE, load="x", key="carrier", value="text"))
+        async with asyncio.timeout(20):
+            await begun.wait()
+            first.cancel()
+            monkeypatch.setattr(local.broker.loads, "find", found)
+            again = asyncio.create_task(client.load("t", TABLE, load="x", key="carrier", value="text"))
+            while looks < 3:
+                await asyncio.sleep(0.01)
+            reserved = await client.reserve_load("t", "x")
+            assert not again.done()
+            may_seal.set()
+            done = await again
+        assert [each.segment for each in done.segments] == [each.segment for each in reserved]
+        await check_all(client, "t")
+        await local.broker.maintenance.round()
+        record = await local.broker.catalogue.read("t")
+        assert record is not None and record.state.removals == ()
+
+
 async def test_other_rows_under_the_same_name_are_refused(broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with AsyncClient(broker.url) as client:
         await client.create_topic("t")

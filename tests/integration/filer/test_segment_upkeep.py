@@ -13,7 +13,7 @@ from filer import keys
 from filer.clock import ManualClock, SystemClock
 from filer.errors import BraidError, ObjectNotFound, OutcomeUnknown, SegmentMoved
 from filer.forwarding_store import ForwardingStore
-from filer.index_snapshots import ADOPTED_AT_ONCE, write_snapshot
+from filer.index_snapshots import ADOPTED_AT_ONCE, create_snapshot, write_snapshot
 from filer.keys import FileName
 from filer.live_files import FileFacts
 from filer.local_store import LocalStore
@@ -651,3 +651,36 @@ async def test_what_it_is_told_while_it_looks_is_looked_for_again(executor: Exec
     await roll_up_beside(store, clock, executor, await recover_index(store, REF), 3)
     await keep(kept)
     assert index.files[0].name.rolled
+
+
+async def test_the_first_snapshot_of_a_segment_is_never_put_in_place_of_another(executor: Executor):
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 20)
+    assert await create_snapshot(store, REF, index, executor=executor)
+    assert await create_snapshot(store, REF, index, executor=executor)
+    found = await recover_index(store, REF)
+    assert (found.files, found.stored_bytes, found.sealed) == (index.files, index.stored_bytes, True)
+    assert not await create_snapshot(store, REF, await filled(MemoryStore(), 19), executor=executor)
+    kept = upkeep(store, clock, found, executor)
+    await clock.advance(GRACE_SECONDS)
+    await keep(kept)
+    moved_on = await store.get(keys.index_snapshot("t", 3))
+    assert not await create_snapshot(store, REF, index, executor=executor)
+    assert (await store.get(keys.index_snapshot("t", 3))).data == moved_on.data
+
+
+async def test_a_file_that_comes_to_lie_within_another_never_counts_and_goes(executor: Executor):
+    """By an address of a load that was given out before the commit: nobody has checked it."""
+    store, clock = MemoryStore(), fresh_clock()
+    index = await filled(store, 3)
+    assert await create_snapshot(store, REF, index, executor=executor)
+    await store.create(REF.key(FileName(4)), b"no Parquet at all")
+    found = await recover_index(store, REF)
+    assert found.files == index.files
+    kept = upkeep(store, clock, found, executor)
+    await keep(kept)
+    assert FileName(4) in await list_names(store, REF)
+    await clock.advance(GRACE_SECONDS)
+    await keep(kept)
+    assert FileName(4) not in await list_names(store, REF)
+    await check_readable(store, REF, range(9))

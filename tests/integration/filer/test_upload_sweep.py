@@ -1,7 +1,7 @@
 """Uploads that nobody refers to go after a day; the others with the last file that refers to them."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
@@ -9,6 +9,8 @@ import pytest
 from filer import keys
 from filer.clock import ManualClock
 from filer.deletion import delete_segment
+from filer.errors import CorruptFile
+from filer.keys import FileName
 from filer.memory_store import MemoryStore
 from filer.rollup import roll_up
 from filer.segment_file import FOOTER_GUESS_BYTES
@@ -45,10 +47,12 @@ class Desk:
         await self.clock.advance(60)
         return f"uploads/{upload.id}"
 
-    async def sweep(self, *, hours: float = 25, indexes: dict[int, SegmentIndex] | None = None) -> int:
+    async def sweep(
+        self, *, hours: float = 25, indexes: dict[int, SegmentIndex] | None = None, bare: Collection[int] = ()
+    ) -> int:
         before_us = self.clock.now_us() - int(hours * HOUR * 1e6)
         return await sweep_uploads(
-            self.store, "t", indexes or {}, self.memory, before_us=before_us, executor=self.executor
+            self.store, "t", indexes or {}, self.memory, before_us=before_us, executor=self.executor, bare=bare
         )
 
     async def stands(self, uri: str) -> bool:
@@ -86,6 +90,17 @@ async def test_an_upload_goes_with_the_last_file_that_refers_to_it(executor: Exe
     await delete_segment(desk.store, "t", 4)
     assert await desk.sweep() == 2
     assert [await desk.stands(uri) for uri in used] == [False, False, False, True, True, False]
+
+
+async def test_what_lies_in_the_folder_of_a_load_is_not_opened(executor: Executor):
+    desk = Desk(executor)
+    unused = await desk.upload()
+    await desk.store.create(keys.segment_file("t", 16_387, FileName(0)), b"what anybody may have put there")
+    await desk.clock.advance(25 * HOUR)
+    with pytest.raises(CorruptFile):
+        await desk.sweep()
+    assert await desk.sweep(bare={16_387}) == 1
+    assert not await desk.stands(unused)
 
 
 async def test_references_in_large_files_are_read_without_the_rest(executor: Executor):

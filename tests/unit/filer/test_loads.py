@@ -13,15 +13,15 @@ from filer.loads import (
     abandoning,
     find_load,
     is_overtaken,
+    load_segments,
     reserving,
     sweeping,
-    unadopted_segments,
     without_loads,
 )
 from filer.retention import without_removal
 from filer.topic_config import TopicConfig
-from filer.topic_state import Load, TopicState, broken_invariants
-from leader.transitions import SealedEnd, deleting, finished, loading, new_topic, replacing
+from filer.topic_state import Load, TopicState, broken_invariants, published_before
+from leader.transitions import SealedEnd, deleting, finished, loading, new_topic, recreated, replacing
 
 NOW_US = 1_000_000
 
@@ -44,25 +44,17 @@ def the(state: TopicState, load_id: str) -> Load:
     return load
 
 
-def ends_of(state: TopicState, load_id: str) -> dict[int, SealedEnd]:
-    return {segment: SealedEnd(7, 7, 100) for segment in the(state, load_id).segments}
-
-
-def committing(state: TopicState, load_id: str) -> TopicState:
-    begun = loading(state, load_id, ends_of(state, load_id), lambda n: ("b",), now_us=NOW_US + 5)
-    assert begun is not None and broken_invariants(begun) == []
-    return begun
-
-
-def brought_to_its_end(begun: TopicState) -> TopicState:
-    assert begun.transition is not None
-    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(3)), now_us=NOW_US + 6)
-    assert after is not None and broken_invariants(after) == []
-    return after
+def begun_adopting(state: TopicState, load: Load) -> TopicState | None:
+    ends = {segment: SealedEnd(7, 7, 100) for segment in load.segments}
+    return loading(state, load.id, ends, lambda n: ("b",), now_us=NOW_US + 5)
 
 
 def committed(state: TopicState, load_id: str) -> TopicState:
-    return brought_to_its_end(committing(state, load_id))
+    begun = begun_adopting(state, the(state, load_id))
+    assert begun is not None and begun.transition is not None and broken_invariants(begun) == []
+    after = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(3)), now_us=NOW_US + 6)
+    assert after is not None and broken_invariants(after) == []
+    return after
 
 
 def rolled(state: TopicState) -> TopicState:
@@ -88,7 +80,7 @@ def test_what_is_reserved_lies_far_above_everything() -> None:
     assert (a.reserved_us, a.expires_us) == (NOW_US, NOW_US + LIFETIME_US)
     assert a.ranges == {a.first_segment: (0, 32_768), a.first_segment + 1: (32_768, 65_536)}
     assert state.next_segment == 2
-    assert unadopted_segments(state) == {*a.segments, *b.segments}
+    assert load_segments(state) == {*a.segments, *b.segments}
 
 
 def test_a_load_that_is_known_is_not_reserved_again() -> None:
@@ -105,28 +97,6 @@ def test_a_load_that_is_too_old_is_reserved_anew() -> None:
     assert [r.segment for r in after.removals] == list(old.segments)
 
 
-@pytest.mark.parametrize("now_us", [NOW_US + 5, NOW_US + 2 * LIFETIME_US])
-def test_a_load_that_is_being_adopted_is_not_reserved_anew(now_us: int) -> None:
-    """Whoever runs it again may ask at that very moment: its segments would be adopted, and their files deleted."""
-    begun = committing(reserved(topic(), "a"), "a")
-    assert reserving(begun, "a", [0], now_us=now_us) is None
-    with_another = reserved(begun, "b", now_us=now_us)
-    after = brought_to_its_end(with_another)
-    assert (the(after, "a").version, after.removals) == (after.version + 1, ())
-    assert not is_overtaken(after, the(after, "b"))
-
-
-def test_what_was_checked_is_not_taken_for_what_was_reserved_anew() -> None:
-    """Under the same name, while a broker was at the files of the first."""
-    state = reserved(topic(), "a")
-    ends = ends_of(state, "a")
-    given_up = abandoning(state, "a", now_us=NOW_US)
-    assert given_up is not None
-    again = reserved(given_up, "a")
-    assert loading(again, "a", ends, lambda n: ("b",), now_us=NOW_US) is None
-    assert loading(again, "a", ends_of(again, "a"), lambda n: ("b",), now_us=NOW_US) is not None
-
-
 def test_there_is_room_for_so_many() -> None:
     state = reserved(topic(), *(f"load-{n}" for n in range(MOST_RESERVED)))
     assert reserving(state, "one more", [0], now_us=NOW_US) is None
@@ -134,6 +104,23 @@ def test_there_is_room_for_so_many() -> None:
     assert MOST_RESERVED_SEGMENTS == 4 * MOST_SEGMENTS
     assert reserving(state, "one more", [0], now_us=NOW_US) is None
     assert reserving(committed(state, "a"), "one more", [0], now_us=NOW_US) is not None
+
+
+def test_what_was_given_up_takes_room_until_its_files_are_gone() -> None:
+    state = abandoning(reserved(topic(), *(f"load-{n}" for n in range(MOST_RESERVED))), "load-9", now_us=NOW_US)
+    assert state is not None
+    assert reserving(state, "one more", [0], now_us=NOW_US) is None
+    swept = sweeping(without_files(state), now_us=NOW_US)
+    assert swept is None
+    last = f"load-{MOST_RESERVED - 1}"
+    after = sweeping(without_files(committed(state, last)), now_us=NOW_US)
+    assert after is not None
+    assert reserving(after, "one more", [0], now_us=NOW_US) is not None
+
+
+def test_a_topic_that_is_deleted_takes_no_load() -> None:
+    state = topic()
+    assert reserving(state.model_copy(update={"deleted": True, "segments": ()}), "a", [0], now_us=NOW_US) is None
 
 
 def test_rolls_take_the_ids_in_between() -> None:
@@ -153,7 +140,14 @@ def test_what_is_opened_passes_by_what_is_reserved() -> None:
     after = rolled(state)
     assert [s.id for s in after.open_segments] == [*range(the(state, "a").segments.stop, after.next_segment)]
     assert is_overtaken(after, the(after, "a"))
-    assert loading(after, "a", {}, lambda n: ("b",), now_us=NOW_US) is None
+    assert begun_adopting(after, the(after, "a")) is None
+
+
+@pytest.mark.parametrize(("beyond", "overtaken"), [(-1, False), (0, False), (1, True)])
+def test_overtaken_is_whose_first_id_lies_below_the_next_one(beyond: int, *, overtaken: bool) -> None:
+    state = reserved(topic(), "a")
+    a = the(state, "a")
+    assert is_overtaken(state.model_copy(update={"next_segment": a.first_segment + beyond}), a) == overtaken
 
 
 def test_of_two_loads_the_later_may_come_later_only() -> None:
@@ -162,7 +156,7 @@ def test_of_two_loads_the_later_may_come_later_only() -> None:
     assert [s.load for s in in_order.segments if s.load] == ["a", "a", "b", "b"]
     overtaken = committed(state, "b")
     assert is_overtaken(overtaken, the(overtaken, "a"))
-    assert loading(overtaken, "a", {}, lambda n: ("b",), now_us=NOW_US) is None
+    assert begun_adopting(overtaken, the(overtaken, "a")) is None
     again = reserved(overtaken, "a")
     assert not is_overtaken(again, the(again, "a"))
     assert the(again, "a").first_segment > the(again, "b").segments.stop
@@ -175,17 +169,37 @@ def test_what_has_been_given_up_cannot_be_committed() -> None:
     assert after is not None and broken_invariants(after) == []
     assert find_load(after, "a") is None
     assert {(r.segment, r.since_us) for r in after.removals} == {(i, NOW_US + 9) for i in the(state, "a").segments}
-    assert loading(after, "a", {}, lambda n: ("b",), now_us=NOW_US) is None
+    assert begun_adopting(after, the(state, "a")) is None
     assert abandoning(after, "a", now_us=NOW_US) is None
-    assert unadopted_segments(after) == unadopted_segments(state)
+    assert load_segments(after) == load_segments(state)
 
 
 def test_what_is_being_adopted_is_not_given_up() -> None:
     state = reserved(topic(), "a")
-    begun = committing(state, "a")
+    begun = begun_adopting(state, the(state, "a"))
+    assert begun is not None
     assert abandoning(begun, "a", now_us=NOW_US) is None
     assert sweeping(begun, now_us=NOW_US + 2 * LIFETIME_US) is None
     assert abandoning(committed(state, "a"), "a", now_us=NOW_US) is None
+
+
+@pytest.mark.parametrize("age_us", [0, 2 * LIFETIME_US])
+def test_what_is_being_adopted_is_not_reserved_anew(age_us: int) -> None:
+    """Whoever runs a load again may come in the middle of its transition, whose own successors do not overtake it."""
+    state = reserved(topic(), "a")
+    begun = begun_adopting(state, the(state, "a"))
+    assert begun is not None and begun.next_segment > the(begun, "a").first_segment
+    assert not is_overtaken(begun, the(begun, "a"))
+    assert reserving(begun, "a", [0, 32_768], now_us=NOW_US + age_us) is None
+
+
+def test_what_was_reserved_anew_is_not_adopted_at_the_ends_of_what_was_before() -> None:
+    state = reserved(topic(), "a")
+    given_up = abandoning(state, "a", now_us=NOW_US)
+    assert given_up is not None
+    again = reserved(given_up, "a")
+    assert begun_adopting(again, the(state, "a")) is None
+    assert begun_adopting(again, the(again, "a")) is not None
 
 
 def test_the_sweep_takes_what_is_a_day_old() -> None:
@@ -218,6 +232,34 @@ def test_ids_do_not_go_by_while_that_would_overtake_another_load() -> None:
     assert after.next_segment == state.loads[1].segments.stop
 
 
+def test_ids_do_not_go_by_a_load_that_waits_however_many_were_given_up_behind_it() -> None:
+    state = reserved(topic(), "a", "b", "c")
+    for load in "bc":
+        state = abandoning(state, load, now_us=NOW_US) or state
+    state = without_files(state)
+    assert [load.abandoned for load in state.loads] == [False, True, True]
+    assert sweeping(state, now_us=NOW_US) is None
+
+
+def test_ids_that_have_gone_by_are_forgotten_whoever_waits() -> None:
+    state = abandoning(reserved(topic(), "a", "b", "c"), "b", now_us=NOW_US)
+    assert state is not None
+    after = sweeping(without_files(committed(state, "c")), now_us=NOW_US)
+    assert after is not None
+    assert [load.id for load in after.loads] == ["a", "c"]
+    assert after.next_segment == committed(state, "c").next_segment
+
+
+def test_what_came_before_several_loads_is_told_once() -> None:
+    state = committed(reserved(committed(reserved(topic(), "a", segments=5), "a"), "b", segments=3), "b")
+    known = {segment.id: segment for segment in state.segments}
+    first = [segment.id for segment in state.segments if segment.load == "a"][-1] + 1
+    for segment in state.open_segments:
+        before = [each.id for each in published_before(segment, known)]
+        assert before == sorted(set(before))
+        assert before and all(known[each].load is None and each >= first for each in before)
+
+
 def test_a_committed_load_is_known_as_long_as_a_segment_of_it() -> None:
     state = committed(reserved(topic(), "a"), "a")
     assert sweeping(state, now_us=NOW_US + 9 * LIFETIME_US) is None
@@ -235,10 +277,24 @@ def test_a_topic_that_is_deleted_uses_no_reserved_id_again() -> None:
     assert begun is not None and begun.transition is not None
     gone = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=NOW_US)
     assert gone is not None and broken_invariants(gone) == []
-    assert gone.loads == ()
+    assert find_load(gone, "a") is None and find_load(gone, "b") is None
     assert gone.next_segment == the(state, "b").segments.stop
     assert {*the(state, "a").segments, *the(state, "b").segments} < {r.segment for r in gone.removals}
     assert without_loads(gone, now_us=NOW_US) == gone
+
+
+def test_what_was_reserved_before_a_topic_was_deleted_is_known_while_its_files_stay() -> None:
+    state = reserved(topic(), "a", "b")
+    begun = deleting(abandoning(state, "a", now_us=NOW_US) or state, now_us=NOW_US)
+    assert begun is not None and begun.transition is not None
+    gone = finished(begun, begun.transition, dict.fromkeys(begun.transition.seal, SealedEnd(0)), now_us=NOW_US)
+    assert gone is not None
+    again = recreated(gone, TopicConfig(), 2, lambda n: ("b",), now_us=NOW_US)
+    assert broken_invariants(again) == []
+    assert load_segments(again) == load_segments(state)
+    assert min(s.id for s in again.segments) > max(load_segments(state))
+    after = sweeping(without_files(again), now_us=NOW_US)
+    assert after is not None and after.loads == () and after.next_segment == again.next_segment
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])

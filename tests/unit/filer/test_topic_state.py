@@ -70,9 +70,10 @@ BROKEN = [
     (state(WHOLE, loads=(load("l", 0),)), "reserved_ids_are_kept"),
     (state(adopted(3, "m"), segment(5), loads=(load("l", 3),)), "reserved_ids_are_kept"),
     (state(WHOLE, loads=(load("l", 4),), transition=transition((0,), segment(4))), "reserved_ids_are_kept"),
-    (state(WHOLE, removals=(Removal(segment=0, since_us=0),)), "removed_segments_are_gone"),
+    (state(adopted(3), segment(5), loads=(load("l", 3, abandoned=True),)), "reserved_ids_are_kept"),
+    (state(WHOLE, removals=(Removal(segment=0, since_us=1),)), "removed_segments_are_gone"),
     (
-        state(WHOLE, transition=transition((0,), segment(4)), removals=(Removal(segment=4, since_us=0),)),
+        state(WHOLE, transition=transition((0,), segment(4)), removals=(Removal(segment=4, since_us=1),)),
         "removed_segments_are_gone",
     ),
 ]

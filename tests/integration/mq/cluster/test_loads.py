@@ -78,7 +78,8 @@ async def test_owners_keep_what_they_own_and_who_is_gone_gets_nothing(brokers: H
     assert record is not None and list(broken_invariants(record.state)) == []
 
 
-async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpCluster) -> None:
+@pytest.mark.parametrize("reserved_anew", [False, True])
+async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpCluster, *, reserved_anew: bool) -> None:
     """The compare-and-swap decides: here the other broker comes first."""
     await brokers.create("a", "t", segments=2)
     load = await reserve(brokers.up["a"].client, "t", 2, "x")
@@ -91,6 +92,9 @@ async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpClus
         while (await brokers.up["b"].client.get(load.path)).json()["state"] != "committing":
             await asyncio.sleep(0.01)
         assert (await brokers.up["a"].client.delete(load.path)).status_code == 204
+        if reserved_anew:
+            again = await reserve(brokers.up["a"].client, "t", 2, "x")
+            assert again.segments[0].segment > load.segments[-1].segment
         store.release()
         answer = await committing
     check_problem(answer, 409, "load-abandoned")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import filer.loads
 from filer import keys
 from filer.clock import SystemClock
 from filer.errors import ObjectExists
@@ -21,6 +22,7 @@ from filer.loads import LIFETIME_US
 from filer.local_store import LocalStore
 from filer.open_store import open_store
 from filer.segment_file import decode
+from filer.segment_log import SegmentRef, recover_index
 from filer.topic_state import TopicState
 from tests.support.format_snippets import snippet
 from tests.support.http_broker import HttpBroker, http_broker
@@ -192,22 +194,6 @@ async def test_putting_again_what_is_there(broker: HttpBroker) -> None:
     assert (await commit(broker.client, load, files)).status_code == 200
 
 
-@pytest.mark.parametrize("late", [b"no Parquet at all", b""])
-async def test_a_file_that_comes_late_is_not_read(local: HttpBroker, late: bytes) -> None:
-    """An address that was given out is good for a while after the commit, for any name, and for what nobody checks."""
-    load = await reserve(local.client, "t", 1)
-    files = load.files(numbered(0, 100), file_bytes=1000)
-    await put_files(local.client, load, files)
-    assert (await commit(local.client, load, files)).status_code == 200
-    segment = load.segments[0].segment
-    data = late or load.files(numbered(500, 600))[0].data.to_pybytes()
-    for base in (1, 1000):
-        await local.broker.store.create(keys.segment_file("t", segment, FileName(base)), data)
-    assert len(await read_all(local.client, "t")) == 100
-    listed = (await local.client.get(f"{TOPIC}/files")).json()["files"]
-    assert [f["base_offset"] for f in listed if f["segment"] == segment] == [f.base_offset for f in files]
-
-
 async def test_two_loads_at_once_are_ordered_or_refused(broker: HttpBroker) -> None:
     loads = [await reserve(broker.client, "t", 2, name) for name in ("a", "b")]
     files = [load.files(numbered(0, 50, by=f"{load.answer['load']}-")) for load in loads]
@@ -233,6 +219,19 @@ async def test_an_overtaken_load_is_reserved_anew_under_its_name(local: HttpBrok
     assert again.answer["segments"][0]["segment"] > second.answer["segments"][-1]["segment"]
     await load_rows(local.client, "t", numbered(0, 10, by="a-"), load="a")
     assert by_key(await read_all(local.client, "t"))["key-0"] == ["b-0", "a-0"]
+
+
+async def test_a_topic_has_so_many_loads_that_wait(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for one that has been overtaken is told as well: its segments are no use to anybody."""
+    monkeypatch.setattr(filer.loads, "MOST_RESERVED", 3)
+    for name in ("load-0", "load-1", "load-2"):
+        last = await reserve(local.client, "t", 1, name)
+    problem = check_problem(await local.client.post(f"{TOPIC}/loads", json={"segments": 1}), 409, "too-many-loads")
+    assert "(load-0, load-1, load-2)" in problem["detail"]
+    assert (await commit(local.client, last, [])).status_code == 200
+    await reserve(local.client, "t", 1, "one-more")
+    again = await local.client.post(f"{TOPIC}/loads", json={"segments": 1, "load": "load-0"})
+    check_problem(again, 409, "too-many-loads")
 
 
 async def test_a_load_while_segments_split_and_publishers_go_on(local: HttpBroker) -> None:
@@ -457,6 +456,45 @@ async def test_a_file_that_changes_after_its_check(local: HttpBroker, monkeypatc
 
     monkeypatch.setattr(store, "create", changing)
     await check_refused(local, load, await commit(local.client, load, files), "changed since it was checked")
+
+
+async def test_a_file_that_comes_after_the_commit(tmp_path: Path) -> None:
+    """Signed addresses outlive the commit: whoever has one can fill a name that lies between those of the load."""
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock())) as one:
+        (await one.client.put(TOPIC)).raise_for_status()
+        load = await reserve(one.client, "t", 1)
+        files = load.files(numbered(0, 1000), file_bytes=10_000)
+        await put_files(one.client, load, files)
+        assert (await commit(one.client, load, files)).status_code == 200
+        for offset in (7, 999, 1001):
+            late = await one.client.put(f"{load.path}/files/{files[0].segment}/{offset}", content=b"late")
+            check_problem(late, 409, "load-committed")
+            await one.broker.store.create(keys.segment_file("t", files[0].segment, FileName(offset)), b"late")
+        assert len(await read_all(one.client, "t")) == 1000
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock()), grace=1.0) as other:
+        assert len(await read_all(other.client, "t")) == 1000
+        listed = (await other.client.get(f"{TOPIC}/files")).json()["files"]
+        assert [file["base_offset"] for file in listed] == [file.base_offset for file in files]
+        async with asyncio.timeout(30):
+            while len(await list_folder(other, load)) > len(files) + 2:
+                await other.broker.maintenance.round()
+                await asyncio.sleep(0.05)
+        assert len(await read_all(other.client, "t")) == 1000
+
+
+async def test_a_segment_is_known_by_its_snapshot_as_by_its_files(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 2)
+    files = load.files(numbered(0, 1000), file_bytes=10_000)
+    await put_files(local.client, load, files)
+    assert (await commit(local.client, load, files)).status_code == 200
+    for segment in (await state_of(local)).segments:
+        if segment.load is not None:
+            ref = SegmentRef("t", segment.id)
+            by_snapshot = await recover_index(local.broker.store, ref)
+            await local.broker.store.delete([keys.index_snapshot("t", segment.id)])
+            by_files = await recover_index(local.broker.store, ref)
+            assert by_snapshot.files == by_files.files
+            assert by_snapshot.stored_bytes == by_files.stored_bytes == segment.stored_bytes
 
 
 async def test_a_load_of_another_topic(local: HttpBroker) -> None:
