@@ -101,8 +101,11 @@ async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpClus
     assert await read_all(brokers.up["c"].client, "t") == []
 
 
-async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_files(brokers: HttpCluster) -> None:
-    """A client asked again at another broker; once the load is adopted its files are rolled up, and go."""
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_files(
+    brokers: HttpCluster, *, is_over: bool
+) -> None:
+    """A client asked again at another broker. Once the load is adopted its files are rolled up, and go."""
     await brokers.create("a", "t", segments=2)
     load = await reserve(brokers.up["a"].client, "t", 1, "x")
     files = load.files(numbered(0, 100), file_bytes=1000)
@@ -114,10 +117,22 @@ async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_
     async with asyncio.timeout(20):
         while (await brokers.up["b"].client.get(load.path)).json()["state"] != "committing":
             await asyncio.sleep(0.01)
-        first = await commit(brokers.up["a"].client, load, files)
-        assert first.status_code == 200, first.text
-        rolled_up = keys.segment_file("t", segment, FileName(0, 100))
-        await brokers.store.create(rolled_up, b"what stands for the files of the load")
-        slow.release()
-        answer = await second
-    assert (answer.status_code, answer.json()) == (200, first.json())
+        if not is_over:
+            for store in brokers.stores.values():
+                store.hold("segment=0/")
+        first = asyncio.create_task(commit(brokers.up["a"].client, load, files))
+        while not (is_over and first.done()) and not await is_being_adopted(brokers):
+            await asyncio.sleep(0.01)
+        await brokers.store.create(keys.segment_file("t", segment, FileName(0, 100)), b"what stands for the files")
+        slow.release(f"segment={segment}/")
+        await asyncio.wait([second], timeout=0.2)
+        for store in brokers.stores.values():
+            store.release()
+        answers = [await first, await second]
+    assert [answer.status_code for answer in answers] == [200, 200], answers[1].text
+    assert answers[0].json() == answers[1].json()
+
+
+async def is_being_adopted(brokers: HttpCluster) -> bool:
+    record = await brokers.up["c"].broker.catalogue.read("t")
+    return record is not None and record.state.transition is not None and bool(record.state.transition.adopt)
