@@ -97,9 +97,9 @@ class ManualClock:
         await future
 
     def entropy(self, size_bytes: int) -> bytes:
-        """Bytes that differ at each draw and repeat from run to run."""
+        """Bytes that differ at each draw, as far as so many can, and repeat from run to run."""
         self._draws += 1
-        return self._draws.to_bytes(size_bytes, "big")
+        return (self._draws % 256**size_bytes).to_bytes(size_bytes, "big")
 
     def ulid(self) -> str:
         """A ULID of the set time."""

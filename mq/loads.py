@@ -217,8 +217,8 @@ class Loads:
             if await self._folders.pin(state, load, files, ends) != pinned:
                 raise LoadRefused("a file has changed since it was checked")
         except LoadRefused:
-            # Another broker's commit may have come first: what it adopted has been rolled up since, say.
-            _, now = await self.find(state.topic, load.id)
+            # Another broker's commit may have come first, or be at its last step: what it adopted is rolled up, say.
+            _, now = await self._settled(state.topic, load.id)
             if now.version is None:
                 raise
             return now

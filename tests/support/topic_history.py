@@ -49,8 +49,8 @@ def broken_succession(before: TopicState, after: TopicState) -> list[str]:
 
 
 def _planned(state: TopicState, segment_id: int) -> Segment | None:
-    """The segment as a state has it, or as its transition is about to open it."""
-    planned = state.transition.open if state.transition else ()
+    """The segment as a state has it, or as its transition is about to adopt or open it."""
+    planned = (*state.transition.adopt, *state.transition.open) if state.transition else ()
     return next((segment for segment in (*state.segments, *planned) if segment.id == segment_id), None)
 
 

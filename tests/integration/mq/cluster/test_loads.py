@@ -101,20 +101,38 @@ async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpClus
     assert await read_all(brokers.up["c"].client, "t") == []
 
 
-async def test_a_commit_that_is_slower_than_another_one(brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it opens the files the other is done, and upkeep writes beside them: it tells what the other one did."""
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_files(
+    brokers: HttpCluster, *, is_over: bool
+) -> None:
+    """A client asked again at another broker. Once the load is adopted its files are rolled up, and go."""
     await brokers.create("a", "t", segments=2)
     load = await reserve(brokers.up["a"].client, "t", 1, "x")
-    files = load.files(numbered(0, 100))
+    files = load.files(numbered(0, 100), file_bytes=1000)
     await write(brokers, load, files)
-    done: list[Any] = []
+    segment = load.segments[0].segment
+    slow = brokers.stores["b"]
+    slow.hold(f"segment={segment}/")
+    second = asyncio.create_task(commit(brokers.up["b"].client, load, files))
+    async with asyncio.timeout(20):
+        while (await brokers.up["b"].client.get(load.path)).json()["state"] != "committing":
+            await asyncio.sleep(0.01)
+        if not is_over:
+            for store in brokers.stores.values():
+                store.hold("segment=0/")
+        first = asyncio.create_task(commit(brokers.up["a"].client, load, files))
+        while not (is_over and first.done()) and not await is_being_adopted(brokers):
+            await asyncio.sleep(0.01)
+        await brokers.store.create(keys.segment_file("t", segment, FileName(0, 100)), b"what stands for the files")
+        slow.release(f"segment={segment}/")
+        await asyncio.wait([second], timeout=0.2)
+        for store in brokers.stores.values():
+            store.release()
+        answers = [await first, await second]
+    assert [answer.status_code for answer in answers] == [200, 200], answers[1].text
+    assert answers[0].json() == answers[1].json()
 
-    async def slowly(pinned: Any) -> None:
-        done.append(await commit(brokers.up["b"].client, load, files))
-        key = keys.segment_file("t", load.segments[0].segment, FileName(0, 100))
-        await brokers.store.create(key, files[0].data.to_pybytes())
 
-    monkeypatch.setattr(brokers.up["c"].broker.loads._checker, "check", slowly)
-    answer = await commit(brokers.up["c"].client, load, files)
-    assert answer.status_code == done[0].status_code == 200, answer.text
-    assert answer.json() == done[0].json()
+async def is_being_adopted(brokers: HttpCluster) -> bool:
+    record = await brokers.up["c"].broker.catalogue.read("t")
+    return record is not None and record.state.transition is not None and bool(record.state.transition.adopt)
