@@ -37,6 +37,8 @@ def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from braidmq.spark.quiet import quiet_about_pandas
+
     with warnings.catch_warnings():
         quiet_about_pandas()
         session = _start(job, master)
@@ -44,11 +46,6 @@ def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
         yield session
     finally:
         session.stop()
-
-
-def quiet_about_pandas() -> None:
-    """Spark looks for pandas where it hands over Arrow batches, and speaks of its version; nothing here uses it."""
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
 
 
 def _start(job: str, master: str | None) -> "SparkSession":

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from ulid import ULID
 
-from braidmq import Client
-from pipeline.backfill import Backfilled, Columns, Source, backfill
+from braidmq import Client, CommittedLoad
+from pipeline.backfill import Columns, Source, backfill
 from pipeline.errors import JobFailed
-from pipeline.load_calls import LoadCalls
 from tests.support.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def test_rows_are_messages_in_the_order_of_their_times_and_are_there_for_every_r
     client.create_topic(topic)
     client.publish(topic, b'{"n": -1}', key=b"N1")
     done = backfill(spark, broker.url, topic, write_source(tmp_path / "a.parquet"), BY_TIME, segments=4)
-    assert (done.messages, done.segments) == (ROWS, 4)
+    assert (done.messages, len(done.segments)) == (ROWS, 4)
     client.publish(topic, b'{"n": -2}', key=b"N1")
     table = client.read_table(topic)
     assert sorted(numbers(table)) == [-2, -1, *range(ROWS)]
@@ -102,21 +101,22 @@ def test_stopped_before_the_commit_and_run_again_each_row_is_there_once(
     def die(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    def run() -> Backfilled:
+    def run() -> CommittedLoad:
         return backfill(spark, broker.url, topic, source, BY_TIME, segments=3, load="first")
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(LoadCalls, "commit", die)
+        patch.setattr(Client, "commit_load", die)
         run()
     assert client.read_table(topic).num_rows == 0
     # Another input under the same name would mix two loads.
     write_source(tmp_path / "a.parquet", rows=ROWS - 1)
     spark.catalog.clearCache()
-    with pytest.raises(JobFailed, match="what is read is not what was read when this load was begun"):
+    with pytest.raises(JobFailed, match="an earlier run of this load had other messages"):
         run()
     write_source(tmp_path / "a.parquet")
-    assert run().messages == ROWS
-    assert run() == Backfilled("first", ROWS, 3, files=0)
+    done = run()
+    assert (done.load, done.messages, len(done.segments)) == ("first", ROWS, 3)
+    assert run() == done
     assert sorted(numbers(client.read_table(topic))) == list(range(ROWS))
 
 
