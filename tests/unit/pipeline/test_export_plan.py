@@ -2,14 +2,14 @@ import pytest
 
 from filer.errors import InvalidInput
 from filer.keys import FileName
+from filer.rollup import SETTLED_BYTES
 from filer.segment_log import SegmentRef
 from filer.topic_state import Segment
-from pipeline.compact import DEFAULT_ROLLUP_BYTES
 from pipeline.export_plan import PIECE_BYTES, Piece, past_expired, plan_pieces, positions_after
 from pipeline.topic_files import LiveFile, SegmentFiles
 
 MIB = 1024 * 1024
-LARGE = DEFAULT_ROLLUP_BYTES
+LARGE = SETTLED_BYTES
 
 
 def listed(
@@ -47,7 +47,7 @@ def test_names_are_those_of_the_messages():
 
 
 def test_settled_files_serve_as_they_are_and_the_rest_is_copied():
-    """What compaction would write again, what is partly exported, and what is open is copied."""
+    """What a compaction might write again, what is partly exported, and what is open is copied."""
     large = LARGE // MIB
     (piece, *rest) = plan_pieces([listed(0, large, 1, 1, large)], {}, in_place=True)
     assert piece.by_reference is not None and (piece.start, piece.stop) == (0, 10)
