@@ -1,6 +1,6 @@
 """What an export has still to do: pure decisions on positions and on what was listed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -26,6 +26,10 @@ class Piece(NamedTuple):
     def name(self) -> str:
         """What its files are called: whoever exports the same messages again makes the same names."""
         return f"{self.segment:010d}-{self.start:020d}-{self.stop:020d}.parquet"
+
+    def from_offset(self, offset: int) -> "Piece":
+        """Its messages from an offset on."""
+        return self if offset <= self.start else Piece(self.segment, offset, self.stop)
 
 
 def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, in_place: bool) -> list[Piece]:
@@ -77,6 +81,13 @@ def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], presen
     for piece in pieces:
         after[piece.segment] = max(after.get(piece.segment, 0), piece.stop)
     return {segment: offset for segment, offset in after.items() if segment in present}
+
+
+def without_expired(topic: Sequence[SegmentFiles], pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """What retention has left of the pieces."""
+    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    left = (piece.from_offset(starts.get(piece.segment, piece.stop)) for piece in pieces)
+    return tuple(piece for piece in left if piece.start < piece.stop)
 
 
 def past_expired(topic: Sequence[SegmentFiles], exported: Mapping[int, int]) -> Positions:

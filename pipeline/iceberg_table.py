@@ -70,23 +70,45 @@ def finish_run(target: IcebergTarget, spark: "SparkSession", export: Export, sta
 
 
 def open_table(target: IcebergTarget, export: Export) -> "Table":
-    """The table, made if it is not there. Raises `JobFailed` where pyiceberg is missing or the catalogue fails."""
+    """The table, made if it is not there.
+
+    Raises `JobFailed` where pyiceberg is missing, the catalogue fails, or its table of that name is another one.
+    """
     try:
-        from pyiceberg.catalog.sql import SqlCatalog
-        from pyiceberg.exceptions import NoSuchTableError
         from sqlalchemy.exc import SQLAlchemyError
-    except ModuleNotFoundError as error:
-        raise JobFailed(f"Iceberg needs {error.name}: pip install 'braidmq[iceberg]'") from error
-    identifier = (target.namespace, target.name)
-    try:
-        catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
-        catalog.create_namespace_if_not_exists(target.namespace)
+
         try:
-            return catalog.load_table(identifier)
-        except NoSuchTableError:
+            table = _load_or_create(target, export)
+        except SQLAlchemyError as error:
+            raise JobFailed(f"the catalogue of the Iceberg table: {str(error).partition('[SQL')[0].strip()}") from error
+    except ModuleNotFoundError as error:
+        raise JobFailed(
+            f"Iceberg needs the Python package {error.name!r}; pip install 'braidmq[iceberg]' has those of a catalogue "
+            "in a file of SQLite"
+        ) from error
+    location = with_stores(export, _location)
+    if table.location().rstrip("/") != location:
+        raise JobFailed(
+            f"table {target.namespace}.{target.name} of the catalogue lies at {table.location()}, not at {location}"
+        )
+    return table
+
+
+def _load_or_create(target: IcebergTarget, export: Export) -> "Table":
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+    identifier = (target.namespace, target.name)
+    catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
+    catalog.create_namespace_if_not_exists(target.namespace)
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        try:
             return _create(catalog, identifier, export)
-    except SQLAlchemyError as error:
-        raise JobFailed(f"the catalogue of the Iceberg table: {str(error).partition('[SQL')[0]}") from error
+        except TableAlreadyExistsError:
+            # Another export has just done so.
+            return catalog.load_table(identifier)
 
 
 def _catalog_address(target: IcebergTarget, export: Export) -> str:
