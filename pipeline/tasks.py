@@ -34,21 +34,29 @@ def spread(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
 @contextlib.contextmanager
 def watched(spark: "SparkSession") -> Iterator[None]:
     """Tell how many of the tasks begun in the block are done, now and then; what fails in one is a `JobFailed`."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     ended = threading.Event()
     teller = threading.Thread(target=_tell, args=(spark.sparkContext, ended), daemon=True)
     teller.start()
+    try:
+        with spark_failures():
+            yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+@contextlib.contextmanager
+def spark_failures() -> Iterator[None]:
+    """What Spark fails with in the block is a `JobFailed`, in one line."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     try:
         yield
     except Py4JJavaError as error:
         raise JobFailed(reason_of(str(error.java_exception.getMessage()))) from error
     except PySparkException as error:
         raise JobFailed(reason_of(str(error))) from error
-    finally:
-        ended.set()
-        teller.join()
 
 
 def reason_of(message: str) -> str:
