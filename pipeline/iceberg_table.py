@@ -80,7 +80,7 @@ def open_table(target: IcebergTarget, export: Export) -> "Table":
         try:
             table = _load_or_create(target, export)
         except SQLAlchemyError as error:
-            raise JobFailed(f"the catalogue of the Iceberg table: {str(error).partition('[SQL')[0].strip()}") from error
+            raise JobFailed(f"the catalogue of the Iceberg table: {_first_line(error)}") from error
     except ModuleNotFoundError as error:
         raise JobFailed(
             f"Iceberg needs the Python package {error.name!r}; pip install 'braidmq[iceberg]' has those of a catalogue "
@@ -109,6 +109,11 @@ def _load_or_create(target: IcebergTarget, export: Export) -> "Table":
         except TableAlreadyExistsError:
             # Another export has just done so.
             return catalog.load_table(identifier)
+
+
+def _first_line(error: Exception) -> str:
+    """Without the statement, and the pages that SQLAlchemy speaks of."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _catalog_address(target: IcebergTarget, export: Export) -> str:
@@ -210,6 +215,7 @@ def _commit(target: IcebergTarget, export: Export, table: "Table", files: Iterab
     number tells.
     """
     from pyiceberg.exceptions import CommitFailedException
+    from sqlalchemy.exc import SQLAlchemyError
 
     # The columns of our files have names, not Iceberg's numbers.
     names = table.schema().name_mapping.model_dump_json()
@@ -224,6 +230,11 @@ def _commit(target: IcebergTarget, export: Export, table: "Table", files: Iterab
     except CommitFailedException as error:
         if not _is_committed(open_table(target, export), run):
             raise JobFailed(f"the Iceberg table has changed meanwhile, run it again: {error}") from error
+    except (SQLAlchemyError, OSError) as error:
+        # Made or not: the next export finds out by the run's number.
+        raise JobFailed(
+            f"the Iceberg table was not seen to be committed, run it again: {_first_line(error)}"
+        ) from error
 
 
 def _data_file(table: "Table", facts: DataFileFacts) -> "DataFile":

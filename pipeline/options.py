@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
 
 from braidmq import Client
+from braidmq.async_client import DEFAULT_URL
 from filer import keys
 from filer.s3_settings import AddressingStyle
 from pipeline.errors import JobFailed, WrongUsage
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIB = 1024 * 1024
-DEFAULT_URL = "http://127.0.0.1:8080"
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 Command = Callable[["SparkSession", argparse.Namespace], None]
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import OperationalError
 
 from filer import keys
 from filer.clock import Clock, SystemClock
@@ -263,6 +264,21 @@ def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
     asyncio.run(add(root, 5))
     run(export)
     assert rows_of(by_pyiceberg(export)) == expected_rows((70, 7, 38))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_catalogue_that_fails_at_the_commit_is_told_and_the_next_run_completes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def locked(*_: Any) -> Any:
+        raise OperationalError("UPDATE x", {}, Exception("database is locked"))
+
+    export = export_of(root, tmp_path / "table", "iceberg")
+    with monkeypatch.context() as patch, pytest.raises(JobFailed, match=r"run it again: .*database is locked$"):
+        patch.setattr(SqlCatalog, "commit_table", locked)
+        run(export)
+    run(export)
+    assert rows_of(by_pyiceberg(export)) == expected_rows()
 
 
 @pytest.mark.usefixtures("tasks_here")
