@@ -19,7 +19,7 @@ from pyspark.sql.functions import coalesce, col, crc32, lit, to_json, when
 
 from braidmq.async_client import DEFAULT_URL
 from braidmq.errors import LoadOvertaken
-from braidmq.loads import MOST_SEGMENTS, TRIES, WrittenFile
+from braidmq.loads import MOST_DEFAULT_SEGMENTS, TRIES, WrittenFile
 from braidmq.models import CommittedLoad
 from braidmq.retry import Retry
 from braidmq.spark.options import Source
@@ -59,7 +59,9 @@ def load(
     check_rows(frame.schema)
     source = Source(url, topic, dict(headers or {}))
     name = SystemClock().ulid() if load is None else load
-    parts = min(frame.sparkSession.sparkContext.defaultParallelism, MOST_SEGMENTS) if segments is None else segments
+    parts = (
+        min(frame.sparkSession.sparkContext.defaultParallelism, MOST_DEFAULT_SEGMENTS) if segments is None else segments
+    )
     with client_of(source, _PATIENT) as client:
         for attempt in range(TRIES):
             known = client.committed_load(topic, name)
