@@ -43,19 +43,14 @@ def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
     return walk.positions
 
 
-def is_behind(state: TopicState, positions: Mapping[int, int], segment_id: int) -> bool:
-    """Whether a segment was drained before the positions: one of its descendants is in them."""
-    by_id = {s.id: s for s in state.segments}
-    waiting, seen = [segment_id], set[int]()
-    while waiting:
-        segment = by_id.get(waiting.pop())
-        for successor in segment.successors if segment else ():
-            if successor in positions:
-                return True
-            if successor not in seen:
-                seen.add(successor)
-                waiting.append(successor)
-    return False
+def passed_by(state: TopicState, positions: Mapping[int, int]) -> set[int]:
+    """The segments that were drained before the positions: those of which a descendant is in them."""
+    passed: set[int] = set()
+    # A successor has a higher id.
+    for segment in sorted(state.segments, key=lambda segment: segment.id, reverse=True):
+        if any(each in positions or each in passed for each in segment.successors):
+            passed.add(segment.id)
+    return passed
 
 
 class _Walk:

@@ -43,6 +43,8 @@ TINY_BYTES = 16 * 1024
 SMALL_SHARE = 16
 """A file is small below this part of `rollup_bytes`: so a whole run of `MIN_FILES` always fits into one roll-up."""
 GROWTH = 2
+SETTLED_BYTES = 128 * 1024 * 1024
+"""A file of that size is never written again, by a broker or by `mq pipeline compact`: tables may refer to it."""
 PART_FILES = 64
 PART_BYTES = 8 * 1024 * 1024
 READS_AT_ONCE = 8
@@ -62,11 +64,11 @@ def plan_rollup(
     """The next run of live files to be rolled up; empty where there is nothing to gain.
 
     At least `min_files` small files of the owner that follow each other, the oldest first, and before them the
-    files (earlier roll-ups mostly) that are at most `GROWTH` times as large as what the run already holds. So each
-    roll-up that stays is more than twice as large as all that is newer: as many stay as the size has doublings,
-    and a message is written again about that often. The `newest_kept` last files are left alone: readers of the
-    tail are at them, the seal stays, and names there tell recovery that a log goes on. Tiny files are taken at
-    once, others when their last message is not newer than `ripe_us`: for a grace period a bare glob sees a roll-up
+    files (earlier roll-ups mostly) that are at most `GROWTH` times as large as what the run already holds, and not
+    settled. So each roll-up that stays is more than twice as large as all that is newer: as many stay as the size has
+    doublings, and a message is written again about that often. The `newest_kept` last files are left alone: readers
+    of the tail are at them, the seal stays, and names there tell recovery that a log goes on. Tiny files are taken
+    at once, others when their last message is not newer than `ripe_us`: for a grace period a bare glob sees a roll-up
     beside its files, and what came in batches gains too little to trouble those who query it while it is fresh.
     """
     eligible = max(len(files) - newest_kept, 0)
@@ -74,7 +76,7 @@ def plan_rollup(
     size_bytes = sum(facts.size_bytes for facts in files[first:last])
     while first and last > first and last - first < MAX_FILES:
         before = files[first - 1].size_bytes
-        if before > GROWTH * size_bytes or before + size_bytes > rollup_bytes:
+        if before > GROWTH * size_bytes or before + size_bytes > rollup_bytes or before >= SETTLED_BYTES:
             break
         size_bytes += before
         first -= 1

@@ -1,38 +1,21 @@
 """`backfill`: a table that Spark can read into a topic as a load, in the order of its event times if asked.
 
-Each reserved segment is one task: the rows of its slots, in an order that is the same however often they are read. So
-the files of a load come out the same whenever it is run, and a run that was killed at any line is gone on with under
-the load's name: what is there is found to be so, and a commit that is repeated gives the first answer.
+The load itself is `braidmq.spark.load`: a run that was killed at any line is gone on with under the load's name.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
-from braidmq import Client
-from filer.load_files import load_files
-from filer.slots import SLOTS
+from braidmq import Client, CommittedLoad
+from filer.clock import SystemClock
 from filer.topic_config import TopicConfig
 from pipeline.errors import JobFailed
-from pipeline.load_calls import LoadCalls, Reservation, StoredFile
-from pipeline.output import counted, say
-from pipeline.session import quiet_about_pandas
+from pipeline.output import say
 from pipeline.tasks import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-MOST_DEFAULT_SEGMENTS = 16
-_FILES = "segment long, base_offset long, count long, size_bytes long"
-_FILES_SCHEMA = pa.schema(
-    [("segment", pa.int64()), ("base_offset", pa.int64()), ("count", pa.int64()), ("size_bytes", pa.int64())]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +37,6 @@ class Columns:
     order_by_event_time: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Backfilled:
-    """What a load came to."""
-
-    load: str
-    messages: int
-    segments: int
-    files: int
-
-
 def backfill(
     spark: "SparkSession",
     url: str,
@@ -73,34 +46,23 @@ def backfill(
     *,
     segments: int | None = None,
     load: str | None = None,
-) -> Backfilled:
+) -> CommittedLoad:
     """Load the table's rows as messages. Raises any `BraidError`, `JobFailed` for a table that cannot be read."""
+    from braidmq.spark import load as load_frame
+
     with Client(url) as client:
-        found = client.topic(topic)
-        calls = LoadCalls(client.urls, topic)
-    config = TopicConfig.model_validate(found.config)
-    if load is not None and (answer := calls.committed(load)) is not None:
-        say(f"load {load} has been committed before")
-        return _backfilled(answer, files=0)
-    opened = sum(segment.state == "open" for segment in found.segments)
-    reservation = calls.reserve(config, segments or _segments(spark, opened), load)
-    parts = counted(len(reservation.segments), "segment")
-    say(f"load {reservation.load} of {parts} (--load {reservation.load} goes on with it)")
-    files = write_files(spark, calls, reservation, messages_of(spark, source, columns, config), columns)
-    if not files:
-        calls.abandon(reservation.load)
-        raise JobFailed(f"{source.path} has no rows: nothing is loaded")
-    say(f"{counted(len(files), 'file')} written; the brokers look through what is there")
-    return _backfilled(calls.commit(reservation.load, files), files=len(files))
-
-
-def _segments(spark: "SparkSession", opened: int) -> int:
-    """As many as tasks run at a time, and as are open: all processors are at work, and no task is too large."""
-    return min(max(opened, spark.sparkContext.defaultParallelism), MOST_DEFAULT_SEGMENTS)
-
-
-def _backfilled(answer: Mapping[str, Any], *, files: int) -> Backfilled:
-    return Backfilled(answer["load"], answer["messages"], len(answer["segments"]), files)
+        config = TopicConfig.model_validate(client.topic(topic).config)
+        if load is not None and (known := client.committed_load(topic, load)) is not None:
+            say(f"load {load} has been committed before")
+            return known
+    messages = messages_of(spark, source, columns, config)
+    name = load or SystemClock().ulid()
+    with watched(spark):
+        if messages.isEmpty():
+            raise JobFailed(f"{source.path} has no rows: nothing is loaded")
+        say(f"load {name} (--load {name} goes on with it)")
+        by_time = columns.order_by_event_time
+        return load_frame(messages, topic, url=url, load=name, segments=segments, by_time=by_time, progress=say)
 
 
 def messages_of(spark: "SparkSession", source: Source, columns: Columns, config: TopicConfig) -> "DataFrame":
@@ -126,79 +88,21 @@ def _message_columns(table: "DataFrame", columns: Columns, config: TopicConfig) 
     types = dict(table.dtypes)
     key = f.lit(None).cast(config.key_type)
     if columns.key is not None:
-        key = _as_type(table[columns.key], types[columns.key], config.key_type)
-    value = f.to_json(f.struct(*(table[name] for name in table.columns)), {"ignoreNullFields": "false"})
+        key = _as_type(_column(table, columns.key), types[columns.key], config.key_type)
+    value = f.to_json(f.struct(*(_column(table, name) for name in table.columns)), {"ignoreNullFields": "false"})
     kind, wanted = "string", "binary" if config.value_type == "binary" else "string"
     if columns.value is not None:
-        value, kind = table[columns.value], types[columns.value]
-    time = f.lit(None) if columns.event_time is None else table[columns.event_time]
+        value, kind = _column(table, columns.value), types[columns.value]
+    time = f.lit(None) if columns.event_time is None else _column(table, columns.event_time)
     value = _as_type(value, kind, wanted)
     return [key.alias("key"), value.alias("value"), time.cast("timestamp").alias("event_time")]
+
+
+def _column(table: "DataFrame", name: str) -> "Column":
+    """The column of that very name: without the quotes a dot would look into a struct."""
+    return table["`{}`".format(name.replace("`", "``"))]
 
 
 def _as_type(column: "Column", kind: str, wanted: str) -> "Column":
     """Text or bytes as they are; numbers and times as people write them, also where bytes are wanted."""
     return column if kind == wanted else column.cast("string").cast(wanted)
-
-
-def write_files(
-    spark: "SparkSession", calls: LoadCalls, reservation: Reservation, messages: "DataFrame", columns: Columns
-) -> list[StoredFile]:
-    """Write the messages as the files of the reserved segments, a task each; the files in the order of offsets.
-
-    A message without a key goes where its value says: to the same segment however often the table is read.
-    """
-    from pyspark.sql import functions as f
-
-    spread_by = f.coalesce(*(f.col(name).cast("binary") for name in ("key", "value")), f.lit("").cast("binary"))
-    slot = (f.crc32(spread_by) % SLOTS).cast("int")
-    starts = [segment.start_slot for segment in reservation.segments]
-    order = ["event_time"] if columns.order_by_event_time else []
-    cut = (
-        messages.withColumn("slot", slot)
-        .withColumn("part", part_of(f.col("slot"), starts))
-        .repartitionById(len(starts), f.col("part"))
-        .sortWithinPartitions("part", "slot", *order, "key", "event_time", "value")
-    )
-    with watched(spark, len(starts)), warnings.catch_warnings():
-        quiet_about_pandas()
-        rows = (
-            cut.select("part", "key", "value", "event_time")
-            .mapInArrow(partial(_write_parts, calls, reservation), _FILES)
-            .collect()
-        )
-    return sorted((StoredFile(*row) for row in rows), key=lambda file: (file.segment, file.base_offset))
-
-
-def part_of(slot: "Column", starts: Sequence[int], first: int = 0) -> "Column":
-    """The place in `starts` of the last one that is not above the slot, found by halving."""
-    from pyspark.sql import functions as f
-
-    if len(starts) == 1:
-        return f.lit(first)
-    middle = len(starts) // 2
-    left, right = part_of(slot, starts[:middle], first), part_of(slot, starts[middle:], first + middle)
-    return f.when(slot < starts[middle], left).otherwise(right)
-
-
-def _write_parts(
-    calls: LoadCalls, reservation: Reservation, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Runs as a task: write the messages of a part as files of its segment; what was written."""
-    for part, rows in groupby(in_one_part(batches), key=lambda each: each[0]):
-        segment = reservation.segments[part]
-        for file in load_files((batch for _, batch in rows), segment):
-            stored = calls.put(reservation.load, file)
-            columns = [[stored.segment], [stored.base_offset], [stored.count], [stored.size_bytes]]
-            arrays = [pa.array(column, pa.int64()) for column in columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_FILES_SCHEMA)
-
-
-def in_one_part(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches cut where the column `part` changes, without that column."""
-    for batch in batches:
-        parts = np.asarray(batch["part"])
-        changes = np.flatnonzero(np.diff(parts)) + 1
-        bounds = [0, *changes.tolist(), batch.num_rows] if batch.num_rows else []
-        for start, stop in pairwise(bounds):
-            yield int(parts[start]), batch.slice(start, stop - start).drop_columns(["part"])

@@ -1,7 +1,6 @@
 """`mq pipeline backfill`: its options, and what it prints."""
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,7 @@ from filer.loads import MOST_SEGMENTS
 from pipeline.backfill import Columns, Source, backfill
 from pipeline.errors import WrongUsage
 from pipeline.options import JobParser, add_common_options, between
-from pipeline.output import print_json, print_lines
+from pipeline.output import counted, print_json, print_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +33,7 @@ def add_backfill(jobs: "argparse._SubParsersAction[JobParser]") -> None:
     value.add_argument("--value", metavar="COL", help="the column that is the value")
     value.add_argument("--value-json", action="store_true", help="the whole row is the value, as JSON")
     parser.add_argument("--event-time", metavar="COL", help="the column that is the producer's own time")
-    parser.add_argument("--order-by-event-time", action="store_true", help="messages of a key are in its order")
+    parser.add_argument("--order-by-event-time", action="store_true", help="lie in its order; else key by key")
     parser.add_argument("--segments", type=between(1, MOST_SEGMENTS), metavar="N", help="load into so many segments")
     parser.add_argument("--load", metavar="ID", help="what the load is called: go on with it where it was begun")
 
@@ -51,12 +50,12 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
     done = backfill(
         spark, options.url, options.topic, _source_of(options), columns, segments=options.segments, load=options.load
     )
+    segments = len(done.segments)
     if options.json:
-        print_json(asdict(done))
+        print_json({"topic": options.topic, "load": done.load, "messages": done.messages, "segments": segments})
     else:
-        print_lines(
-            f"topic {options.topic}: load {done.load} of {done.messages:,} messages in {done.segments} segments"
-        )
+        messages = counted(done.messages, "message")
+        print_lines(f"topic {options.topic}: load {done.load} of {messages} in {counted(segments, 'segment')}")
 
 
 def _source_of(options: argparse.Namespace) -> Source:

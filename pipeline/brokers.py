@@ -16,14 +16,14 @@ def tell_of_rollups(url: str, topic: str) -> list[str]:
     """
     try:
         with Client(url) as client:
-            brokers = {broker.broker: broker.url for broker in client.cluster().brokers}
+            brokers = {broker.broker: broker.url or client.urls[0] for broker in client.cluster().brokers}
     except BraidMQError as error:
         return [str(error)]
     untold = []
     for broker, address in brokers.items():
         try:
-            answer = httpx.post(f"{address or url}/v1/topics/{topic}/upkeep", timeout=TIMEOUT_SECONDS, trust_env=False)
+            answer = httpx.post(f"{address}/v1/topics/{topic}/upkeep", timeout=TIMEOUT_SECONDS, trust_env=False)
             answer.raise_for_status()
         except httpx.HTTPError as error:
-            untold.append(f"broker {broker} at {address or url}: {error}")
+            untold.append(f"broker {broker} at {address}: {error}")
     return untold

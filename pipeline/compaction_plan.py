@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
-from filer.rollup import NEWEST_KEPT
+from filer.rollup import NEWEST_KEPT, SETTLED_BYTES
 from pipeline.topic_files import LiveFile, SegmentFiles
 
 LARGE_SHARE = 2
-"""A file of at least one part in so many of `rollup_bytes` stays: any two that are smaller fit into one roll-up."""
+"""A file of at least one part in so many of `rollup_bytes` stays: any two that are smaller fit into one roll-up.
+
+So does one of `SETTLED_BYTES`, however large roll-ups may be.
+"""
 
 
 def movable(listed: SegmentFiles, *, older_than_us: int) -> Sequence[LiveFile]:
@@ -36,7 +39,7 @@ def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files:
     run: list[LiveFile] = []
     size_bytes = 0
     for file in files:
-        large = file.size_bytes * LARGE_SHARE >= rollup_bytes
+        large = file.size_bytes >= min(rollup_bytes / LARGE_SHARE, SETTLED_BYTES)
         if large or size_bytes + file.size_bytes > rollup_bytes or len(run) == most_files:
             runs.append(run)
             run, size_bytes = [], 0
@@ -44,3 +47,15 @@ def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files:
             run.append(file)
             size_bytes += file.size_bytes
     return [each for each in (*runs, run) if len(each) > 1]
+
+
+def settled(listed: SegmentFiles) -> Sequence[LiveFile]:
+    """The files of a sealed segment that no roll-up will ever stand for, a broker's or a compaction's of any size.
+
+    That are the large ones, and those that have only such beside them: a roll-up takes two or more.
+    """
+    if listed.segment.state != "sealed":
+        return ()
+    files = movable(listed, older_than_us=0)
+    stays = [True, *(file.size_bytes >= SETTLED_BYTES for file in files), True]
+    return [file for place, file in enumerate(files) if stays[place + 1] or (stays[place] and stays[place + 2])]

@@ -16,7 +16,7 @@ from filer.store import Store
 from filer.topic_state import TopicState
 from pipeline.errors import JobFailed
 from pipeline.export_files import Written, write_piece
-from pipeline.export_plan import Piece, past_expired, plan_pieces, positions_after
+from pipeline.export_plan import Piece, past_expired, plan_pieces, positions_after, without_expired
 from pipeline.export_state import ExportState, PartitionBy, StateFile, TableFormat, Target
 from pipeline.store_address import StoreAddress
 from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
@@ -111,21 +111,48 @@ async def _next_run(export: Export, opened: Opened) -> ExportState:
     file = StateFile(opened.target)
     state = await file.read(_target(export, topic))
     listed = await list_topic(opened.source, topic)
-    if state.pending is not None and not (export.skip_expired and _has_expired(listed, state.pending.pieces)):
-        return state
-    if state.pending is not None and state.pending.staged:
-        return state
+    if state.pending is not None:
+        return await _unfinished(export, listed, file, state)
+    if not state.runs:
+        await _check_nothing_there(opened.target)
     exported = state.exported
     if export.skip_expired or not exported:
         # The first run begins with what retention has left.
         exported = past_expired(listed, exported)
     pieces = tuple(plan_pieces(listed, exported, in_place=export.in_place))
     if not pieces:
-        return state.model_copy(update={"pending": None})
+        return state
     begun = state.begun(pieces, positions_after(exported, pieces, [each.segment.id for each in listed]))
     # Stopping before this leaves nothing; after it, this run is what the next call does.
     await file.write(begun)
     return begun
+
+
+async def _unfinished(
+    export: Export, listed: Sequence[SegmentFiles], file: StateFile, state: ExportState
+) -> ExportState:
+    """The state with the run that somebody began: all of it, or what is left of it where that will do.
+
+    It stays the same run, under its number: where all of it was made visible before, that is found to be so, and what
+    has expired since is not missed.
+    """
+    assert state.pending is not None
+    if not export.skip_expired or state.pending.staged:
+        return state
+    pieces = without_expired(listed, state.pending.pieces)
+    if pieces == state.pending.pieces:
+        return state
+    left = state.left_with(pieces)
+    # Whoever goes on with the run as it was finds another state when it has staged its files, or committed them.
+    await file.write(left)
+    return left
+
+
+async def _check_nothing_there(store: Store) -> None:
+    """Raises `JobFailed` where a table is to be made among files that are none of it."""
+    async for info in store.list(""):
+        if info.key.endswith(".parquet"):
+            raise JobFailed(f"{store.uri(info.key)} is there, and no export put it there: a table lies by itself")
 
 
 def _target(export: Export, topic: TopicState) -> Target:
@@ -135,11 +162,6 @@ def _target(export: Export, topic: TopicState) -> Target:
         table_format=export.table_format,
         partition_by=export.partition_by,
     )
-
-
-def _has_expired(topic: Sequence[SegmentFiles], pieces: Sequence[Piece]) -> bool:
-    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
-    return any(piece.segment not in starts or piece.start < starts[piece.segment] for piece in pieces)
 
 
 async def change_state(export: Export, opened: Opened, expected: ExportState, wanted: ExportState) -> None:
@@ -157,7 +179,7 @@ async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> l
     """The pieces, and the files that hold them as things are. Raises `JobFailed` where retention has taken some."""
     topic = await read_topic(opened.source, opened.clock, export.topic)
     listed = await list_topic(opened.source, topic)
-    if _has_expired(listed, pieces):
+    if without_expired(listed, pieces) != tuple(pieces):
         raise JobFailed("messages have expired before they were exported; --skip-expired goes on without them")
     files = {each.segment.id: each.files for each in listed}
     return [

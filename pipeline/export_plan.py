@@ -1,14 +1,13 @@
 """What an export has still to do: pure decisions on positions and on what was listed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 from filer.errors import InvalidInput
 from filer.positions import Positions
-from pipeline.compact import DEFAULT_ROLLUP_BYTES
-from pipeline.compaction_plan import movable, plan_compaction
-from pipeline.topic_files import PART_FILES, LiveFile, SegmentFiles, in_parts
+from pipeline.compaction_plan import settled
+from pipeline.topic_files import LiveFile, SegmentFiles, in_parts
 
 PIECE_BYTES = 64 * 1024 * 1024
 MOST_PIECES = 4096
@@ -27,6 +26,10 @@ class Piece(NamedTuple):
     def name(self) -> str:
         """What its files are called: whoever exports the same messages again makes the same names."""
         return f"{self.segment:010d}-{self.start:020d}-{self.stop:020d}.parquet"
+
+    def from_offset(self, offset: int) -> "Piece":
+        """Its messages from an offset on."""
+        return self if offset <= self.start else Piece(self.segment, offset, self.stop)
 
 
 def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, in_place: bool) -> list[Piece]:
@@ -50,32 +53,22 @@ def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, i
 
 def _pieces_of(listed: SegmentFiles, reached: int, *, in_place: bool) -> list[Piece]:
     new = [file for file in listed.files if file.stop > reached]
-    settled = settled_files(listed) if in_place else frozenset()
+    serving = {file for file in settled(listed) if _counts_whole(file)} if in_place else set()
     pieces: list[Piece] = []
     while new:
-        if new[0] in settled and new[0].start >= reached:
+        if new[0] in serving and new[0].start >= reached:
             file = new.pop(0)
             pieces.append(Piece(listed.segment.id, file.start, file.stop, file.key))
             continue
-        run = list(takewhile(lambda file: file not in settled or file.start < reached, new))
+        run = list(takewhile(lambda file: file not in serving or file.start < reached, new))
         for part in in_parts(run, most_bytes=PIECE_BYTES):
             pieces.append(Piece(listed.segment.id, max(part[0].start, reached), part[-1].stop))
         del new[: len(run)]
     return pieces
 
 
-def settled_files(listed: SegmentFiles) -> frozenset[LiveFile]:
-    """The files of a sealed segment that hold nothing but what counts, and that no compaction would write again."""
-    if listed.segment.state != "sealed":
-        return frozenset()
-    files = movable(listed, older_than_us=0)
-    moving = {
-        file for run in plan_compaction(files, rollup_bytes=DEFAULT_ROLLUP_BYTES, most_files=PART_FILES) for file in run
-    }
-    return frozenset(file for file in files if file not in moving and _counts_whole(file))
-
-
 def _counts_whole(file: LiveFile) -> bool:
+    """Whether it holds nothing but what counts."""
     return file.start == file.name.base and file.name.end in (None, file.stop)
 
 
@@ -88,6 +81,13 @@ def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], presen
     for piece in pieces:
         after[piece.segment] = max(after.get(piece.segment, 0), piece.stop)
     return {segment: offset for segment, offset in after.items() if segment in present}
+
+
+def without_expired(topic: Sequence[SegmentFiles], pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """What retention has left of the pieces."""
+    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    left = (piece.from_offset(starts.get(piece.segment, piece.stop)) for piece in pieces)
+    return tuple(piece for piece in left if piece.start < piece.stop)
 
 
 def past_expired(topic: Sequence[SegmentFiles], exported: Mapping[int, int]) -> Positions:

@@ -57,6 +57,11 @@ class ExportState(_Frozen):
         pending = Pending(pieces=pieces, exported=dict(exported))
         return self.model_copy(update={"runs": self.runs + 1, "pending": pending})
 
+    def left_with(self, pieces: tuple[Piece, ...]) -> "ExportState":
+        """With less of the pending run: it is still the same one, and reaches the same positions."""
+        assert self.pending is not None
+        return self.model_copy(update={"pending": self.pending.model_copy(update={"pieces": pieces})})
+
     def staged(self) -> "ExportState":
         """With all files of the pending run written."""
         assert self.pending is not None

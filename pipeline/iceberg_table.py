@@ -70,23 +70,50 @@ def finish_run(target: IcebergTarget, spark: "SparkSession", export: Export, sta
 
 
 def open_table(target: IcebergTarget, export: Export) -> "Table":
-    """The table, made if it is not there. Raises `JobFailed` where pyiceberg is missing or the catalogue fails."""
+    """The table, made if it is not there.
+
+    Raises `JobFailed` where pyiceberg is missing, the catalogue fails, or its table of that name is another one.
+    """
     try:
-        from pyiceberg.catalog.sql import SqlCatalog
-        from pyiceberg.exceptions import NoSuchTableError
         from sqlalchemy.exc import SQLAlchemyError
-    except ModuleNotFoundError as error:
-        raise JobFailed(f"Iceberg needs {error.name}: pip install 'braidmq[iceberg]'") from error
-    identifier = (target.namespace, target.name)
-    try:
-        catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
-        catalog.create_namespace_if_not_exists(target.namespace)
+
         try:
-            return catalog.load_table(identifier)
-        except NoSuchTableError:
+            table = _load_or_create(target, export)
+        except SQLAlchemyError as error:
+            raise JobFailed(f"the catalogue of the Iceberg table: {_first_line(error)}") from error
+    except ModuleNotFoundError as error:
+        raise JobFailed(
+            f"Iceberg needs the Python package {error.name!r}; pip install 'braidmq[iceberg]' has those of a catalogue "
+            "in a file of SQLite"
+        ) from error
+    location = with_stores(export, _location)
+    if table.location().rstrip("/") != location:
+        raise JobFailed(
+            f"table {target.namespace}.{target.name} of the catalogue lies at {table.location()}, not at {location}"
+        )
+    return table
+
+
+def _load_or_create(target: IcebergTarget, export: Export) -> "Table":
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+    identifier = (target.namespace, target.name)
+    catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
+    catalog.create_namespace_if_not_exists(target.namespace)
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        try:
             return _create(catalog, identifier, export)
-    except SQLAlchemyError as error:
-        raise JobFailed(f"the catalogue of the Iceberg table: {str(error).partition('[SQL')[0]}") from error
+        except TableAlreadyExistsError:
+            # Another export has just done so.
+            return catalog.load_table(identifier)
+
+
+def _first_line(error: Exception) -> str:
+    """Without the statement, and the pages that SQLAlchemy speaks of."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _catalog_address(target: IcebergTarget, export: Export) -> str:
@@ -188,6 +215,7 @@ def _commit(target: IcebergTarget, export: Export, table: "Table", files: Iterab
     number tells.
     """
     from pyiceberg.exceptions import CommitFailedException
+    from sqlalchemy.exc import SQLAlchemyError
 
     # The columns of our files have names, not Iceberg's numbers.
     names = table.schema().name_mapping.model_dump_json()
@@ -202,6 +230,11 @@ def _commit(target: IcebergTarget, export: Export, table: "Table", files: Iterab
     except CommitFailedException as error:
         if not _is_committed(open_table(target, export), run):
             raise JobFailed(f"the Iceberg table has changed meanwhile, run it again: {error}") from error
+    except (SQLAlchemyError, OSError) as error:
+        # Made or not: the next export finds out by the run's number.
+        raise JobFailed(
+            f"the Iceberg table was not seen to be committed, run it again: {_first_line(error)}"
+        ) from error
 
 
 def _data_file(table: "Table", facts: DataFileFacts) -> "DataFile":

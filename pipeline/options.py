@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
 
 from braidmq import Client
+from braidmq.async_client import DEFAULT_URL
 from filer import keys
 from filer.s3_settings import AddressingStyle
 from pipeline.errors import JobFailed, WrongUsage
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIB = 1024 * 1024
-DEFAULT_URL = "http://127.0.0.1:8080"
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 Command = Callable[["SparkSession", argparse.Namespace], None]
 
 
@@ -42,7 +44,9 @@ def add_job(jobs: "argparse._SubParsersAction[JobParser]", name: str, command: C
 def add_common_options(parser: JobParser) -> None:
     """The options of every job."""
     parser.add_argument("--json", action="store_true", help="JSON for machines instead of text for people")
-    parser.add_argument("--master", metavar="URL", help="the Spark cluster; all of this machine by default")
+    parser.add_argument(
+        "--master", type=master, metavar="URL", help="the Spark cluster; all of this machine by default"
+    )
     parser.add_argument(
         "--url",
         metavar="URL",
@@ -82,6 +86,13 @@ def _store_told(url: str, topic: str) -> str:
         raise JobFailed(f"topic {topic!r} has no files yet, so where the store is cannot be told: give --store")
     root = file.uri.rpartition(f"/{keys.segments_folder(topic)}")[0]
     return unquote(root.removeprefix("file://")) if root.startswith("file://") else root
+
+
+def master(text: str) -> str:
+    """Reads what Spark takes for a cluster: of anything else it speaks in a page of Java."""
+    if not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form local[N], spark://HOST:PORT, yarn or k8s://URL")
+    return text
 
 
 def at_least(least: int) -> Callable[[str], int]:

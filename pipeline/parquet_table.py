@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from filer.errors import ObjectExists, ObjectNotFound
 from filer.store import Store
 from pipeline.export import Export, Opened, change_state, files_of, stage, with_stores
+from pipeline.export_plan import Piece
 from pipeline.export_state import FOLDER, ExportState
 from pipeline.tasks import run_tasks
 
@@ -24,23 +25,27 @@ MOVED_TOGETHER = 64
 
 def finish_run(spark: "SparkSession", export: Export, state: ExportState) -> None:
     """As `pipeline.export.FinishRun`."""
-    folder = f"{FOLDER}/run-{state.runs:06d}/"
+    folder = _folder(state.runs)
     assert state.pending is not None
+    pieces = state.pending.pieces
     if not state.pending.staged:
-        pieces = state.pending.pieces
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
         run_tasks(spark, tasks, partial(stage, export, folder))
         state = _changed(export, state, state.staged())
-    keys = with_stores(export, lambda opened: _staged_keys(opened, folder))
+    keys = with_stores(export, lambda opened: _staged_keys(opened, folder, pieces))
     groups = [keys[first : first + MOVED_TOGETHER] for first in range(0, len(keys), MOVED_TOGETHER)]
     run_tasks(spark, groups, partial(_move, export, folder))
     _changed(export, state, state.done())
-    with_stores(export, lambda opened: _sweep(opened, folder))
+    with_stores(export, lambda opened: _sweep(opened, before=_folder(state.runs + 1)))
 
 
-async def _sweep(opened: Opened, folder: str) -> None:
-    """Delete what earlier runs have staged that were left out since: no run but the newest is ever finished."""
-    await opened.target.delete([info.key async for info in opened.target.list(f"{FOLDER}/run-") if info.key < folder])
+def _folder(run: int) -> str:
+    return f"{FOLDER}/run-{run:06d}/"
+
+
+async def _sweep(opened: Opened, *, before: str) -> None:
+    """Delete what runs have staged that others did away with since: what is done is moved."""
+    await opened.target.delete([info.key async for info in opened.target.list(f"{FOLDER}/run-") if info.key < before])
 
 
 def _changed(export: Export, expected: ExportState, wanted: ExportState) -> ExportState:
@@ -48,8 +53,10 @@ def _changed(export: Export, expected: ExportState, wanted: ExportState) -> Expo
     return wanted
 
 
-async def _staged_keys(opened: Opened, folder: str) -> list[str]:
-    return [info.key async for info in opened.target.list(folder)]
+async def _staged_keys(opened: Opened, folder: str, pieces: Sequence[Piece]) -> list[str]:
+    """What is staged of the run as it is: it may have been of more pieces, some of which have expired."""
+    names = {piece.name for piece in pieces}
+    return [info.key async for info in opened.target.list(folder) if info.key.rpartition("/")[2] in names]
 
 
 def _move(export: Export, folder: str, keys: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import JobFailed
+from pipeline.tasks import spark_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,25 +31,22 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
     """A session that ends with the block, on the cluster `master`, on the one spark-submit chose, or on this machine.
 
-    Raises `JobFailed` where Spark or Java is missing.
+    Raises `JobFailed` where Spark or Java is missing, and where that cluster is none.
     """
     _check_installed()
     # Before Spark is imported: its Java process takes them over.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with warnings.catch_warnings():
+    from braidmq.spark.quiet import quiet_about_pandas
+
+    with warnings.catch_warnings(), spark_failures():
         quiet_about_pandas()
         session = _start(job, master)
     try:
         yield session
     finally:
         session.stop()
-
-
-def quiet_about_pandas() -> None:
-    """Spark looks for pandas where it hands over Arrow batches, and speaks of its version; nothing here uses it."""
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
 
 
 def _start(job: str, master: str | None) -> "SparkSession":

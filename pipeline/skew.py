@@ -65,7 +65,7 @@ def measure_skew(
     state, files = store.run(partial(_find, topic))
     loads = SlotLoads.nothing()
     if tasks := list(in_parts(files)):
-        with watched(spark, len(tasks)):
+        with watched(spark):
             loads = spread(spark, tasks).map(partial(_count, store)).treeReduce(add)
     return report_skew(state, loads, parts=parts or len(state.open_segments), hottest=hottest, by=by)
 

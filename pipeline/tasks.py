@@ -22,7 +22,7 @@ _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*: (.+)")
 
 def run_tasks(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
     """What the function gives for each, a Spark task each. Raises `JobFailed` where one fails for good."""
-    with watched(spark, len(tasks)):
+    with watched(spark):
         return spread(spark, tasks).map(function).collect() if tasks else []
 
 
@@ -32,23 +32,31 @@ def spread(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
 
 
 @contextlib.contextmanager
-def watched(spark: "SparkSession", count: int) -> Iterator[None]:
+def watched(spark: "SparkSession") -> Iterator[None]:
     """Tell how many of the tasks begun in the block are done, now and then; what fails in one is a `JobFailed`."""
+    ended = threading.Event()
+    teller = threading.Thread(target=_tell, args=(spark.sparkContext, ended), daemon=True)
+    teller.start()
+    try:
+        with spark_failures():
+            yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+@contextlib.contextmanager
+def spark_failures() -> Iterator[None]:
+    """What Spark fails with in the block is a `JobFailed`, in one line."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    ended = threading.Event()
-    teller = threading.Thread(target=_tell, args=(spark.sparkContext, count, ended), daemon=True)
-    teller.start()
     try:
         yield
     except Py4JJavaError as error:
         raise JobFailed(reason_of(str(error.java_exception.getMessage()))) from error
     except PySparkException as error:
         raise JobFailed(reason_of(str(error))) from error
-    finally:
-        ended.set()
-        teller.join()
 
 
 def reason_of(message: str) -> str:
@@ -62,12 +70,13 @@ def reason_of(message: str) -> str:
     return lines[0] if lines else "a Spark task failed and did not say why"
 
 
-def _tell(context: "SparkContext", count: int, ended: threading.Event) -> None:
+def _tell(context: "SparkContext", ended: threading.Event) -> None:
     tracker = context.statusTracker()
-    told = 0
+    told = 0, 0
     while not ended.wait(PROGRESS_SECONDS):
-        stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-        if done > told:
-            say(f"{done} of {count} tasks done")
+        found = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+        stages = [stage for stage in found if stage is not None]
+        done = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+        if done[0] and done != told:
+            say(f"{done[0]:,} of {done[1]:,} tasks done")
             told = done

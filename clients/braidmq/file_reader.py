@@ -18,7 +18,7 @@ BATCH_ROWS = 16_384
 def file_batches(
     http: httpx.Client, file: FileRef, segment: int, start: int, stop: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The messages `[start, stop)` of the segment, as far as the file has them, in order.
+    """The messages `[start, stop)` of the segment, all of them, in order.
 
     No row group is read that has none of them, and one at a time is in memory. Raises `FileUnreachable`, and
     `CorruptFile` where the file is not what it is said to be.
@@ -27,6 +27,8 @@ def file_batches(
         footer = Footer.from_metadata(parquet.metadata.metadata)
         if footer.segment != segment or footer.count != parquet.metadata.num_rows:
             raise CorruptFile(f"{file.uri} is not a file of segment {segment} with {footer.count} messages")
+        if footer.base > start or footer.end < stop:
+            raise CorruptFile(f"{file.uri} holds offsets {footer.base} to {footer.end}, not {start} to {stop}")
         base = footer.base
         for group in range(parquet.num_row_groups):
             end = base + parquet.metadata.row_group(group).num_rows

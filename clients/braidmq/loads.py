@@ -46,7 +46,7 @@ GATHERED_BYTES = 256 * 1024 * 1024
 COMMIT_SECONDS = 900.0
 """How long brokers may take to look through all files of a load."""
 LOOK_SECONDS = 0.5
-MOST_SEGMENTS = 16
+MOST_DEFAULT_SEGMENTS = 16
 TRIES = 3
 _CHUNK_BYTES = 256 * 1024
 _SLICE_BYTES = 8 * 1024 * 1024
@@ -124,7 +124,7 @@ class Loader:
         _check_id(load)
         about = await self._admin.topic(topic)
         opened = sum(segment.state == "open" for segment in about.segments)
-        parts = min(opened, MOST_SEGMENTS) if segments is None else segments
+        parts = min(opened, MOST_DEFAULT_SEGMENTS) if segments is None else segments
         answer = await self._post(f"{topic_path(topic)}/loads", {"segments": parts, "load": load})
         return _segments(ReservedLoad.model_validate(answer), about)
 

@@ -1,6 +1,7 @@
 """The live segment files, for readers that go to the store themselves; news of files that others wrote."""
 
 import re
+from collections.abc import Set
 from itertools import islice, takewhile
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from fastapi.responses import Response
 
 from filer.errors import InvalidInput
 from filer.live_files import FileFacts
-from filer.positions import Positions, is_behind
+from filer.positions import Positions, passed_by
 from filer.segment_index import SegmentIndex
 from mq.broker import Broker
 from mq.http.answers import json_response
@@ -39,11 +40,12 @@ def files_router(broker: Broker) -> APIRouter:
         reader = await broker.reader(topic)
         first_segment, first_offset = _parse_after(after)
         since = await start_positions(topic, reader, None, from_, default="earliest") if from_ else None
+        passed = passed_by(runtime.state, since) if since is not None else set[int]()
         listed: list[dict[str, Any]] = []
         for segment in runtime.state.segments:
             if segment.id < first_segment:
                 continue
-            begin = _begin(runtime, since, segment.id, segment.start_offset)
+            begin = _begin(since, passed, segment.id, segment.start_offset)
             if begin is None:
                 continue
             if segment.id == first_segment:
@@ -96,13 +98,13 @@ def _parse_after(after: str | None) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _begin(runtime: TopicRuntime, since: Positions | None, segment_id: int, start_offset: int) -> int | None:
+def _begin(since: Positions | None, passed: Set[int], segment_id: int, start_offset: int) -> int | None:
     """Offset from which a segment's files are wanted; None where it lies before the start altogether."""
     if since is None:
         return start_offset
     if segment_id in since:
         return max(since[segment_id], start_offset)
-    return start_offset if segment_id > min(since) and not is_behind(runtime.state, since, segment_id) else None
+    return start_offset if segment_id > min(since) and segment_id not in passed else None
 
 
 async def _index(broker: Broker, runtime: TopicRuntime, segment_id: int) -> SegmentIndex:

@@ -36,6 +36,8 @@ def spark_session() -> "Iterator[SparkSession]":
         pytest.fail("Spark needs Java 17 or later, and there is no java on the PATH: install one", pytrace=False)
     from pyspark.sql import SparkSession  # late: a second that only tests with Spark should spend
 
+    from braidmq.spark.quiet import quiet_about_pandas
+
     with tempfile.TemporaryDirectory(prefix="braidmq-spark-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -46,9 +48,7 @@ def spark_session() -> "Iterator[SparkSession]":
         for name, value in settings.items():
             builder = builder.config(name, value)
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
-            )
+            quiet_about_pandas()
             session = builder.getOrCreate()
         try:
             yield session

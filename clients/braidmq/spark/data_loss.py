@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from braidmq.models import SegmentLife
 from braidmq.spark.shape import Shape
-from filer.positions import Positions, advance, is_behind
+from filer.positions import Positions, advance, passed_by
 from filer.topic_state import Segment, TopicState
 
 
@@ -55,6 +55,7 @@ def _within(segment: Segment, offset: int, losses: list[str]) -> int:
 
 def _passed_over(shape: Shape, whole: TopicState, positions: Mapping[int, int]) -> list[str]:
     """The segments after the positions that are gone with all their messages."""
+    passed = passed_by(whole, positions)
     return [
         f"segment {segment.id} has been removed with its {segment.end_offset} messages"
         for segment in whole.segments
@@ -62,5 +63,5 @@ def _passed_over(shape: Shape, whole: TopicState, positions: Mapping[int, int]) 
         and segment.end_offset
         and segment.id not in positions
         and segment.id > min(positions, default=0)
-        and not is_behind(whole, positions, segment.id)
+        and segment.id not in passed
     ]

@@ -17,6 +17,7 @@ from braidmq.spark.spans import Span
 from filer.errors import BraidError
 from filer.nearest import unknown_name
 from filer.positions import Positions, from_marker
+from filer.schema import LATEST_US
 from filer.slots import SLOTS
 
 _COMMON = ("url", "topic")
@@ -28,6 +29,7 @@ BATCH_WRITE = (*_COMMON, "producerId")
 STREAM_WRITE = (*_COMMON, "checkpointLocation", "queryName")
 ANY_READ = tuple(dict.fromkeys((*BATCH_READ, *STREAM_READ)))
 _HEADER = "header."
+_MOST_DIGITS = 18
 _BOOLEANS = {"true": True, "false": False}
 
 Place = Literal["earliest", "latest"] | Positions
@@ -117,7 +119,7 @@ def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
     check_names(options, STREAM_READ, "streaming")
     source = source_of(options, subscribe=True)
     since_us = _time(options, "startingTimestamp")
-    if since_us is not None and "startingOffsets" in options:
+    if since_us is not None and _text(options, "startingOffsets") is not None:
         raise InvalidOption("startingTimestamp or startingOffsets, not both: a stream begins at one position")
     return ReadOptions(
         source,
@@ -147,6 +149,8 @@ def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
 def moment_us(text: str, name: str) -> int:
     """Milliseconds since 1970, as Kafka's source has them, or RFC 3339; raises `InvalidOption`."""
     if text.isascii() and text.isdecimal():
+        if len(text) > _MOST_DIGITS or int(text) * 1000 > LATEST_US:
+            raise InvalidOption(f"{name} is {text:.80}: that is no time within the years 1970 to 9999")
         return int(text) * 1000
     try:
         moment = datetime.fromisoformat(text)
@@ -195,7 +199,7 @@ def _ranges(text: str) -> tuple[Span, ...]:
         spans = tuple(Span(int(segment), start, stop) for segment, (start, stop) in given)
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidOption(f'ranges is an object such as {{"0": [100, 200]}}: {error}') from error
-    if any(not _is_count(span.start) or not _is_count(span.stop) or span.count < 0 for span in spans):
+    if any(not all(map(_is_count, (span.segment, span.start, span.stop))) or span.count < 0 for span in spans):
         raise InvalidOption(f"ranges: offsets are whole numbers, the second not below the first: {text:.80}")
     return spans
 
@@ -236,7 +240,7 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     text = _text(options, name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS or int(text) < 1:
         raise InvalidOption(f"{name} is {text!r:.80}: it must be a whole number of 1 or more")
     return int(text)
 

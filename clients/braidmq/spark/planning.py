@@ -13,6 +13,7 @@ from braidmq.client import Client
 from braidmq.errors import InvalidRequest, PositionExpired
 from braidmq.file_ref import FileRef
 from braidmq.models import SegmentFile
+from braidmq.retry import Retry
 from braidmq.spark.columns import RowFilter, spark_batch
 from braidmq.spark.data_loss import is_broken, mended
 from braidmq.spark.errors import DataLoss
@@ -37,9 +38,9 @@ class SpanPartition(InputPartition):
     files: tuple[FileRef, ...]
 
 
-def client_of(source: Source) -> Client:
+def client_of(source: Source, retry: Retry | None = None) -> Client:
     """A client of the cluster; close it."""
-    return Client(source.url, headers=source.headers)
+    return Client(source.url, headers=source.headers, retry=retry or Retry())
 
 
 def shape_of(client: Client, source: Source) -> Shape:

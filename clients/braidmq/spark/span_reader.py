@@ -1,5 +1,6 @@
 """Reading a span in a task: from the segment's files, and from a broker what is in none of them."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from braidmq.file_ref import FileRef
 from braidmq.remote_file import FileUnreachable
 from braidmq.spark.errors import DataLoss
 from braidmq.spark.spans import Span
+
+_log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 5.0
 # So long a broker may say nothing of messages that another one has told of.
@@ -116,6 +119,7 @@ class SpanReader:
                 f"messages [{self._reached}, {min(reached, self.span.stop)}) of segment {self.span.segment} of topic "
                 f"{self.topic!r} are lost: {why}; to go on without them set failOnDataLoss to false"
             )
+        _log.warning("topic %s, segment %d: going on behind %d: %s", self.topic, self.span.segment, self._reached, why)
         self._reached = min(reached, self.span.stop)
 
 

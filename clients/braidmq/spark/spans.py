@@ -1,10 +1,10 @@
 """Spans: what one task reads, and cutting a part of a topic into them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from braidmq.spark.shape import Shape
-from filer.positions import is_behind
+from filer.positions import passed_by
 from filer.topic_state import Segment
 
 
@@ -25,27 +25,28 @@ class Span:
 def spans_between(shape: Shape, start: Mapping[int, int], end: Mapping[int, int]) -> list[Span]:
     """All that lies between two positions of a topic, by segment: also of those opened and sealed in between."""
     spans = []
+    before, within = passed_by(shape.state, start), passed_by(shape.state, end)
     for segment in shape.state.segments:
-        first, last = _first(shape, segment, start), _last(shape, segment, end)
+        first, last = _first(segment, start, before), _last(shape, segment, end, within)
         if first is not None and first < last:
             spans.append(Span(segment.id, first, last))
     return spans
 
 
-def _first(shape: Shape, segment: Segment, start: Mapping[int, int]) -> int | None:
+def _first(segment: Segment, start: Mapping[int, int], passed: Set[int]) -> int | None:
     """The offset from which a segment comes after the start; None where it lies before it altogether."""
     if segment.id in start:
         return max(start[segment.id], segment.start_offset)
-    if segment.id < min(start, default=0) or is_behind(shape.state, start, segment.id):
+    if segment.id < min(start, default=0) or segment.id in passed:
         return None
     return segment.start_offset
 
 
-def _last(shape: Shape, segment: Segment, end: Mapping[int, int]) -> int:
+def _last(shape: Shape, segment: Segment, end: Mapping[int, int], passed: Set[int]) -> int:
     """The offset up to which a segment comes before the end."""
     if segment.id in end:
         return min(end[segment.id], shape.ends[segment.id])
-    return shape.ends[segment.id] if is_behind(shape.state, end, segment.id) else 0
+    return shape.ends[segment.id] if segment.id in passed else 0
 
 
 def of_segments(spans: Iterable[Span], segments: Iterable[int]) -> list[Span]:

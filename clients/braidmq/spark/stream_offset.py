@@ -79,16 +79,24 @@ def next_offset(shape: Shape, start: StreamOffset, sound: Positions, *, most_row
 
 
 def share(waiting: Mapping[int, int], most: int | None) -> dict[int, int]:
-    """How many of the messages that wait in each segment are taken: all, or in proportion so many altogether."""
+    """How many of the messages that wait in each segment are taken: all, or so many altogether.
+
+    One of each, where there is room for that: what comes behind a segment waits for its last message. The rest are
+    taken in proportion.
+    """
     total = sum(waiting.values())
     if most is None or total <= most:
         return dict(waiting)
+    some = sum(count > 0 for count in waiting.values())
+    first = 1 if some <= most else 0
+    left, room = total - first * some, most - first * some
     taken: dict[int, int] = {}
     seen = given = 0
     for segment in sorted(waiting):
-        seen += waiting[segment]
-        taken[segment] = seen * most // total - given
-        given += taken[segment]
+        least = min(waiting[segment], first)
+        seen += waiting[segment] - least
+        taken[segment] = least + seen * room // left - given
+        given += taken[segment] - least
     return taken
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from braidmq.client import Client
+from braidmq.errors import PositionExpired
 from braidmq.spark.columns import RowFilter, arrow_schema, check_schema
 from braidmq.spark.options import ReadOptions
 from braidmq.spark.planning import (
@@ -110,7 +111,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _news_behind(self, offset: StreamOffset) -> bool:
         """Wait a little for a message: Spark asks a hundred times a second where there is none."""
         marker = to_marker(offset.topic, offset.positions)
-        return self._broker().wait_behind(offset.topic, marker, seconds=_IDLE_SECONDS)
+        try:
+            return self._broker().wait_behind(offset.topic, marker, seconds=_IDLE_SECONDS)
+        except PositionExpired:
+            return True  # retention has just taken something: planning says what, and whether that matters
 
     def _initial(self) -> Positions:
         options = self._options

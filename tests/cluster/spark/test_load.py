@@ -1,7 +1,10 @@
 """A data frame as one load: adopted whole, in order, and once, whatever is tried again."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +82,28 @@ def test_files_that_an_earlier_run_wrote(braid_spark: SparkSession, client: Clie
             else:
                 assert load(rows_of(braid_spark), topic, url=client.url, load="x", segments=2).messages == ROWS
     assert client.read_table(topic).num_rows == ROWS
+
+
+def test_a_load_that_is_overtaken_while_its_tasks_write(
+    braid_spark: SparkSession, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was reserved later is committed first: the tasks fail, and all is written anew."""
+    client.create_topic(topic)
+    module = sys.modules["braidmq.spark.load"]  # `braidmq.spark.load` is the function
+    write, runs = module._write_files, []
+
+    def late(*args: Any, **settings: Any) -> Any:
+        runs.append(args)
+        if len(runs) == 1:
+            client.load(topic, pa.table({"value": ["quick"]}), value="value", load="quick")
+        return write(*args, **settings)
+
+    monkeypatch.setattr(module, "_write_files", late)
+    frame = rows_of(braid_spark).coalesce(1)
+    assert load(frame, topic, url=client.url, load="slow", segments=1).messages == ROWS
+    assert len(runs) == 2
+    values = [message.value for message in client.browse(topic)]
+    assert values[0] == b"quick" and len(values) == ROWS + 1
 
 
 def _stop(*_: object) -> None:

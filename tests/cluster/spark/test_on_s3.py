@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from braidmq import Client
 from braidmq.spark import read
-from tests.cluster.spark.test_stream import Recorder, query
+from tests.cluster.spark.test_stream import Recorder, query, read_over_a_split
 from tests.support.broker_process import BrokerProcess
 from tests.support.numbered_topic import NumberedTopic
 from tests.support.s3_server import S3_ENVIRONMENT, s3_server
@@ -46,8 +46,5 @@ def test_a_stream(braid_spark: SparkSession, client: Client, topic: str, checkpo
     numbered, sink = NumberedTopic(client, topic), Recorder()
     numbered.publish()
     with query(braid_spark, client, topic, checkpoint, sink) as running:
-        running.processAllAvailable()
-        numbered.split()
-        numbered.publish()
-        running.processAllAvailable()
+        read_over_a_split(running, numbered)
     numbered.check(sink.rows)

@@ -65,15 +65,20 @@ def query(
         running.stop()
 
 
+def read_over_a_split(running: StreamingQuery, numbered: NumberedTopic) -> None:
+    """What is there, a split, and what comes after it."""
+    running.processAllAvailable()
+    numbered.split()
+    numbered.publish()
+    running.processAllAvailable()
+
+
 def test_through_splits_and_merges(braid_spark: SparkSession, client: Client, topic: str, checkpoint: str) -> None:
     """The same query all along, and again from its checkpoint in the middle of it."""
     numbered, sink = NumberedTopic(client, topic), Recorder()
     numbered.publish()
     with query(braid_spark, client, topic, checkpoint, sink) as running:
-        running.processAllAvailable()
-        numbered.split()
-        numbered.publish()
-        running.processAllAvailable()
+        read_over_a_split(running, numbered)
         numbered.check(sink.rows)
         numbered.split()
         numbered.publish()

@@ -102,7 +102,7 @@ def test_a_stream_from_topic_to_topic_that_is_killed_and_restarted(
     def run(failures: Path, times: int) -> None:
         frame = braid_spark.readStream.format("braidmq").option("url", client.url).option("topic", topic)
         rows = frame.option("startingOffsets", "earliest").load().select("key", "value")
-        writer = rows.mapInArrow(failing(failures, times), rows.schema).writeStream.format("braidmq")
+        writer = rows.mapInArrow(failing(failures, times), rows.schema).writeStream.format("braidmq").queryName("copy")
         writer = writer.option("url", client.url).option("topic", target.topic).option("checkpointLocation", checkpoint)
         running = writer.trigger(availableNow=True).start()
         try:

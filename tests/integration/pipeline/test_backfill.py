@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from ulid import ULID
 
-from braidmq import Client
-from pipeline.backfill import Backfilled, Columns, Source, backfill
+from braidmq import Client, CommittedLoad
+from pipeline.backfill import Columns, Source, backfill
+from pipeline.commands import parse
 from pipeline.errors import JobFailed
-from pipeline.load_calls import LoadCalls
 from tests.support.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -78,11 +78,14 @@ def test_rows_are_messages_in_the_order_of_their_times_and_are_there_for_every_r
     client.create_topic(topic)
     client.publish(topic, b'{"n": -1}', key=b"N1")
     done = backfill(spark, broker.url, topic, write_source(tmp_path / "a.parquet"), BY_TIME, segments=4)
-    assert (done.messages, done.segments) == (ROWS, 4)
+    assert (done.messages, len(done.segments)) == (ROWS, 4)
     client.publish(topic, b'{"n": -2}', key=b"N1")
     table = client.read_table(topic)
     assert sorted(numbers(table)) == [-2, -1, *range(ROWS)]
     check_order(table.filter(pa.array([number >= 0 for number in numbers(table)])))
+    for segment in done.segments:
+        times = table.filter(pa.compute.equal(table["segment"], segment.segment))["event_time"].to_pylist()
+        assert len(times) > 1 and times == sorted(times)
     of_one = [number for key, number in zip(table["key"].to_pylist(), numbers(table), strict=True) if key == b"N1"]
     assert (of_one[0], of_one[-1]) == (-1, -2)
     root = broker.arguments[broker.arguments.index("--data") + 1]
@@ -102,21 +105,22 @@ def test_stopped_before_the_commit_and_run_again_each_row_is_there_once(
     def die(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    def run() -> Backfilled:
+    def run() -> CommittedLoad:
         return backfill(spark, broker.url, topic, source, BY_TIME, segments=3, load="first")
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(LoadCalls, "commit", die)
+        patch.setattr(Client, "commit_load", die)
         run()
     assert client.read_table(topic).num_rows == 0
     # Another input under the same name would mix two loads.
     write_source(tmp_path / "a.parquet", rows=ROWS - 1)
     spark.catalog.clearCache()
-    with pytest.raises(JobFailed, match="what is read is not what was read when this load was begun"):
+    with pytest.raises(JobFailed, match="an earlier run of this load had other messages"):
         run()
     write_source(tmp_path / "a.parquet")
-    assert run().messages == ROWS
-    assert run() == Backfilled("first", ROWS, 3, files=0)
+    done = run()
+    assert (done.load, done.messages, len(done.segments)) == ("first", ROWS, 3)
+    assert run() == done
     assert sorted(numbers(client.read_table(topic))) == list(range(ROWS))
 
 
@@ -124,12 +128,34 @@ def test_types_are_those_of_the_topic(
     spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path
 ) -> None:
     client.create_topic(topic, key_type="string", value_type="string")
-    (tmp_path / "rows.csv").write_text("id,text\n1,one\n2,two\n,three\n")
+    (tmp_path / "rows.csv").write_text("row.id,text\n1,one\n2,two\n,three\n")
     source = Source(str(tmp_path / "rows.csv"), "csv", {"header": "true", "inferSchema": "true"})
-    backfill(spark, broker.url, topic, source, Columns("id", "text"), segments=2)
+    backfill(spark, broker.url, topic, source, Columns("row.id", "text"), segments=2)
     table = client.read_table(topic)
     found = set(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
     assert found == {("1", "one"), ("2", "two"), (None, "three")}
+
+
+def test_the_command_says_what_it_loaded(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    client.create_topic(topic)
+    given = ["backfill", write_source(tmp_path / "a.parquet").path, topic, "--key", "tail", "--value-json"]
+    given += ["--segments", "2", "--load", "history", "--url", broker.url]
+    options = parse(given)
+    options.command(spark, options)
+    said = capsys.readouterr()
+    assert said.out == f"topic {topic}: load history of 2,000 messages in 2 segments\n"
+    assert said.err.splitlines() == [
+        "mq: load history (--load history goes on with it)",
+        "mq: files written: 2; the brokers look through them",
+    ]
+    options = parse([*given, "--json"])
+    options.command(spark, options)
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"topic": topic, "load": "history", "messages": ROWS, "segments": 2}
+    assert said.err == "mq: load history has been committed before\n"
 
 
 def test_bytes_stay_bytes(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import OperationalError
 
 from filer import keys
 from filer.clock import Clock, SystemClock
@@ -266,6 +267,21 @@ def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
 
 
 @pytest.mark.usefixtures("tasks_here")
+def test_a_catalogue_that_fails_at_the_commit_is_told_and_the_next_run_completes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def locked(*_: Any) -> Any:
+        raise OperationalError("UPDATE x", {}, Exception("database is locked"))
+
+    export = export_of(root, tmp_path / "table", "iceberg")
+    with monkeypatch.context() as patch, pytest.raises(JobFailed, match=r"run it again: .*database is locked$"):
+        patch.setattr(SqlCatalog, "commit_table", locked)
+        run(export)
+    run(export)
+    assert rows_of(by_pyiceberg(export)) == expected_rows()
+
+
+@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_two_at_a_time_export_each_row_once(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str
@@ -319,6 +335,14 @@ def test_a_topic_with_retention_is_not_exported_in_place(root: Path, tmp_path: P
         run(export_of(root, tmp_path / "table", "iceberg", in_place=True))
 
 
+def expire(root: Path, start_offset: int) -> None:
+    """Retention takes the first messages of segment 0."""
+    topic = root / keys.topic(TOPIC)
+    state = TopicState.from_json(topic.read_bytes())
+    first = state.segments[0].model_copy(update={"start_offset": start_offset})
+    topic.write_bytes(state.model_copy(update={"segments": (first, *state.segments[1:])}).to_json())
+
+
 @pytest.mark.usefixtures("tasks_here")
 def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp_path: Path):
     export = export_of(root, tmp_path / "table")
@@ -326,15 +350,60 @@ def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp
         patch.setattr(parquet_table, "change_state", dying)
         run(export)
     assert list((tmp_path / "table/_braidmq").glob("run-*/*/*.parquet"))
-    topic = root / keys.topic(TOPIC)
-    state = TopicState.from_json(topic.read_bytes())
-    first = state.segments[0].model_copy(update={"start_offset": 50})
-    topic.write_bytes(state.model_copy(update={"segments": (first, *state.segments[1:])}).to_json())
+    expire(root, 50)
     with pytest.raises(JobFailed, match="--skip-expired goes on without them"):
         run(export)
     run(export_of(root, tmp_path / "table", skip_expired=True))
     assert by_duckdb(tmp_path / "table") == expected_rows()[50:]
     assert not list((tmp_path / "table/_braidmq").glob("run-*/*/*.parquet"))
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize("skip_expired", [True, False])
+def test_what_expired_after_its_commit_is_not_added_again(root: Path, tmp_path: Path, skip_expired: bool):
+    """The run was killed when it had been committed, and before the record said so."""
+    export = export_of(root, tmp_path / "table", "iceberg")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(iceberg_table, "change_state", dying)
+        run(export)
+    expire(root, 50)
+    run(replace(export, skip_expired=skip_expired))
+    assert rows_of(by_pyiceberg(export)) == expected_rows()
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_table_lies_by_itself(root: Path, tmp_path: Path):
+    export = export_of(root, tmp_path / "table")
+    (tmp_path / "table/date=2026-01-01").mkdir(parents=True)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "table/date=2026-01-01/other.parquet")
+    with pytest.raises(JobFailed, match=r"other.parquet is there, and no export put it there"):
+        run(export)
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_catalogues_table_of_another_place_is_not_added_to(root: Path, tmp_path: Path):
+    """Two topics under one name, say."""
+    target = replace(ICEBERG, catalog=f"sqlite:///{tmp_path}/catalog.db")
+    first, second = (export_of(root, tmp_path / name, "iceberg") for name in ("one", "two"))
+    export_topic(None, first, partial(iceberg_table.finish_run, target))
+    with pytest.raises(JobFailed, match=r"lies at file://.*/one, not at file://.*/two"):
+        export_topic(None, second, partial(iceberg_table.finish_run, target))
+    assert rows_of(open_table(target, first).scan().to_arrow()) == expected_rows()
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize(
+    ("catalog", "said"),
+    [
+        ("nonsense", "the catalogue of the Iceberg table: Could not parse"),
+        ("postgresql+nodriver://x/y", "the catalogue of the Iceberg table"),
+        ("mssql+pymssql://x/y", "needs the Python package 'pymssql'"),
+    ],
+)
+def test_a_catalogue_that_cannot_be_is_told_in_one_line(root: Path, tmp_path: Path, catalog: str, said: str):
+    with pytest.raises(JobFailed, match=said) as failure:
+        open_table(replace(ICEBERG, catalog=catalog), export_of(root, tmp_path / "table", "iceberg"))
+    assert "\n" not in str(failure.value)
 
 
 async def dying(*_: Any) -> None:

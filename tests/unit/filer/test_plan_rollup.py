@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from filer.keys import FileName
 from filer.live_files import FileFacts
-from filer.rollup import MAX_FILES, MIN_FILES, NEWEST_KEPT, plan_rollup
+from filer.rollup import MAX_FILES, MIN_FILES, NEWEST_KEPT, SETTLED_BYTES, plan_rollup
 from filer.segment_index import SegmentIndex
 
 FAR = 2**62
@@ -60,6 +60,15 @@ def test_large_files_stay_as_they_are():
     small = [owned(base) for base in range(20, 30)]
     assert plan([*files, *small]) == small
     assert plan([*small[:5], owned(25, 5 * MIB), *[owned(base) for base in range(26, 31)]]) == []
+
+
+def test_a_settled_file_is_never_written_again_however_large_roll_ups_may_be():
+    """Tables refer to it."""
+    small = [owned(base, 20 * MIB) for base in range(100, 108)]
+    for size_bytes, taken in ((SETTLED_BYTES - 1, 9), (SETTLED_BYTES, 8)):
+        files = [rolled(0, 100, size_bytes), *small]
+        run = plan_rollup(files, rollup_bytes=1024 * MIB, newest_kept=0, min_files=8, ripe_us=FAR)
+        assert len(run) == taken
 
 
 def test_a_roll_up_is_bounded_in_files_and_bytes():

@@ -14,6 +14,7 @@ from pipeline.tasks import reason_of
         ((), "required: JOB"),
         (("skew",), "required: TOPIC"),
         (("skew", "t", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("skew", "t", "--master", "cluster:7077"), "'cluster:7077' is not of the form local[N], spark://HOST:PORT"),
         (("skew", "t", "--parts", "0"), "'0' is not a whole number from 1 on"),
         (("skew", "t", "--parts", "1.5"), "'1.5' is not a whole number from 1 on"),
         (("skew", "t", "--by", "weight"), "invalid choice: 'weight'"),
@@ -49,6 +50,11 @@ def test_options_have_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     options = parse(["skew", "t"])
     assert (options.url, options.s3_endpoint, options.master) == ("http://broker:1", "http://store:2", None)
     assert parse(["skew", "t", "--url", "http://other:3"]).url == "http://other:3"
+
+
+@pytest.mark.parametrize("given", ["local", "local[2]", "local[*]", "local[2,3]", "spark://a:1,b:2", "k8s://x", "yarn"])
+def test_masters(given: str) -> None:
+    assert parse(["skew", "t", "--master", given]).master == given
 
 
 def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.keys import FileName
-from filer.rollup import NEWEST_KEPT
+from filer.live_files import FileFacts
+from filer.rollup import NEWEST_KEPT, SETTLED_BYTES, plan_rollup
 from filer.segment_log import SegmentRef
 from filer.topic_state import Segment
-from pipeline.compaction_plan import movable, plan_compaction
+from pipeline.compact import DEFAULT_ROLLUP_BYTES, MOST_ROLLUP_BYTES
+from pipeline.compaction_plan import movable, plan_compaction, settled
 from pipeline.topic_files import LiveFile, SegmentFiles, in_parts
 
 REF = SegmentRef("t", 0)
@@ -73,6 +75,45 @@ def test_it_comes_to_an_end_where_no_two_neighbours_are_small(sizes: list[int]):
             if place not in covered
         ]
     assert all(a >= 50 or b >= 50 for a, b in pairwise(sizes))
+
+
+SIZES = st.one_of(st.integers(1, 20), st.integers(20, 400)).map(lambda mib: mib * 1024 * 1024)
+
+
+@given(
+    st.lists(SIZES, max_size=12),
+    st.lists(st.tuples(st.integers(1, MOST_ROLLUP_BYTES), st.floats(0.3, 1), st.booleans()), max_size=6),
+)
+def test_what_is_settled_is_never_written_again(sizes: list[int], roll_ups: list[tuple[int, float, bool]]) -> None:
+    """Whichever sizes compactions and brokers make, one after the other, and however well it compresses."""
+    names = [FileName(place) for place in range(len(sizes))]
+    files = [LiveFile(REF, name, name.base, name.base + 1, size, 0) for name, size in zip(names, sizes, strict=True)]
+    stay = settled(listed(files, seal_offset=len(files)))
+    for rollup_bytes, compression, by_broker in roll_ups:
+        if by_broker:
+            facts = [FileFacts(each.name, each.stop, each.size_bytes, 0, 0, start=each.start) for each in files]
+            run = plan_rollup(facts, rollup_bytes=rollup_bytes, newest_kept=0, min_files=2, ripe_us=0)
+            runs = [[file for file in files if run[0].base <= file.start < run[-1].end]] if run else []
+        else:
+            runs = plan_compaction(files, rollup_bytes=rollup_bytes, most_files=50)
+        for run in runs:
+            size = int(sum(file.size_bytes for file in run) * compression) + 1
+            name = FileName(run[0].start, run[-1].stop)
+            files = [file for file in files if file not in run]
+            files.append(LiveFile(REF, name, run[0].start, run[-1].stop, size, 0))
+            files.sort(key=lambda file: file.start)
+    assert set(stay) <= set(files)
+
+
+def test_settled_are_large_files_and_those_between_them() -> None:
+    large, small = SETTLED_BYTES, SETTLED_BYTES - 1
+    files = files_of([small, large, small, large, small, small, large])
+    assert [file.start for file in settled(listed(files, seal_offset=7))] == [0, 1, 2, 3, 6]
+    assert settled(listed(files, sealed=False)) == ()
+    # A compaction of the default size would leave the third alone, and one after it might not.
+    assert DEFAULT_ROLLUP_BYTES // 1024**2 == 256
+    sizes = [each * 1024**2 for each in (120, 120, 100)]
+    assert [file.start for file in settled(listed(files_of([*sizes, large]), seal_offset=4))] == [3]
 
 
 @pytest.mark.parametrize(("seal_offset", "expected"), [(5, 5), (4, 4), (None, 4)])

@@ -2,14 +2,14 @@ import pytest
 
 from filer.errors import InvalidInput
 from filer.keys import FileName
+from filer.rollup import SETTLED_BYTES
 from filer.segment_log import SegmentRef
 from filer.topic_state import Segment
-from pipeline.compact import DEFAULT_ROLLUP_BYTES
-from pipeline.export_plan import PIECE_BYTES, Piece, past_expired, plan_pieces, positions_after
+from pipeline.export_plan import PIECE_BYTES, Piece, past_expired, plan_pieces, positions_after, without_expired
 from pipeline.topic_files import LiveFile, SegmentFiles
 
 MIB = 1024 * 1024
-LARGE = DEFAULT_ROLLUP_BYTES
+LARGE = SETTLED_BYTES
 
 
 def listed(
@@ -47,7 +47,7 @@ def test_names_are_those_of_the_messages():
 
 
 def test_settled_files_serve_as_they_are_and_the_rest_is_copied():
-    """What compaction would write again, what is partly exported, and what is open is copied."""
+    """What a compaction might write again, what is partly exported, and what is open is copied."""
     large = LARGE // MIB
     (piece, *rest) = plan_pieces([listed(0, large, 1, 1, large)], {}, in_place=True)
     assert piece.by_reference is not None and (piece.start, piece.stop) == (0, 10)
@@ -64,6 +64,12 @@ def test_what_expired_before_it_was_exported_is_said():
     assert plan_pieces(topic, past_expired(topic, {0: 7}), in_place=False) == [Piece(0, 40, 50)]
     assert past_expired(topic, {0: 45}) == {0: 45}
     assert plan_pieces(topic, {0: 40}, in_place=False) == [Piece(0, 40, 50)]
+
+
+def test_of_pieces_that_have_expired_what_is_left_is_kept():
+    topic = [listed(1, 1, 1, start_offset=40), listed(2, 1)]
+    pieces = (Piece(0, 0, 9), Piece(1, 0, 40), Piece(1, 30, 50, "key"), Piece(1, 50, 60), Piece(2, 0, 10, "key"))
+    assert without_expired(topic, pieces) == (Piece(1, 40, 50), Piece(1, 50, 60), Piece(2, 0, 10, "key"))
 
 
 def test_positions_move_on_and_segments_that_are_gone_are_forgotten():

@@ -108,6 +108,18 @@ def test_a_file_of_another_segment_is_refused(local: Client, http: httpx.Client)
         rows(SpanReader(local, http, "t", Span(7, 0, 10), files, COLUMNS, fail_on_data_loss=True))
 
 
+@pytest.mark.parametrize(("start", "stop"), [(0, 12), (8, 20)])
+def test_a_file_that_lacks_what_it_was_said_to_hold_is_refused(
+    local: Client, http: httpx.Client, start: int, stop: int
+) -> None:
+    """Instead of being read for ever, or of giving its rows for others."""
+    publish(local, "t", files=2)
+    (listed,) = span_files(local, "t", Span(0, 0, 10)) if stop == 12 else span_files(local, "t", Span(0, 10, 20))
+    lying = FileRef(listed.uri, None, start, stop, listed.size_bytes)
+    with pytest.raises(CorruptFile, match="holds offsets"):
+        rows(reader_of(local, http, "t", Span(0, start, stop), (lying,)))
+
+
 def test_what_is_no_parquet_is_refused(local: Client, http: httpx.Client, tmp_path: Path) -> None:
     publish(local, "t")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more PAR1")

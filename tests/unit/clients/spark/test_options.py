@@ -45,6 +45,11 @@ def test_parts() -> None:
     assert (read.segments, read.slots, read.ranges) == ((0, 3), (0, 4096), (Span(3, 5, 9),))
 
 
+def test_what_spark_says_of_a_query_by_itself() -> None:
+    given = {"topic": "orders", "queryname": "copy", "checkpointlocation": "file:/checkpoint"}
+    assert stream_write_options(given).source == SOURCE
+
+
 def test_headers() -> None:
     given = {"topic": "orders", "header.authorization": "Bearer x"}
     assert stream_write_options(given).source.headers == {"authorization": "Bearer x"}
@@ -60,7 +65,10 @@ def test_headers() -> None:
         ("startingOffsets", '{"a": 1}', "startingOffsets"),
         ("startingOffsets", "{}", "names no segment"),
         ("startingTimestamp", "yesterday", "milliseconds since 1970"),
+        ("startingTimestamp", "9" * 16, "within the years 1970 to 9999"),
+        ("startingTimestamp", "9" * 5000, "within the years 1970 to 9999"),
         ("startingTimestamp", "2026-01-01T00:00:00", "no time zone"),
+        ("minPartitions", "9" * 5000, "whole number of 1 or more"),
         ("minPartitions", "0", "whole number of 1 or more"),
         ("failOnDataLoss", "no", "true or false"),
         ("segments", "0,x", "their ids"),
@@ -68,6 +76,7 @@ def test_headers() -> None:
         ("slots", "9-9", "no range within 0-65536"),
         ("ranges", '{"0": 5}', "such as"),
         ("ranges", '{"0": [7, 5]}', "not below the first"),
+        ("ranges", '{"-1": [5, 7]}', "whole numbers"),
         ("subscribe", "other", "name the topic once"),
     ],
 )
@@ -79,8 +88,9 @@ def test_what_a_batch_refuses(option: str, value: str, message: str) -> None:
 def test_what_a_stream_refuses() -> None:
     with pytest.raises(InvalidOption, match="'endingOffsets' is not for streaming"):
         stream_read_options({"topic": "orders", "endingOffsets": "latest"})
-    with pytest.raises(InvalidOption, match="begins at one position"):
-        stream_read_options({"topic": "orders", "startingOffsets": "earliest", "startingTimestamp": "5"})
+    for name in ("startingOffsets", "startingoffsets"):
+        with pytest.raises(InvalidOption, match="begins at one position"):
+            stream_read_options({"topic": "orders", name: "earliest", "startingTimestamp": "5"})
 
 
 def test_what_writing_refuses() -> None:

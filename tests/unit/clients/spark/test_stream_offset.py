@@ -131,6 +131,16 @@ def test_a_limit_is_shared_in_proportion() -> None:
     assert share({0: 1, 1: 1, 2: 1}, 1) == {0: 0, 1: 0, 2: 1}
     assert share({0: 3, 1: 4}, 7) == {0: 3, 1: 4}
     assert share({0: 3, 1: 4}, None) == {0: 3, 1: 4}
+    assert share({0: 1, 1: 1_000_000, 2: 0}, 100) == {0: 1, 1: 99, 2: 0}
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(0, 50), max_size=6), st.integers(1, 40))
+def test_no_segment_starves_and_no_limit_is_passed(waiting: dict[int, int], most: int) -> None:
+    taken = share(waiting, most)
+    assert sum(taken.values()) == min(sum(waiting.values()), most)
+    assert all(0 <= taken[segment] <= count for segment, count in waiting.items())
+    if sum(count > 0 for count in waiting.values()) <= most:
+        assert all(taken[segment] > 0 for segment, count in waiting.items() if count)
 
 
 def test_a_checkpoint_of_something_else_is_refused() -> None:

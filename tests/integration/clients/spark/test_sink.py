@@ -1,0 +1,75 @@
+"""What a task publishes, without Spark: each row once, whoever else runs the same partition, then or later."""
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import braidmq.spark.sink
+from braidmq import Client, InvalidArgument
+from braidmq.spark.options import Source, WriteOptions
+from braidmq.spark.sink import publish_partition
+from tests.support.broker_process import BrokerProcess
+
+BATCHES = 10
+ROWS = 7
+REQUESTS_A_PRODUCER = 4
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with BrokerProcess(data=tmp_path_factory.mktemp("sink")) as broker, Client(broker.url) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(client: Client, request: pytest.FixtureRequest) -> str:
+    """Of this test's own."""
+    name: str = request.node.name
+    client.create_topic(name, segments=2)
+    return name
+
+
+@pytest.fixture(autouse=True)
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition takes the names of several producers."""
+    monkeypatch.setattr(braidmq.spark.sink, "_REQUESTS_A_PRODUCER", REQUESTS_A_PRODUCER)
+
+
+def publish(client: Client, topic: str, batch: int, *, batches: int = BATCHES, rows: int = ROWS) -> int:
+    """A micro-batch's partition: record batches of a request each."""
+    first = batch * BATCHES * ROWS
+    numbers = (range(first + place * ROWS, first + place * ROWS + rows) for place in range(batches))
+    given = (pa.record_batch({"key": [f"k{n % 5}" for n in some], "value": [str(n) for n in some]}) for some in numbers)
+    options = WriteOptions(Source(client.url, topic))
+    return publish_partition(given, options, "spark.query.0", batch=batch).rows
+
+
+def values(client: Client, topic: str) -> list[int]:
+    return sorted(int(value) for value in client.read_table(topic)["value"].to_pylist())
+
+
+def test_two_at_a_time_and_another_later_store_each_row_once(client: Client, topic: str) -> None:
+    """As where Spark speculates, and where a query is restarted."""
+    for batch in range(2):
+        tasks = [threading.Thread(target=publish, args=(client, topic, batch)) for _ in range(2)]
+        for task in tasks:
+            task.start()
+        for task in tasks:
+            task.join()
+        assert publish(client, topic, batch) == BATCHES * ROWS
+    assert values(client, topic) == list(range(2 * BATCHES * ROWS))
+
+
+def test_one_that_was_stopped_in_the_middle_goes_on(client: Client, topic: str) -> None:
+    publish(client, topic, 0, batches=6)
+    publish(client, topic, 0)
+    assert values(client, topic) == list(range(BATCHES * ROWS))
+
+
+def test_other_rows_under_the_same_name_are_refused(client: Client, topic: str) -> None:
+    publish(client, topic, 0)
+    with pytest.raises(InvalidArgument, match=r"has 6 rows, and 7 the first time"):
+        publish(client, topic, 0, rows=ROWS - 1)
+    assert values(client, topic) == list(range(BATCHES * ROWS))
