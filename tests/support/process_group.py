@@ -5,14 +5,17 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.processes import end_with_us, until
+from tests.support.processes import end_with_us
 
 _PATIENCE_SECONDS = 180.0
+# Of what takes seconds.
+_POLL_SECONDS = 0.05
 
 
 class ProcessGroup:
@@ -59,15 +62,12 @@ class ProcessGroup:
         assert self._process.returncode == 0, self.log
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what it is to bring about; fails the test where it ends before that."""
+        """Wait for what it is to bring about; fails the test where it ends without that."""
 
-        def is_so() -> bool:
-            running = self._process.poll() is None
-            true = condition()
-            assert true or running, self.log
-            return true
-
-        until(is_so, timeout_seconds=_PATIENCE_SECONDS)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not condition():
+            assert self._process.poll() is None and time.monotonic() < deadline, self.log
+            time.sleep(_POLL_SECONDS)
 
     def until_logged(self, pattern: str) -> str:
         """Wait until a line of the log matches; what did."""

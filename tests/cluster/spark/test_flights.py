@@ -83,7 +83,10 @@ def open_segments(client: Client) -> list[int]:
 
 
 def test_each_flight_is_counted_once_by_a_query_that_is_killed_and_restarted(tmp_path: Path) -> None:
-    """It is killed when a micro-batch in the middle is in the sink and Spark does not know; splits and a merge follow."""
+    """It is killed when a micro-batch in the middle is in the sink and Spark does not know it.
+
+    After that, segments split and merge under it.
+    """
     counted = tmp_path / "counted"
     counted.mkdir()
     sink, commits = BatchFiles(counted), counted / CHECKPOINT / "commits"
