@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import JobFailed
+from pipeline.tasks import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
     """A session that ends with the block, on the cluster `master`, on the one spark-submit chose, or on this machine.
 
-    Raises `JobFailed` where Spark or Java is missing.
+    Raises `JobFailed` where Spark or Java is missing, and where the cluster is not to be had.
     """
     _check_installed()
     # Before Spark is imported: its Java process takes them over.
@@ -52,6 +53,8 @@ def quiet_about_pandas() -> None:
 
 
 def _start(job: str, master: str | None) -> "SparkSession":
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(f"braidmq {job}")
@@ -59,7 +62,13 @@ def _start(job: str, master: str | None) -> "SparkSession":
         builder = builder.master(master or "local[*]")
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Py4JJavaError as error:
+        reason = reason_of(str(error.java_exception.getMessage()))
+    except PySparkException as error:
+        reason = reason_of(str(error))
+    raise JobFailed(f"Spark does not start on {master or 'this machine'}: {reason}")
 
 
 def _is_local(master: str | None) -> bool:
