@@ -1,5 +1,6 @@
 """A program and what it starts, which SIGKILL ends together: Spark's Java process with its driver, say."""
 
+import contextlib
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from typing import Self
 
 from tests.support.processes import end_with_us
 
-_PATIENCE_SECONDS = 180.0
+_PATIENCE_SECONDS = 300.0
 # Of what takes seconds.
 _POLL_SECONDS = 0.05
 
@@ -21,17 +22,20 @@ _POLL_SECONDS = 0.05
 class ProcessGroup:
     """A command in a group of its own, its stdin a pipe. Leaving the context kills whatever is left.
 
-    What it prints and logs goes to the file `log`, which the failures of tests show.
+    What it prints and logs goes to the file `log`, which the failures of tests show. It runs in `folder`.
     """
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], log: Path) -> None:
-        self._command, self._env, self._log = command, env, log
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], log: Path, folder: Path | None = None
+    ) -> None:
+        self._command, self._env, self._log, self._folder = command, env, log, folder
 
     def __enter__(self) -> Self:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
                 env=self._env,
+                cwd=self._folder,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -58,12 +62,12 @@ class ProcessGroup:
 
     def finish(self) -> None:
         """End its stdin and wait for it; fails the test unless it ends with 0."""
-        self._process.communicate(timeout=_PATIENCE_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.communicate(timeout=_PATIENCE_SECONDS)
         assert self._process.returncode == 0, self.log
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what it is to bring about; fails the test where it ends without that."""
-
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not condition():
             assert self._process.poll() is None and time.monotonic() < deadline, self.log

@@ -24,7 +24,7 @@ from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 from tests.support.spark_cluster import SparkCluster
 
 # A minute would do on a machine that has nothing else to do.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 BUCKET, PREFIX = "cluster", "prefix"
 ROWS = 2300
