@@ -10,6 +10,7 @@ from pipeline.output import say
 
 FAILED = 1
 WRONG_USAGE = 2
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,6 +23,8 @@ def main(arguments: Sequence[str]) -> int:
     except BraidError as error:
         say(" ".join(str(error).split()))
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 

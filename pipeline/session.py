@@ -31,7 +31,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
     """A session that ends with the block, on the cluster `master`, on the one spark-submit chose, or on this machine.
 
-    Raises `JobFailed` where Spark or Java is missing, and where that cluster is none.
+    Raises `JobFailed` where Spark or Java is missing, and where the cluster is not to be had.
     """
     _check_installed()
     # Before Spark is imported: its Java process takes them over.
@@ -40,7 +40,7 @@ def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from braidmq.spark.quiet import quiet_about_pandas
 
-    with warnings.catch_warnings(), spark_failures():
+    with warnings.catch_warnings():
         quiet_about_pandas()
         session = _start(job, master)
     try:
@@ -57,7 +57,11 @@ def _start(job: str, master: str | None) -> "SparkSession":
         builder = builder.master(master or "local[*]")
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        with spark_failures():
+            return builder.getOrCreate()
+    except JobFailed as failure:
+        raise JobFailed(f"Spark does not start on {master or 'this machine'}: {failure}") from failure
 
 
 def _is_local(master: str | None) -> bool:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PROGRESS_SECONDS = 5.0
-_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*: (.+)")
+_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)")
 
 
 def run_tasks(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
@@ -66,7 +66,9 @@ def reason_of(message: str) -> str:
         lines.pop()
     raised = _RAISED.fullmatch(lines[-1]) if lines else None
     if raised is not None and "Traceback (most recent call last):" in message:
-        return raised[1]
+        # The task was made of what this machine has.
+        is_missing = raised[1] == "ModuleNotFoundError"
+        return f"{raised[2]} on a worker of Spark: install there what is installed here" if is_missing else raised[2]
     return lines[0] if lines else "a Spark task failed and did not say why"
 
 

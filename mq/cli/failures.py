@@ -10,7 +10,6 @@ from filer.errors import BraidError
 
 FAILED = 1
 WRONG_USAGE = 2
-INTERRUPTED = 130
 
 
 class CommandFailed(BraidError):

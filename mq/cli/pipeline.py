@@ -1,12 +1,10 @@
-"""`mq pipeline`: jobs on Spark, in a process of their own, as the broker's tools do without Spark."""
+"""`mq pipeline`: jobs on Spark. The process becomes the job, as the broker's tools do without Spark."""
 
-import subprocess
+import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
-
-from mq.cli.failures import INTERRUPTED
 
 app = typer.Typer(help="Heavy work on a topic's files, on Spark.", no_args_is_help=True)
 
@@ -18,36 +16,32 @@ _AS_GIVEN: dict[str, Any] = {
 
 
 @app.command("skew", **_AS_GIVEN)
-def skew(context: typer.Context) -> int:
+def skew(context: typer.Context) -> NoReturn:
     """Report the load per slot, and suggest where to cut the slots."""
-    return _start("skew", context)
+    _start("skew", context)
 
 
 @app.command("compact", **_AS_GIVEN)
-def compact(context: typer.Context) -> int:
+def compact(context: typer.Context) -> NoReturn:
     """Write small files again as large ones, which stand for them."""
-    return _start("compact", context)
+    _start("compact", context)
 
 
 @app.command("export", **_AS_GIVEN)
-def export(context: typer.Context) -> int:
+def export(context: typer.Context) -> NoReturn:
     """Add what is new of a topic to a table of Parquet files, or of Iceberg."""
-    return _start("export", context)
+    _start("export", context)
 
 
 @app.command("backfill", **_AS_GIVEN)
-def backfill(context: typer.Context) -> int:
+def backfill(context: typer.Context) -> NoReturn:
     """Load a table or files into a topic, past the brokers."""
-    return _start("backfill", context)
+    _start("backfill", context)
 
 
-def _start(job: str, context: typer.Context) -> int:
-    """Run the job with the options as they were given; its exit code."""
+def _start(job: str, context: typer.Context) -> NoReturn:
+    """Become the job, with the options as they were given: what ends `mq` ends the job, whatever the signal."""
     sys.stdout.flush()
-    started = subprocess.Popen([sys.executable, "-m", "pipeline", job, *context.args])
-    try:
-        return started.wait()
-    except KeyboardInterrupt:
-        # The terminal has told the job as well, which ends Spark and then itself.
-        started.wait()
-        return INTERRUPTED
+    # A folder that happens to be called `pipeline` is not this one, for the job and for Spark's Python processes.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    os.execve(sys.executable, [sys.executable, "-m", "pipeline", job, *context.args], environment)

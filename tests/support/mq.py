@@ -6,7 +6,7 @@ import sys
 from tests.support.broker_process import broker_environment
 
 
-def mq(*arguments: str, timeout_seconds: float = 90) -> bytes:
+def mq(*arguments: str, timeout_seconds: float = 180) -> bytes:
     """What `mq` prints on stdout; fails the test with its stderr unless it ends with 0."""
     done = subprocess.run(
         [sys.executable, "-m", "mq.cli.main", *arguments],

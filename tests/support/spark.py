@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def spark_session() -> "Iterator[SparkSession]":
+def spark_session(master: str = "local[2,2]") -> "Iterator[SparkSession]":
     """A session that ends with the block; fails the test in one line where there is no Java."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.fail("Spark needs Java 17 or later, and there is no java on the PATH: install one", pytrace=False)
@@ -43,7 +43,7 @@ def spark_session() -> "Iterator[SparkSession]":
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         # Spark's own Python processes read topics by this checkout, whatever is installed.
         patch.setenv("PYTHONPATH", broker_environment({})["PYTHONPATH"])
-        builder = SparkSession.builder.master("local[2,2]").appName("braidmq tests")
+        builder = SparkSession.builder.master(master).appName("braidmq tests")
         settings = {**SETTINGS, "spark.local.dir": folder, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
         for name, value in settings.items():
             builder = builder.config(name, value)

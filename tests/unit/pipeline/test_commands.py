@@ -80,6 +80,10 @@ def test_without_spark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
             "a.parquet ends at 3, not at 5",
         ),
         ("Traceback (most recent call last):\n  File\nKeyError: 'x'\n\n\tat org", "'x'"),
+        (
+            "Traceback (most recent call last):\n  File\nModuleNotFoundError: No module named 'filer'\n\n\tat org",
+            "No module named 'filer' on a worker of Spark: install there what is installed here",
+        ),
         ("Job 0 cancelled: it was\nSecond: line\n\tat org", "Job 0 cancelled: it was"),
         ("", "a Spark task failed and did not say why"),
     ],

@@ -1,19 +1,22 @@
-"""`mq pipeline` starts a job in a process of its own, and passes on what becomes of it."""
+"""`mq pipeline` becomes the job, which says in one line what is wrong."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.support.broker_process import broker_environment
 
+SAID_BY_SPARK = ("WARNING: Using incubator", "Setting default log level", "To adjust logging level")
 
-def ended(*arguments: str, **env: str) -> tuple[int, str]:
-    """The exit code and the last line of stderr."""
+
+def ended(*arguments: str, folder: Path | None = None, **env: str) -> tuple[int, str]:
+    """The exit code and the line on stderr; run in a folder."""
     environment = broker_environment(env)
     environment.pop("JAVA_HOME", None)
     command = [sys.executable, "-m", "mq.cli.main", "pipeline", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.returncode, done.stderr
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, cwd=folder)
+    (line,) = [line for line in done.stderr.splitlines(keepends=True) if not line.startswith(SAID_BY_SPARK)]
+    return done.returncode, line
 
 
 def test_without_java_it_is_one_line() -> None:
@@ -25,4 +28,20 @@ def test_wrong_usage_is_told_as_that_of_other_commands() -> None:
     assert ended("export", "t") == (
         2,
         "mq: the following arguments are required: --to; mq pipeline export --help tells more\n",
+    )
+
+
+def test_a_folder_that_is_called_like_it_is_not_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "pipeline").mkdir()
+    (tmp_path / "pipeline" / "__main__.py").write_text("raise SystemExit('another pipeline')")
+    assert ended("skew", folder=tmp_path) == (
+        2,
+        "mq: the following arguments are required: TOPIC; mq pipeline skew --help tells more\n",
+    )
+
+
+def test_a_cluster_that_is_not_to_be_had_is_one_line() -> None:
+    assert ended("skew", "t", "--master", "spark://nowhere") == (
+        1,
+        "mq: Spark does not start on spark://nowhere: Invalid master URL: spark://nowhere\n",
     )
