@@ -3,13 +3,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark import spark_session
+from tests.support.spark import spark_session, start_java_quickly
 from tests.support.undisturbed_parsing import parse_undisturbed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 parse_undisturbed()
+start_java_quickly()
 
 
 @pytest.fixture(scope="session")

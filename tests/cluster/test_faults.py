@@ -19,7 +19,8 @@ from tests.support.cluster import Cluster
 from tests.support.kept_cluster import KeptCluster
 from tests.support.shared_store import S3Bucket
 
-pytestmark = pytest.mark.timeout(300)
+# One worker has them all, and so one cluster.
+pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
 
 RECOVER_SECONDS = 90.0
 # Of each producer; those that send one message at a time need a second and more for that.

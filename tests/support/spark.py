@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,8 +27,20 @@ SETTINGS = {
     "spark.driver.maxResultSize": "0",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
+    # The one that Spark takes for a local directory starts twenty processes a micro-batch, to set modes and read links.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.log.level": "ERROR",
 }
+
+
+def start_java_quickly() -> None:
+    """For every Spark that this process and its children start from now on.
+
+    It lives for a minute or two, in which the thorough compiler costs more than it saves.
+    """
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextlib.contextmanager
@@ -40,7 +54,7 @@ def spark_session(master: str = "local[2,2]") -> "Iterator[SparkSession]":
 
     with tempfile.TemporaryDirectory(prefix="braidmq-spark-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_PYTHON", str(_python(Path(folder))))
         # Spark's own Python processes read topics by this checkout, whatever is installed.
         patch.setenv("PYTHONPATH", broker_environment({})["PYTHONPATH"])
         builder = SparkSession.builder.master(master).appName("braidmq tests")
@@ -54,3 +68,19 @@ def spark_session(master: str = "local[2,2]") -> "Iterator[SparkSession]":
             yield session
         finally:
             session.stop()
+
+
+def _python(folder: Path) -> Path:
+    """A Python for Spark, whose processes come from `tests.support.spark_daemon`."""
+    python, program = shlex.quote(sys.executable), folder / "python"
+    program.write_text(
+        f"""#!/bin/sh
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+    shift 2
+    exec {python} -m tests.support.spark_daemon "$@"
+fi
+exec {python} "$@"
+"""
+    )
+    program.chmod(0o700)
+    return program
