@@ -13,6 +13,7 @@ from filer.catalogue import Catalogue
 from filer.clock import Clock
 from filer.errors import LoadRefused
 from filer.load_check import check_load_file
+from filer.row_group_lots import Ranges
 from filer.segment_reader import SegmentReader
 from filer.segment_writer import WriterSettings, WriterState
 from filer.store import Store
@@ -75,11 +76,11 @@ class InlineChecker:
             fetched = await self._store.get(file.key)
             if fetched.info.etag != file.etag:
                 raise LoadRefused(f"{file.key}: it has changed while it was checked")
-            check_load_file(partial(_part, fetched.data), file.claim, file.segment)
+            check_load_file(partial(_parts, fetched.data), file.claim, file.segment)
 
 
-def _part(data: bytes, start: int, stop: int) -> bytes:
-    return data[start:stop]
+def _parts(data: bytes, ranges: Ranges) -> list[bytes]:
+    return [data[start:stop] for start, stop in ranges]
 
 
 class SimulatedBroker:
