@@ -537,6 +537,7 @@ BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 10}]}, 422, "not one of load"),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 0}]}, 422, "size"),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": -1, "size": 1}]}, 422, "base_offset"),
+    ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 10**18, "size": 1}]}, 422, "base_offset"),
 ]
 
 
