@@ -186,6 +186,23 @@ async def test_putting_again_what_is_there(broker: HttpBroker) -> None:
     assert (await commit(broker.client, load, files)).status_code == 200
 
 
+async def test_an_address_is_good_for_no_longer_than_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes by one of a load that is given up now is there before its files are deleted."""
+    asked: list[int] = []
+
+    async def presigning(*_: Any, expires_seconds: int, **settings: Any) -> None:
+        asked.append(expires_seconds)
+
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock()), grace=77.0) as one:
+        (await one.client.put(TOPIC)).raise_for_status()
+        load = await reserve(one.client, "t", 1)
+        monkeypatch.setattr(one.broker.store, "presign_create", presigning)
+        await places(one.client, load, load.files(numbered(0, 10)))
+    assert asked == [77]
+
+
 async def test_two_loads_at_once_are_ordered_or_refused(broker: HttpBroker) -> None:
     loads = [await reserve(broker.client, "t", 2, name) for name in ("a", "b")]
     files = [load.files(numbered(0, 50, by=f"{load.answer['load']}-")) for load in loads]
