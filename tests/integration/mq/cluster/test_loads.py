@@ -1,13 +1,16 @@
 """Loads in a cluster: each step at whichever broker, two commits of one load at once, publishers that go on."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from filer import keys
+from filer.errors import OutcomeUnknown
 from filer.keys import FileName
-from filer.topic_state import broken_invariants
+from filer.topic_state import TopicState, broken_invariants
+from leader.transitions import SealedEnd, loading
 from tests.support.http_cluster import HttpCluster
 from tests.support.loads import ReservedLoad, by_key, commit, numbered, places, read_all, reserve
 from tests.support.problems import check_problem
@@ -136,3 +139,31 @@ async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_
 async def is_being_adopted(brokers: HttpCluster) -> bool:
     record = await brokers.up["c"].broker.catalogue.read("t")
     return record is not None and record.state.transition is not None and bool(record.state.transition.adopt)
+
+
+async def test_who_asks_again_finishes_what_a_broker_that_is_gone_began(
+    brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await brokers.create("a", "t", segments=2)
+    load = await reserve(brokers.up["a"].client, "t", 2, "x")
+    files = load.files(numbered(0, 100))
+    await write(brokers, load, files)
+    brokers.membership.leaders = set()
+    gone, other = brokers.up["b"].broker, brokers.up["c"].client
+
+    async def begun(topic: str, load_id: str, ends: Mapping[int, SealedEnd]) -> None:
+        def begin(state: TopicState) -> TopicState | None:
+            owners = [segment.brokers for segment in state.open_segments]
+            return loading(state, load_id, ends, owners.__getitem__, now_us=gone.clock.now_us())
+
+        await gone.catalogue.change(topic, begin)
+        raise OutcomeUnknown("it stops here")
+
+    monkeypatch.setattr(gone.arm, "load", begun)
+    check_problem(await commit(brokers.up["b"].client, load, files), 503, "store-unavailable")
+    assert (await other.get(load.path)).json()["state"] == "committing"
+    check_problem(await other.delete(load.path), 409, "load-committed")
+    assert (await reserve(other, "t", 2, "x")).answer == load.answer
+    answer = await commit(other, load, files)
+    assert answer.status_code == 200 and answer.json()["messages"] == 100, answer.text
+    assert len(await read_all(other, "t")) == 100

@@ -20,7 +20,7 @@ from filer.load_check import MOST_FOOTER_BYTES
 from filer.load_files import LoadFile
 from filer.loads import LIFETIME_US
 from filer.local_store import LocalStore
-from filer.segment_file import decode
+from filer.segment_file import Footer, decode
 from filer.segment_log import SegmentRef, recover_index
 from filer.topic_state import TopicState
 from tests.support.format_snippets import snippet
@@ -184,6 +184,23 @@ async def test_putting_again_what_is_there(broker: HttpBroker) -> None:
         found = await broker.broker.store.head(keys.segment_file("t", file.segment, FileName(file.base_offset)))
         assert place["there"] == {"size": file.data.size, "etag": found.etag}
     assert (await commit(broker.client, load, files)).status_code == 200
+
+
+async def test_an_address_is_good_for_no_longer_than_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes by one of a load that is given up now is there before its files are deleted."""
+    asked: list[int] = []
+
+    async def presigning(*_: Any, expires_seconds: int, **settings: Any) -> None:
+        asked.append(expires_seconds)
+
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock()), grace=77.0) as one:
+        (await one.client.put(TOPIC)).raise_for_status()
+        load = await reserve(one.client, "t", 1)
+        monkeypatch.setattr(one.broker.store, "presign_create", presigning)
+        await places(one.client, load, load.files(numbered(0, 10)))
+    assert asked == [77]
 
 
 async def test_two_loads_at_once_are_ordered_or_refused(broker: HttpBroker) -> None:
@@ -422,12 +439,32 @@ async def test_a_file_beside_those_of_the_load(broker: HttpBroker) -> None:
     await check_refused(broker, load, await commit(broker.client, load, files), "not among the files")
 
 
-async def test_a_seals_name_that_is_taken(local: HttpBroker) -> None:
+def seal_of(load: ReservedLoad, end: int) -> bytes:
+    ref = SegmentRef("t", load.segments[0].segment)
+    footer = Footer(ref.segment, end, 0, f"load:{load.answer['load']}", 0, 0, sealed=True)
+    return bytes(ref.encode(ref.schema.empty_table(), footer))
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+async def test_a_seals_name_that_is_taken(local: HttpBroker, *, is_longer: bool) -> None:
     load = await reserve(local.client, "t", 1)
     files = load.files(numbered(0, 100))
     await put_files(local.client, load, files)
-    await local.broker.store.create(keys.segment_file("t", files[0].segment, FileName(100)), b"stray")
+    taken = seal_of(load, 100) + b"more" if is_longer else b"stray"
+    await local.broker.store.create(keys.segment_file("t", files[0].segment, FileName(100)), taken)
     await check_refused(local, load, await commit(local.client, load, files), "seal is taken")
+
+
+async def test_a_file_behind_the_seal_that_an_earlier_commit_put(local: HttpBroker) -> None:
+    load = await reserve(local.client, "t", 1)
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    store, segment = local.broker.store, files[0].segment
+    await store.create(keys.segment_file("t", segment, FileName(100)), seal_of(load, 100))
+    await store.create(keys.segment_file("t", segment, FileName(101)), b"stray")
+    await check_refused(local, load, await commit(local.client, load, files), "not among the files")
+    await store.delete([keys.segment_file("t", segment, FileName(101))])
+    assert (await commit(local.client, load, files)).status_code == 200
 
 
 async def test_a_file_that_changes_after_its_check(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -537,6 +574,7 @@ BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 10}]}, 422, "not one of load"),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 0}]}, 422, "size"),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": -1, "size": 1}]}, 422, "base_offset"),
+    ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 10**18, "size": 1}]}, 422, "base_offset"),
 ]
 
 
