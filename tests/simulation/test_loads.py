@@ -203,7 +203,7 @@ class Simulation:
             process = self.chance.choice(self.processes)
             self.note(f"{action} {process.name}")
             await getattr(self, f"_{action}")(process)
-            await settle(10)
+            await settle()
             self._check_nothing_failed()
         await self._end()
         return self
@@ -550,7 +550,3 @@ async def simulated(seed: int) -> Simulation:
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_any_schedule(seed: int) -> None:
     await simulated(seed)
-
-
-async def test_the_same_seed_gives_the_same_history() -> None:
-    assert (await simulated(5)).history == (await simulated(5)).history
