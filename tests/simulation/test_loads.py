@@ -47,7 +47,7 @@ from mq.topic_reader import TopicReader
 from tests.support.killed_leaders import TOPIC, Chronicle
 from tests.support.simulated_broker import GRACE_SECONDS, SimulatedBroker
 
-SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "12"))
+SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "10"))
 STEPS = 200
 BROKERS = 3
 LOADS = ("x", "y", "z")
