@@ -99,7 +99,7 @@ class ManualClock:
     def entropy(self, size_bytes: int) -> bytes:
         """Bytes that differ at each draw, as far as so many can, and repeat from run to run."""
         self._draws += 1
-        return (self._draws % 256**size_bytes).to_bytes(size_bytes, "big")
+        return (self._draws % (1 << 8 * size_bytes)).to_bytes(size_bytes, "big")
 
     def ulid(self) -> str:
         """A ULID of the set time."""

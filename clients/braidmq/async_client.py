@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, Unpack
 
 import httpx
 import pyarrow as pa
@@ -39,7 +39,7 @@ from braidmq.reader import PAGE_ROWS, Reader, is_more_behind, start_of
 from braidmq.retry import Retry
 from braidmq.routes import Routes
 from braidmq.segment_pages import SegmentPage, segment_page
-from braidmq.tables import TablePlan
+from braidmq.tables import Columns, TablePlan
 from braidmq.transport import Transport
 from braidmq.uploads import Uploader
 from filer.clock import Clock, SystemClock
@@ -300,11 +300,8 @@ class AsyncClient:
         topic: str,
         table: Any,
         *,
-        key: str | None = None,
-        value: str | None = None,
-        headers: str | Headers | None = None,
-        event_time: str | None = None,
         progress: Progress | None = None,
+        **columns: Unpack[Columns],
     ) -> Published:
         """Publish each row of a pyarrow, pandas or polars table, in order.
 
@@ -314,7 +311,7 @@ class AsyncClient:
         failure carries in `published` what was acknowledged before it: go on with
         `table[error.published.count:]`.
         """
-        plan = TablePlan(key, value, headers, event_time)
+        plan = TablePlan(**columns)
         return await self._publisher.publish_table(topic, table, plan, progress)
 
     async def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
@@ -353,12 +350,9 @@ class AsyncClient:
         source: Any,
         *,
         load: str | None = None,
-        key: str | None = None,
-        value: str | None = None,
-        headers: str | Headers | None = None,
-        event_time: str | None = None,
         segments: int | None = None,
         progress: Progress | None = None,
+        **columns: Unpack[Columns],
     ) -> CommittedLoad:
         """Store all messages of a table, or of Parquet files, by one load: they go straight to the store, in files of
         segments that the topic adopts at once, and not before all are there.
@@ -369,7 +363,7 @@ class AsyncClient:
         after. `progress` is called with the rows written and their total. Raises `LoadRefused`, `FileTaken` where an
         earlier run of that name had other rows, and `InvalidArgument` for what the topic cannot take.
         """
-        plan = TablePlan(key, value, headers, event_time)
+        plan = TablePlan(**columns)
         name = self._clock.ulid() if load is None else load
         return await self._loader.load(topic, source, plan, load=name, segments=segments, progress=progress)
 

@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, Unpack
 
 import httpx
 import pyarrow as pa
@@ -42,6 +42,7 @@ from braidmq.publisher import Progress
 from braidmq.reader import PAGE_ROWS
 from braidmq.retry import Retry
 from braidmq.segment_pages import SegmentPage
+from braidmq.tables import Columns
 from filer.clock import Clock
 from filer.load_files import LoadFile, LoadSegment
 
@@ -232,26 +233,14 @@ class Client:
         topic: str,
         table: Any,
         *,
-        key: str | None = None,
-        value: str | None = None,
-        headers: str | Headers | None = None,
-        event_time: str | None = None,
         progress: Progress | None = None,
+        **columns: Unpack[Columns],
     ) -> Published:
         """Publish each row of a pyarrow, pandas or polars table, in order; see `AsyncClient.publish_table`.
 
         `progress` is called in the client's thread.
         """
-        return self._loop.call(
-            self._async.publish_table,
-            topic,
-            table,
-            key=key,
-            value=value,
-            headers=headers,
-            event_time=event_time,
-            progress=progress,
-        )
+        return self._loop.call(self._async.publish_table, topic, table, progress=progress, **columns)
 
     def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
         """Publish a few rows as one request, under an id of the caller's own; see `AsyncClient.publish_request`."""
@@ -279,25 +268,13 @@ class Client:
         source: Any,
         *,
         load: str | None = None,
-        key: str | None = None,
-        value: str | None = None,
-        headers: str | Headers | None = None,
-        event_time: str | None = None,
         segments: int | None = None,
         progress: Progress | None = None,
+        **columns: Unpack[Columns],
     ) -> CommittedLoad:
         """Store all messages of a table, or of Parquet files, by one load; see `AsyncClient.load`."""
         return self._loop.call(
-            self._async.load,
-            topic,
-            source,
-            load=load,
-            key=key,
-            value=value,
-            headers=headers,
-            event_time=event_time,
-            segments=segments,
-            progress=progress,
+            self._async.load, topic, source, load=load, segments=segments, progress=progress, **columns
         )
 
     def producer(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,18 @@ from filer.nearest import unknown_name
 from filer.schema import HEADERS, TIMESTAMP
 
 _MAX_SLICE_ROWS = 65_536
+
+
+class Columns(TypedDict, total=False):
+    """Names of columns: which part of a message each of them makes.
+
+    Without `value` a message is its row as a JSON object. `headers` is a map column, or the same headers for all.
+    """
+
+    key: str | None
+    value: str | None
+    headers: str | Headers | None
+    event_time: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,25 +36,9 @@ def files_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """Segment files that count now, in the order to read them; they stay for the grace period at least."""
         runtime = await broker.topic(topic)
-        reader = await broker.reader(topic)
-        first_segment, first_offset = _parse_after(after)
+        reader, place = await broker.reader(topic), _parse_after(after)
         since = await start_positions(topic, reader, None, from_, default="earliest") if from_ else None
-        listed: list[dict[str, Any]] = []
-        for segment in runtime.state.segments:
-            if segment.id < first_segment:
-                continue
-            begin = _begin(runtime, since, segment.id, segment.start_offset)
-            if begin is None:
-                continue
-            if segment.id == first_segment:
-                begin = max(begin, first_offset)
-            for facts in (await _index(broker, runtime, segment.id)).covering(begin):
-                if facts.count == 0:
-                    continue
-                if len(listed) == limit:
-                    return json_response({"files": listed, "next": f"{segment.id}-{facts.start}"})
-                listed.append(await _file(broker, runtime, segment.id, facts))
-        return json_response({"files": listed, "next": None})
+        return json_response(await _listed(broker, runtime, since, place, limit))
 
     @router.get("/v1/topics/{topic}/segments/{segment}/files")
     async def segment_files(
@@ -67,12 +51,7 @@ def files_router(broker: Broker) -> APIRouter:
         """Files of one segment that count now and hold any of its messages from `offset` to `end_offset`."""
         runtime = await broker.topic(topic)
         await check_offset(runtime, segment, offset, await broker.reader(topic))
-        index = await _index_to(broker, runtime, segment, end_offset)
-        stop = index.end if end_offset is None else end_offset
-        within = takewhile(lambda facts: facts.start < stop, index.covering(offset))
-        wanted = list(islice((facts for facts in within if facts.count), limit + 1))
-        listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
-        return json_response({"files": listed, "next_offset": wanted[limit].start if len(wanted) > limit else None})
+        return json_response(await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit))
 
     @router.post("/v1/topics/{topic}/upkeep", status_code=202)
     async def upkeep(topic: str) -> Response:
@@ -85,6 +64,38 @@ def files_router(broker: Broker) -> APIRouter:
         return json_response({"topic": topic, "segments": broker.maintenance.look_again(runtime.topic)}, status=202)
 
     return router
+
+
+async def _listed(
+    broker: Broker, runtime: TopicRuntime, since: Positions | None, place: tuple[int, int], limit: int
+) -> dict[str, Any]:
+    """The files of all segments, of those from a `place` (segment and offset) on."""
+    first_segment, first_offset = place
+    listed: list[dict[str, Any]] = []
+    for segment in runtime.state.segments:
+        begin = _begin(runtime, since, segment.id, segment.start_offset)
+        if begin is None or segment.id < first_segment:
+            continue
+        if segment.id == first_segment:
+            begin = max(begin, first_offset)
+        for facts in (await _index(broker, runtime, segment.id)).covering(begin):
+            if facts.count == 0:
+                continue
+            if len(listed) == limit:
+                return {"files": listed, "next": f"{segment.id}-{facts.start}"}
+            listed.append(await _file(broker, runtime, segment.id, facts))
+    return {"files": listed, "next": None}
+
+
+async def _listed_of_segment(
+    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, end: int | None, limit: int
+) -> dict[str, Any]:
+    index = await _index_to(broker, runtime, segment, end)
+    stop = index.end if end is None else end
+    within = takewhile(lambda facts: facts.start < stop, index.covering(offset))
+    wanted = list(islice((facts for facts in within if facts.count), limit + 1))
+    listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
+    return {"files": listed, "next_offset": wanted[limit].start if len(wanted) > limit else None}
 
 
 def _parse_after(after: str | None) -> tuple[int, int]:

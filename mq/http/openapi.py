@@ -28,6 +28,16 @@ _PROBLEM = {
     },
 }
 _COUNT = {"type": "integer", "minimum": 0}
+_TEXT = {"type": "string"}
+
+
+def _stored(properties: dict[str, Any]) -> dict[str, Any]:
+    """The responses of an upload, whose answer has all of these."""
+    schema = {"type": "object", "required": [*properties], "properties": properties}
+    created = {"description": "Stored.", "content": {"application/json": {"schema": schema}}}
+    return {"201": created, "4XX": _PROBLEM, "503": _PROBLEM}
+
+
 _POSITIONS = {
     "type": "object",
     "required": ["positions"],
@@ -109,25 +119,8 @@ _UPLOAD = {
     "operationId": "upload",
     "parameters": [_TOPIC, {"name": "upload", "in": "path", "required": True, "schema": {"type": "string"}}],
     "requestBody": {"content": {"application/octet-stream": _BINARY}},
-    "responses": {
-        "201": {
-            "description": "Stored.",
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["upload", "size", "etag", "sha256"],
-                        "properties": {"upload": {"type": "string"}, "size": _COUNT},
-                    }
-                }
-            },
-        },
-        "4XX": _PROBLEM,
-        "503": _PROBLEM,
-    },
+    "responses": _stored({"upload": _TEXT, "size": _COUNT, "etag": _TEXT, "sha256": _TEXT}),
 }
-
-
 _LOAD_FILE = {
     "tags": ["loads"],
     "summary": "Upload a file of a load",
@@ -143,22 +136,7 @@ _LOAD_FILE = {
         {"name": "base_offset", "in": "path", "required": True, "schema": _COUNT},
     ],
     "requestBody": {"content": {"application/octet-stream": _BINARY}},
-    "responses": {
-        "201": {
-            "description": "Stored.",
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["segment", "base_offset", "size", "etag"],
-                        "properties": {"segment": _COUNT, "base_offset": _COUNT, "size": _COUNT},
-                    }
-                }
-            },
-        },
-        "4XX": _PROBLEM,
-        "503": _PROBLEM,
-    },
+    "responses": _stored({"segment": _COUNT, "base_offset": _COUNT, "size": _COUNT, "etag": _TEXT}),
 }
 
 

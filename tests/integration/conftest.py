@@ -1,9 +1,14 @@
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from ulid import ULID
 
+from filer.clock import SystemClock
+from filer.local_store import LocalStore
+from filer.open_store import open_store
+from tests.support.http_broker import HttpBroker, http_broker
 from tests.support.s3_server import S3_ENVIRONMENT, s3_server
 
 
@@ -22,3 +27,16 @@ def s3_bucket(s3_endpoint: str) -> str:
     bucket = f"test-{ULID()}".lower()
     httpx.put(f"{s3_endpoint}/{bucket}").raise_for_status()
     return bucket
+
+
+@pytest.fixture(params=["local", "s3"])
+async def broker_on_each_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
+    """A broker on a directory, and one on S3, which gives clients signed addresses."""
+    if request.param == "local":
+        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
+    else:
+        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
+        endpoint = request.getfixturevalue("s3_endpoint")
+        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
+    async with running as made:
+        yield made

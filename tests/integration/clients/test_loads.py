@@ -18,7 +18,6 @@ from filer import keys
 from filer.clock import SystemClock
 from filer.keys import FileName
 from filer.local_store import LocalStore
-from filer.open_store import open_store
 from filer.slots import slot_of
 from tests.support.http_broker import HttpBroker, http_broker
 
@@ -32,16 +31,9 @@ TABLE = pa.table(
 )
 
 
-@pytest.fixture(params=["local", "s3"])
-async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
-    if request.param == "local":
-        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
-    else:
-        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
-        endpoint = request.getfixturevalue("s3_endpoint")
-        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
-    async with running as made:
-        yield made
+@pytest.fixture
+async def broker(broker_on_each_store: HttpBroker) -> HttpBroker:
+    return broker_on_each_store
 
 
 @pytest.fixture
@@ -127,13 +119,15 @@ async def test_through_the_broker_where_its_directory_is_not_at_hand(
     async with AsyncClient(local.url) as client:
         await client.create_topic("t", segments=2)
         begun: list[str] = []
-        create = local.broker.payloads.create_from_stream  # type: ignore[union-attr]
+        payloads = local.broker.payloads
+        assert payloads is not None
+        create = payloads.create_from_stream
 
         async def creating(key: str, *arguments: Any, **settings: Any) -> str:
             begun.append(key)
             return await create(key, *arguments, **settings)
 
-        monkeypatch.setattr(local.broker.payloads, "create_from_stream", creating)
+        monkeypatch.setattr(payloads, "create_from_stream", creating)
         await client.load("t", TABLE, load="x", key="carrier", value="text")
         assert len(begun) > 4
         await check_all(client, "t")

@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from braidmq import AsyncClient, Client, file_reader, reader
@@ -45,7 +47,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     batches = file_reader._opened
 
-    def spied(http, file):  # type: ignore[no-untyped-def]
+    def spied(http: httpx.Client, file: FileRef) -> AbstractContextManager[pq.ParquetFile]:
         seen.append(file.uri)
         return batches(http, file)
 

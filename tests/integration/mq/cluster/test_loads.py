@@ -1,13 +1,16 @@
 """Loads in a cluster: each step at whichever broker, two commits of one load at once, publishers that go on."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from filer import keys
+from filer.errors import OutcomeUnknown
 from filer.keys import FileName
-from filer.topic_state import broken_invariants
+from filer.topic_state import TopicState, broken_invariants
+from leader.transitions import SealedEnd, loading
 from tests.support.http_cluster import HttpCluster
 from tests.support.loads import ReservedLoad, by_key, commit, numbered, places, read_all, reserve
 from tests.support.problems import check_problem
@@ -101,11 +104,8 @@ async def test_a_load_that_was_given_up_while_it_was_committed(brokers: HttpClus
     assert await read_all(brokers.up["c"].client, "t") == []
 
 
-@pytest.mark.parametrize("is_over", [True, False])
-async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_files(
-    brokers: HttpCluster, *, is_over: bool
-) -> None:
-    """A client asked again at another broker. Once the load is adopted its files are rolled up, and go."""
+async def test_a_commit_is_not_refused_while_another_broker_adopts_the_load(brokers: HttpCluster) -> None:
+    """It finds other files than were said, and the transition under way; it waits for that, and tells what it did."""
     await brokers.create("a", "t", segments=2)
     load = await reserve(brokers.up["a"].client, "t", 1, "x")
     files = load.files(numbered(0, 100), file_bytes=1000)
@@ -114,16 +114,15 @@ async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_
     slow = brokers.stores["b"]
     slow.hold(f"segment={segment}/")
     second = asyncio.create_task(commit(brokers.up["b"].client, load, files))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while (await brokers.up["b"].client.get(load.path)).json()["state"] != "committing":
             await asyncio.sleep(0.01)
-        if not is_over:
-            for store in brokers.stores.values():
-                store.hold("segment=0/")
+        for store in brokers.stores.values():
+            store.hold("segment=0/")
         first = asyncio.create_task(commit(brokers.up["a"].client, load, files))
-        while not (is_over and first.done()) and not await is_being_adopted(brokers):
+        while not await is_being_adopted(brokers):
             await asyncio.sleep(0.01)
-        await brokers.store.create(keys.segment_file("t", segment, FileName(0, 100)), b"what stands for the files")
+        await brokers.store.create(keys.segment_file("t", segment, FileName(1000)), b"another file")
         slow.release(f"segment={segment}/")
         await asyncio.wait([second], timeout=0.2)
         for store in brokers.stores.values():
@@ -136,3 +135,50 @@ async def test_a_commit_that_comes_second_is_not_refused_for_what_became_of_the_
 async def is_being_adopted(brokers: HttpCluster) -> bool:
     record = await brokers.up["c"].broker.catalogue.read("t")
     return record is not None and record.state.transition is not None and bool(record.state.transition.adopt)
+
+
+async def test_a_commit_that_is_slower_than_another_one(brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it opens the files the other is done, and upkeep writes beside them: it tells what the other one did."""
+    await brokers.create("a", "t", segments=2)
+    load = await reserve(brokers.up["a"].client, "t", 1, "x")
+    files = load.files(numbered(0, 100))
+    await write(brokers, load, files)
+    done: list[Any] = []
+
+    async def slowly(pinned: Any) -> None:
+        done.append(await commit(brokers.up["b"].client, load, files))
+        key = keys.segment_file("t", load.segments[0].segment, FileName(0, 100))
+        await brokers.store.create(key, files[0].data.to_pybytes())
+
+    monkeypatch.setattr(brokers.up["c"].broker.loads._checker, "check", slowly)
+    answer = await commit(brokers.up["c"].client, load, files)
+    assert answer.status_code == done[0].status_code == 200, answer.text
+    assert answer.json() == done[0].json()
+
+
+async def test_who_asks_again_finishes_what_a_broker_that_is_gone_began(
+    brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await brokers.create("a", "t", segments=2)
+    load = await reserve(brokers.up["a"].client, "t", 2, "x")
+    files = load.files(numbered(0, 100))
+    await write(brokers, load, files)
+    brokers.membership.leaders = set()
+    gone, other = brokers.up["b"].broker, brokers.up["c"].client
+
+    async def begun(topic: str, load_id: str, ends: Mapping[int, SealedEnd]) -> None:
+        def begin(state: TopicState) -> TopicState | None:
+            owners = [segment.brokers for segment in state.open_segments]
+            return loading(state, load_id, ends, owners.__getitem__, now_us=gone.clock.now_us())
+
+        await gone.catalogue.change(topic, begin)
+        raise OutcomeUnknown("it stops here")
+
+    monkeypatch.setattr(gone.arm, "load", begun)
+    check_problem(await commit(brokers.up["b"].client, load, files), 503, "store-unavailable")
+    assert (await other.get(load.path)).json()["state"] == "committing"
+    check_problem(await other.delete(load.path), 409, "load-committed")
+    assert (await reserve(other, "t", 2, "x")).answer == load.answer
+    answer = await commit(other, load, files)
+    assert answer.status_code == 200 and answer.json()["messages"] == 100, answer.text
+    assert len(await read_all(other, "t")) == 100

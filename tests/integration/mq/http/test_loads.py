@@ -14,13 +14,12 @@ import pytest
 import filer.loads
 from filer import keys
 from filer.clock import SystemClock
-from filer.errors import ObjectExists
+from filer.errors import ObjectExists, OutcomeUnknown
 from filer.keys import FileName
 from filer.load_check import MOST_FOOTER_BYTES
 from filer.load_files import LoadFile
 from filer.loads import LIFETIME_US
 from filer.local_store import LocalStore
-from filer.open_store import open_store
 from filer.segment_file import decode
 from filer.segment_log import SegmentRef, recover_index
 from filer.topic_state import TopicState
@@ -44,17 +43,10 @@ from tests.support.problems import check_problem
 TOPIC = "/v1/topics/t"
 
 
-@pytest.fixture(params=["local", "s3"])
-async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
-    if request.param == "local":
-        running = http_broker(LocalStore(tmp_path / "data", clock=SystemClock()))
-    else:
-        url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
-        endpoint = request.getfixturevalue("s3_endpoint")
-        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
-    async with running as made:
-        (await made.client.put(TOPIC, json={"segments": 2})).raise_for_status()
-        yield made
+@pytest.fixture
+async def broker(broker_on_each_store: HttpBroker) -> HttpBroker:
+    (await broker_on_each_store.client.put(TOPIC, json={"segments": 2})).raise_for_status()
+    return broker_on_each_store
 
 
 @pytest.fixture
@@ -456,6 +448,27 @@ async def test_a_file_that_changes_after_its_check(local: HttpBroker, monkeypatc
 
     monkeypatch.setattr(store, "create", changing)
     await check_refused(local, load, await commit(local.client, load, files), "changed since it was checked")
+
+
+async def test_a_commit_whose_puts_are_not_answered(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them took effect, and its answer was lost."""
+    load = await reserve(local.client, "t", 2)
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    create, lost = local.broker.store.create, set[str]()
+
+    async def losing(key: str, *arguments: Any, **settings: Any) -> None:
+        await create(key, *arguments, **settings)
+        if key not in lost:
+            lost.add(key)
+            raise OutcomeUnknown(f"no answer to the put of {key}")
+
+    monkeypatch.setattr(local.broker.store, "create", losing)
+    assert (await commit(local.client, load, files)).status_code == 200
+    for segment in load.segments:
+        assert keys.index_snapshot("t", segment.segment) in lost
+        assert sum(f"segment={segment.segment}/" in key for key in lost) == 1
+    assert len(await read_all(local.client, "t")) == 100
 
 
 async def test_a_file_that_comes_after_the_commit(tmp_path: Path) -> None:
