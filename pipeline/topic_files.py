@@ -83,6 +83,12 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
         name = FileName.parse(info.key)
         if name is not None and name.base < end:
             found[name] = info
+    if segment.load is not None:
+        # By an address given out before the commit a file may come late, to begin within one that was adopted. Names do
+        # not tell it from that: the index does.
+        index = await recover_index(store, ref, start_offset=segment.start_offset)
+        counted = {facts.name for facts in index.files}
+        found = {name: info for name, info in found.items() if name.rolled or name in counted}
     live = live_names(found)
     stops = [each.start for each in live[1:]] + [end] * bool(live)
     files = (

@@ -21,6 +21,7 @@ from filer.errors import CorruptFile
 from filer.keys import FileName
 from filer.memory_store import MemoryStore
 from filer.requests import Position, RequestId, StoredRequest
+from filer.segment_file import Footer
 from filer.segment_index import SegmentIndex
 from filer.segment_log import SegmentRef, fetch_footer, recover_index
 from filer.store import Store
@@ -32,7 +33,8 @@ from tests.support.dying_store import DyingStore, Killed
 from tests.support.format_snippets import DuckDbSnippets, SparkSnippets, read_independently, rows_of
 from tests.support.mq import mq
 from tests.support.quick_folder import quick_folder
-from tests.support.segment_files import append, append_singly, check_readable, value_of
+from tests.support.segment_files import START_US, append, append_singly, check_readable, rows, value_of
+from tests.support.segment_owners import stored_values
 from tests.support.stored_topic import TOPIC, put_topic, store_topic, write_sealed
 
 if TYPE_CHECKING:
@@ -204,6 +206,22 @@ async def test_killed_at_every_request_nothing_is_lost_and_another_completes():
             rolled = await roll_up_run(store, ManualClock(seed=request + 1), run)
             assert rolled.why_not is None
             await check_readable(store, ref, range(12))
+
+
+async def test_a_file_that_came_late_to_a_load_is_not_rolled_up():
+    """By an address that was given out before the commit, under a name within a file that was adopted."""
+    store, ref = MemoryStore(), SegmentRef(TOPIC, 0)
+    state = await put_topic(store, ends={0: await write_sealed(store, ref, [3] * 4)})
+    adopted = state.segments[0].model_copy(update={"load": "l"})
+    changed = state.model_copy(update={"segments": (adopted, *state.segments[1:]), "version": 2})
+    await store.replace(keys.topic(TOPIC), changed.to_json(), etag=(await store.head(keys.topic(TOPIC))).etag)
+    late = ref.encode(rows(ref, 1, 5, padding=b" late"), Footer(0, 1, 5, "load:l", START_US, START_US))
+    await store.create(ref.key(FileName(1)), late)
+    run = await the_run(store, ManualClock())
+    assert [(file.name.base, file.stop) for file in run.files] == [(0, 3), (3, 6), (6, 9), (9, 12)]
+    assert (await roll_up_run(store, ManualClock(), run)).why_not is None
+    await check_readable(store, ref, range(12))
+    assert await stored_values(store, ref) == [value_of(offset) for offset in range(12)]
 
 
 async def test_what_others_rolled_up_and_deleted_meanwhile_is_left_alone():
