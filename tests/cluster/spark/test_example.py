@@ -61,12 +61,10 @@ def test_the_example_of_a_declarative_pipeline(
 
     sink, flow = found.outputs["carriers"], found.flows["per_carrier_and_day"]
     assert isinstance(sink, Sink) and flow.target == "carriers"
-    for flights, messages in (([], 0), (LATER, 2)):
-        # A day is over once something of two days later has come; each run goes on where the one before stopped.
-        publish(client, flights)
-        run(flow.func(), sink.format, dict(sink.options), f"{checkpoint}-sink", name="carriers")
-        published = [(message.key, json.loads(message.value or b"")) for message in client.browse("carriers")]
-        assert len(published) == messages
+    # A day is over once something of two days later has come.
+    publish(client, LATER)
+    run(flow.func(), sink.format, dict(sink.options), f"{checkpoint}-sink", name="carriers")
+    published = [(message.key, json.loads(message.value or b"")) for message in client.browse("carriers")]
     day = "2013-01-01T00:00:00.000Z"
     assert sorted((key, value["flights"], value["day"]) for key, value in published) == [
         (b"DL", 1, day),
