@@ -17,6 +17,7 @@ from tests.support.process_group import ProcessGroup
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 EXAMPLE = ROOT / "examples" / "carriers"
+WITH_TABLES_THAT_LAST = ("--conf", "spark.sql.catalogImplementation=hive")
 STORAGE = "file:///tmp/braidmq-carriers"
 
 
@@ -43,7 +44,7 @@ def run_pipeline(folder: Path, url: str) -> None:
         "TMPDIR": str(folder.parent),
         "TZ": "UTC",
     }
-    command = [str(Path(spark.origin).with_name("bin") / "spark-pipelines"), "run"]
+    command = [str(Path(spark.origin).with_name("bin") / "spark-pipelines"), "run", *WITH_TABLES_THAT_LAST]
     with ProcessGroup(command, folder=folder, env=broker_environment(settings), log=folder.parent / "log") as run:
         run.finish()
 
