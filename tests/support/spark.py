@@ -38,9 +38,12 @@ SETTINGS = {
 def start_java_quickly() -> None:
     """For every Spark that this process and its children start from now on.
 
-    It lives for a minute or two, in which the thorough compiler costs more than it saves.
+    It lives for a minute or two: the thorough compiler, and looking through all of Spark's classes, cost it more than
+    all it is asked to do.
     """
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    # Of drivers; of masters and workers.
+    os.environ |= {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
 
 
 @contextlib.contextmanager
