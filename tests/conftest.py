@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.shared_certificates import share_certificates
 from tests.support.spark import spark_session, start_java_quickly
 from tests.support.undisturbed_parsing import parse_undisturbed
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 parse_undisturbed()
+share_certificates()
 start_java_quickly()
 
 

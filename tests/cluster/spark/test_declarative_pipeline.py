@@ -1,4 +1,4 @@
-"""Runs examples/carriers as docs/spark.md says, and once more behind further messages."""
+"""Runs examples/carriers as docs/spark.md says."""
 
 import importlib.util
 import json
@@ -67,8 +67,8 @@ def published(client: Client) -> list[tuple[str, int, int]]:
     return sorted((value["carrier"], int(value["day"][8:10]), value["flights"]) for value in values)
 
 
-def test_each_run_goes_on_where_the_one_before_stopped(client: Client, tmp_path: Path) -> None:
-    """The first leaves a day open that the second has more flights of."""
+def test_the_example_runs(client: Client, tmp_path: Path) -> None:
+    """Into its table, its view and its topic; days that may see more flights are left open."""
     client.create_topic("flights", value_type="json")
     client.create_topic("carriers", value_type="json")
     folder = copy_of_example(tmp_path)
@@ -76,7 +76,3 @@ def test_each_run_goes_on_where_the_one_before_stopped(client: Client, tmp_path:
     run_pipeline(folder, client.urls[0])
     assert per_carrier(folder) == {"AA": 1, "DL": 1, "UA": 3}
     assert published(client) == [("DL", 1, 1), ("UA", 1, 2), ("UA", 2, 1)]
-    publish(client, ("AA", 5), ("DL", 9))
-    run_pipeline(folder, client.urls[0])
-    assert per_carrier(folder) == {"AA": 2, "DL": 2, "UA": 3}
-    assert published(client) == [("AA", 5, 2), ("DL", 1, 1), ("UA", 1, 2), ("UA", 2, 1)]
