@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import coalesce, col, crc32, lit, to_json, when
 
 from braidmq.async_client import DEFAULT_URL
-from braidmq.errors import LoadOvertaken
+from braidmq.errors import LoadCommitted, LoadOvertaken
 from braidmq.loads import MOST_DEFAULT_SEGMENTS, TRIES, WrittenFile
 from braidmq.models import CommittedLoad
 from braidmq.retry import Retry
@@ -74,10 +74,13 @@ def load(
                 if progress is not None:
                     progress(f"files written: {len(files):,}; the brokers look through them")
                 return client.commit_load(topic, name, files)
-            except (LoadOvertaken, PySparkException):
-                # Where another load was reserved later and committed first, tasks and the commit fail alike: then the
-                # name has other segments now, and all is written anew.
-                if attempt == TRIES - 1 or client.reserve_load(topic, name, segments=parts) == reserved:
+            except (LoadOvertaken, LoadCommitted, PySparkException):
+                # Where somebody else has committed this load, or one that was reserved later, tasks and the commit
+                # fail alike. The former is told at the next turn; after the latter the name has other segments, and
+                # all is written anew.
+                is_over = client.committed_load(topic, name) is not None
+                is_new = is_over or client.reserve_load(topic, name, segments=parts) != reserved
+                if attempt == TRIES - 1 or not is_new:
                     raise
     raise AssertionError("unreachable")
 

@@ -106,6 +106,26 @@ def test_a_load_that_is_overtaken_while_its_tasks_write(
     assert values[0] == b"quick" and len(values) == ROWS + 1
 
 
+def test_a_load_that_somebody_else_commits_while_its_tasks_write(
+    braid_spark: SparkSession, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows under the same name, twice at a time: both are told of one and the same load."""
+    client.create_topic(topic)
+    module = sys.modules["braidmq.spark.load"]  # `braidmq.spark.load` is the function
+    write, answers = module._write_files, []
+    frame = rows_of(braid_spark).coalesce(1)
+
+    def late(*args: Any, **settings: Any) -> Any:
+        if not answers:
+            answers.append(None)
+            answers[0] = load(frame, topic, url=client.url, load="twice", segments=1)
+        return write(*args, **settings)
+
+    monkeypatch.setattr(module, "_write_files", late)
+    assert load(frame, topic, url=client.url, load="twice", segments=1) == answers[0]
+    assert client.read_table(topic).num_rows == ROWS
+
+
 def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
