@@ -3,7 +3,8 @@
 The load itself is `braidmq.spark.load`: a run that was killed at any line is gone on with under the load's name.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from filer.clock import SystemClock
 from filer.topic_config import TopicConfig
 from pipeline.errors import JobFailed
 from pipeline.output import say
-from pipeline.tasks import watched
+from pipeline.tasks import spark_failures, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -67,19 +68,25 @@ def backfill(
 
 def messages_of(spark: "SparkSession", source: Source, columns: Columns, config: TopicConfig) -> "DataFrame":
     """The table as messages: `key`, `value` and `event_time`. Raises `JobFailed`."""
-    from pyspark.errors import PySparkException
-
-    try:
+    with _failures_of(source):
         if source.table_format == "table":
             table = spark.read.table(source.path)
         else:
             table = spark.read.format(source.table_format).options(**source.options).load(source.path)
-        for name in (columns.key, columns.value, columns.event_time):
-            if name is not None and name not in table.columns:
-                raise JobFailed(f"{source.path} has no column {name!r}; it has {', '.join(table.columns)}")
+    for name in (columns.key, columns.value, columns.event_time):
+        if name is not None and name not in table.columns:
+            raise JobFailed(f"{source.path} has no column {name!r}; it has {', '.join(table.columns)}")
+    with _failures_of(source):
         return table.select(*_message_columns(table, columns, config))
-    except PySparkException as error:
-        raise JobFailed(f"{source.path}: {str(error).splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def _failures_of(source: Source) -> Iterator[None]:
+    try:
+        with spark_failures():
+            yield
+    except JobFailed as failure:
+        raise JobFailed(f"{source.path}: {failure}") from failure
 
 
 def _message_columns(table: "DataFrame", columns: Columns, config: TopicConfig) -> list["Column"]:

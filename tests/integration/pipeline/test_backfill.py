@@ -174,6 +174,8 @@ def test_bytes_stay_bytes(
         ("missing.parquet", BY_TIME, "missing.parquet"),
         ("a.parquet", Columns("wheel", None), "has no column 'wheel'; it has n, tail, at"),
         ("none.parquet", BY_TIME, "has no rows: nothing is loaded"),
+        ("cut.parquet", BY_TIME, r"cut.parquet: .*FAILED_READ_FILE.* Could not read footer"),
+        ("damaged.parquet", BY_TIME, "FAILED_READ_FILE"),
     ],
 )
 def test_bad_input_is_said_in_one_line_and_nothing_is_loaded(
@@ -183,6 +185,9 @@ def test_bad_input_is_said_in_one_line_and_nothing_is_loaded(
     client.create_topic(topic)
     write_source(tmp_path / "a.parquet")
     write_source(tmp_path / "none.parquet", rows=0)
+    data = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(data[: len(data) // 2])
+    (tmp_path / "damaged.parquet").write_bytes(data[:4] + bytes(len(data) // 4) + data[4 + len(data) // 4 :])
     with pytest.raises(JobFailed, match=said) as failure:
         backfill(spark, broker.url, topic, Source(str(tmp_path / source), "parquet"), columns, load="l")
     assert "\n" not in str(failure.value)
