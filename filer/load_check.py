@@ -10,18 +10,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile, LoadRefused
+from filer.load_rows import first_not_json, first_stray, first_unshowable, lacks_a_value, micros_of
 from filer.load_segment import LoadSegment, writer_of
-from filer.nulls import nulls_of
 from filer.row_group_lots import LoadedFile, Read, decoded_lots
-from filer.schema import EARLIEST_US, LATEST_US, KeyType, ValueType, log_schema
+from filer.schema import KeyType, ValueType, log_schema
 from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
-from filer.slots import SLOTS, slots_of
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -172,10 +169,9 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
     if not np.array_equal(offsets, expected):
         row = int((offsets != expected).argmax())
         raise LoadRefused(f"its offsets are not consecutive: {offsets[row]} stands where {expected[row]} is wanted")
-    if not all((_micros(chunk) == segment.timestamp_us).all() for chunk in table["_timestamp"].chunks):
+    if not all((micros_of(chunk) == segment.timestamp_us).all() for chunk in table["_timestamp"].chunks):
         raise LoadRefused("not all its messages have the load's own time as _timestamp")
-    if (segment.start_slot, segment.stop_slot) != (0, SLOTS):
-        _check_keys(table["key"], base, segment)
+    _check_keys(table["key"], base, segment)
     if "_ref" in table.column_names and table["_ref"].null_count < count:
         raise LoadRefused("it holds references to uploads, which a load cannot have")
     if "headers" in table.column_names:
@@ -188,47 +184,31 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
 
 def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -> None:
     for chunk in keys.chunks:
-        slots = slots_of(chunk, null_slot=segment.start_slot)
-        strays = (slots < segment.start_slot) | (slots >= segment.stop_slot)
-        if strays.any():
-            row = int(strays.argmax())
+        if (stray := first_stray(chunk, segment)) is not None:
+            row, slot = stray
             raise LoadRefused(
-                f"the key of offset {base + row} has slot {slots[row]}, and segment {segment.segment} takes the slots "
+                f"the key of offset {base + row} has slot {slot}, and segment {segment.segment} takes the slots "
                 f"[{segment.start_slot}, {segment.stop_slot})"
             )
         base += len(chunk)
 
 
 def _check_headers(headers: "pa.ChunkedArray[Any]") -> None:
-    for chunk in headers.chunks:
-        if chunk.null_count < len(chunk) and chunk.items.null_count:
-            raise LoadRefused("it holds a header without a value")
+    if any(map(lacks_a_value, headers.chunks)):
+        raise LoadRefused("it holds a header without a value")
 
 
 def _check_event_times(times: "pa.ChunkedArray[Any]", base: int) -> None:
-    """Only those that can be shown are taken."""
     for chunk in times.chunks:
-        times_us = _micros(chunk)
-        outside = ~nulls_of(chunk) & ((times_us < EARLIEST_US) | (times_us > LATEST_US))
-        if outside.any():
-            offset = base + int(outside.argmax())
-            raise LoadRefused(f"the event_time of offset {offset} lies outside the years 1 to 9999")
+        if (row := first_unshowable(chunk)) is not None:
+            raise LoadRefused(f"the event_time of offset {base + row} lies outside the years 1 to 9999")
         base += len(chunk)
-
-
-def _micros(times: pa.Array) -> npt.NDArray[np.int64]:
-    """Microseconds; whatever stands there where a time is null."""
-    ends = times.offset + len(times)
-    return np.frombuffer(times.buffers()[1], np.int64, ends)[times.offset :]
 
 
 def _check_json(values: "pa.ChunkedArray[Any]", base: int) -> None:
     for chunk in values.chunks:
         storage = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
-        for offset, value in enumerate(storage.to_pylist(), base):
-            try:
-                if value is not None:
-                    orjson.loads(value)
-            except orjson.JSONDecodeError as error:
-                raise LoadRefused(f"the value of offset {offset} is not JSON: {error}") from error
+        if (bad := first_not_json(storage)) is not None:
+            row, reason = bad
+            raise LoadRefused(f"the value of offset {base + row} is not JSON: {reason}")
         base += len(storage)

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
 from filer.keys import FileName
+from filer.load_rows import first_not_json, first_stray, first_unshowable, lacks_a_value
 from filer.load_segment import LoadSegment, writer_of
 from filer.nearest import unknown_name
-from filer.schema import EARLIEST_US, LATEST_US, TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
+from filer.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
 from filer.segment_file import ROW_GROUP_BYTES, Footer, mark_json, parquet_writer
 from filer.slots import slots_of
 
@@ -211,36 +211,19 @@ def _one_array(column: "pa.ChunkedArray[Any]") -> pa.Array:
 
 def _check_rows(rows: pa.Table, sizes: npt.NDArray[np.int64], segment: LoadSegment, first: int) -> None:
     """Raises `InvalidInput` that names the first message, counted from `first`, which the segment cannot take."""
-    slots = slots_of(_one_array(rows["key"]), null_slot=segment.start_slot)
-    strays = (slots < segment.start_slot) | (slots >= segment.stop_slot)
-    if strays.any():
-        row = int(strays.argmax())
+    if (stray := first_stray(_one_array(rows["key"]), segment)) is not None:
+        row, slot = stray
         raise InvalidInput(
-            f"message {first + row}: its key {rows['key'][row].as_py()!r:.80} has slot {slots[row]}, and segment "
+            f"message {first + row}: its key {rows['key'][row].as_py()!r:.80} has slot {slot}, and segment "
             f"{segment.segment} takes the slots [{segment.start_slot}, {segment.stop_slot})"
         )
     if int(sizes.max(initial=0)) > LARGEST_ROW_BYTES:
         row = int(sizes.argmax())
         raise InvalidInput(f"message {first + row} has {sizes[row]} bytes: more than {LARGEST_ROW_BYTES} are uploaded")
-    _check_times(rows["event_time"], first)
-    headers = _one_array(rows["headers"])
-    if headers.null_count < len(headers) and headers.items.null_count:
+    if (late := first_unshowable(_one_array(rows["event_time"]))) is not None:
+        raise InvalidInput(f"message {first + late}: its event_time lies outside the years 1 to 9999")
+    if lacks_a_value(_one_array(rows["headers"])):
         raise InvalidInput("column 'headers' holds a header without a value: leave it out, or give it empty bytes")
-    if segment.value_type == "json":
-        _check_json(rows["value"], first)
-
-
-def _check_times(times: "pa.ChunkedArray[Any]", first: int) -> None:
-    micros = times.cast(pa.int64())
-    outside = pc.or_(pc.less(micros, EARLIEST_US), pc.greater(micros, LATEST_US))
-    if (row := pc.index(outside, True).as_py()) >= 0:
-        raise InvalidInput(f"message {first + row}: its event_time lies outside the years 1 to 9999")
-
-
-def _check_json(values: "pa.ChunkedArray[Any]", first: int) -> None:
-    for row, value in enumerate(values.to_pylist(), first):
-        try:
-            if value is not None:
-                orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            raise InvalidInput(f"message {row}: the topic takes JSON values, this is not JSON: {error}") from error
+    if segment.value_type == "json" and (bad := first_not_json(_one_array(rows["value"]))) is not None:
+        row, reason = bad
+        raise InvalidInput(f"message {first + row}: the topic takes JSON values, this is not JSON: {reason}")
