@@ -76,11 +76,10 @@ def load(
                 return client.commit_load(topic, name, files)
             except (LoadOvertaken, LoadCommitted, PySparkException):
                 # Where somebody else has committed this load, or one that was reserved later, tasks and the commit
-                # fail alike. The former is told at the next turn; after the latter the name has other segments, and
-                # all is written anew.
-                is_over = client.committed_load(topic, name) is not None
-                is_new = is_over or client.reserve_load(topic, name, segments=parts) != reserved
-                if attempt == TRIES - 1 or not is_new:
+                # fail alike. After the latter the name has other segments, and all is written anew.
+                if (known := client.committed_load(topic, name)) is not None:
+                    return known
+                if attempt == TRIES - 1 or client.reserve_load(topic, name, segments=parts) == reserved:
                     raise
     raise AssertionError("unreachable")
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,7 +127,7 @@ def broker(folder: Path, *args: str) -> BrokerProcess:
     return BrokerProcess(data=folder, args=[*upkeep, *args])
 
 
-def until(holds) -> None:
+def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline
