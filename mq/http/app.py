@@ -1,21 +1,17 @@
 """The FastAPI app for everything but the hot paths, and the whole ASGI app of a broker."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.dependencies.models import Dependant
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from filer.errors import BraidError, InvalidInput
+from filer.errors import BraidError
 from filer.keys import NAME_RULE
-from filer.nearest import unknown_name
 from mq.authorizer import AllowAny, AllowLoopback, Authorizer
 from mq.broker import Broker
 from mq.http.cluster import cluster_router
@@ -28,6 +24,7 @@ from mq.http.openapi import describe_hot_paths
 from mq.http.positions import positions_router
 from mq.http.problems import Problem, problem_of
 from mq.http.reshaping import reshaping_router
+from mq.http.routers import add_routes
 from mq.http.subscribe import subscribe_router
 from mq.http.topics import topics_router
 from mq.http.uploads import uploads_router
@@ -49,11 +46,10 @@ def create_app(broker: Broker) -> FastAPI:
         title="BraidMQ",
         version=VERSION,
         description="A message queue whose log is a table.",
-        dependencies=[Depends(refuse_unknown_parameters)],
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    for router in (
+    routers = (
         topics_router,
         reshaping_router,
         history_router,
@@ -64,32 +60,14 @@ def create_app(broker: Broker) -> FastAPI:
         uploads_router,
         loads_router,
         cluster_router,
-    ):
-        app.include_router(router(broker))
+    )
+    add_routes(app, (router(broker) for router in routers))
     app.add_exception_handler(BraidError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_error)
     describe_hot_paths(app)
     return app
-
-
-async def refuse_unknown_parameters(request: Request) -> None:
-    """A misspelt query parameter is refused, never ignored."""
-    route = request.scope.get("route")
-    if not isinstance(route, APIRoute):
-        return
-    known = list(_parameters_of(route.dependant))
-    for name in request.query_params:
-        if name not in known:
-            raise InvalidInput(unknown_name("parameter", name, known))
-
-
-def _parameters_of(dependant: Dependant) -> Iterator[str]:
-    """Names of the query parameters of an endpoint and of all that it depends on."""
-    yield from (field.alias for field in dependant.query_params)
-    for inner in dependant.dependencies:
-        yield from _parameters_of(inner)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -10,12 +10,13 @@ from leader.coordinator import BrokerInfo
 from mq.broker import Broker
 from mq.errors import NotFound, PeerSilent, PeerUnreachable
 from mq.http.answers import json_response
+from mq.http.routers import new_router
 from mq.version import VERSION
 
 
 def cluster_router(broker: Broker) -> APIRouter:
     """Endpoints that tell about the broker and its cluster."""
-    router = APIRouter(tags=["cluster"])
+    router = new_router("cluster")
 
     @router.get("/v1/cluster")
     async def cluster() -> Response:

@@ -14,6 +14,7 @@ from filer.positions import Positions, passed_by
 from filer.segment_index import SegmentIndex
 from mq.broker import Broker
 from mq.http.answers import json_response
+from mq.http.routers import new_router
 from mq.http.start import check_offset, start_positions
 from mq.render import rfc3339
 from mq.topic_runtime import TopicRuntime
@@ -26,7 +27,7 @@ _AFTER = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 def files_router(broker: Broker) -> APIRouter:
     """The endpoint for offline readers."""
-    router = APIRouter(tags=["files"])
+    router = new_router("files")
 
     @router.get("/v1/topics/{topic}/files")
     async def files(

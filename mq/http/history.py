@@ -10,13 +10,14 @@ from fastapi.responses import Response
 from filer.topic_state import Segment
 from mq.broker import Broker
 from mq.http.answers import json_response
+from mq.http.routers import new_router
 from mq.render import rfc3339
 from mq.topic_runtime import TopicRuntime
 
 
 def history_router(broker: Broker) -> APIRouter:
     """The history of topics."""
-    router = APIRouter(tags=["topics"])
+    router = new_router("topics")
 
     @router.get("/v1/topics/{topic}/history")
     async def history(

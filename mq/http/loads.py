@@ -18,6 +18,7 @@ from mq.broker import Broker
 from mq.errors import Draining
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
+from mq.http.routers import new_router
 from mq.load_folders import MOST_FILES
 from mq.loads import MOST_FILE_BYTES, committed_segments
 from mq.loads import Place as FilePlace
@@ -72,7 +73,7 @@ class CommitRequest(_Asked):
 
 def loads_router(broker: Broker) -> APIRouter:
     """The endpoints of loads."""
-    router = APIRouter(tags=["loads"])
+    router = new_router("loads")
     path = "/v1/topics/{topic}/loads"
 
     @router.post(path, status_code=201, openapi_extra=_body(ReserveRequest))

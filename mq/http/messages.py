@@ -26,6 +26,7 @@ from mq.http.answers import (
     negotiate,
     page_bounds,
 )
+from mq.http.routers import new_router
 from mq.http.start import check_offset, check_positions, start_positions
 from mq.render import ARROW_TYPE, MessageRenderer
 from mq.topic_reader import Run, TopicReader
@@ -102,7 +103,7 @@ _PageAsked = Annotated[Page, Depends(_page_asked)]
 
 def messages_router(broker: Broker) -> APIRouter:
     """Endpoints under `/v1/topics/{topic}` that give messages."""
-    router = APIRouter(tags=["messages"])
+    router = new_router("messages")
 
     @router.get("/v1/topics/{topic}/messages", responses=_PAGE)
     async def browse(

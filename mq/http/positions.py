@@ -8,12 +8,13 @@ from fastapi.responses import Response
 from filer.positions import advance, to_marker
 from mq.broker import Broker
 from mq.http.answers import json_response
+from mq.http.routers import new_router
 from mq.http.start import start_positions
 
 
 def positions_router(broker: Broker) -> APIRouter:
     """Positions for readers that keep them themselves."""
-    router = APIRouter(tags=["messages"])
+    router = new_router("messages")
 
     @router.get("/v1/topics/{topic}/positions")
     async def positions(

@@ -12,6 +12,7 @@ from filer.slots import SLOTS
 from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
+from mq.http.routers import new_router
 from mq.http.topics import segment_shape
 from mq.shape_requests import Merge, Split
 
@@ -20,7 +21,7 @@ _SegmentId = Annotated[int, Path(ge=0, le=2**62)]
 
 def reshaping_router(broker: Broker) -> APIRouter:
     """Endpoints that change which segments a topic has."""
-    router = APIRouter(tags=["topics"])
+    router = new_router("topics")
 
     @router.post("/v1/topics/{topic}/segments/{segment}/split", openapi_extra=_body({"at": _SLOTS, "parts": _PARTS}))
     async def split(request: Request, topic: str, segment: _SegmentId) -> Response:

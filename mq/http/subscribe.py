@@ -16,6 +16,7 @@ from mq.broker import Broker
 from mq.errors import PositionTooOld
 from mq.http.answers import MIB, NDJSON, negotiate
 from mq.http.problems import problem_of
+from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.render import MessageRenderer
 from mq.topic_reader import TopicReader
@@ -60,7 +61,7 @@ class NdjsonForm:
 
 def subscribe_router(broker: Broker) -> APIRouter:
     """The subscription endpoint."""
-    router = APIRouter(tags=["subscribe"])
+    router = new_router("subscribe")
 
     @router.get("/v1/topics/{topic}/subscribe", response_class=StreamingResponse)
     async def subscribe(

@@ -12,6 +12,7 @@ from filer.topic_state import Segment, TopicState
 from mq.broker import Broker
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
+from mq.http.routers import new_router
 from mq.load_report import ShownLoad
 from mq.topic_runtime import TopicRuntime
 
@@ -20,7 +21,7 @@ _UNKNOWN = ShownLoad(None, None)
 
 def topics_router(broker: Broker) -> APIRouter:
     """Endpoints of topics themselves."""
-    router = APIRouter(tags=["topics"])
+    router = new_router("topics")
 
     @router.put(
         "/v1/topics/{topic}",

@@ -13,6 +13,7 @@ from mq.broker import Broker
 from mq.errors import BodyTooLarge, Draining
 from mq.http.answers import json_response
 from mq.http.json_request import json_body
+from mq.http.routers import new_router
 from mq.render import rfc3339
 
 
@@ -27,7 +28,7 @@ class UploadRequest(BaseModel):
 
 def uploads_router(broker: Broker) -> APIRouter:
     """The endpoint that issues uploads."""
-    router = APIRouter(tags=["uploads"])
+    router = new_router("uploads")
 
     @router.post(
         "/v1/topics/{topic}/uploads",

@@ -1,0 +1,43 @@
+"""Routers of the framework's part: what all of their endpoints have in common."""
+
+from collections.abc import Iterable, Iterator
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
+
+
+def new_router(tag: str) -> APIRouter:
+    """A router whose endpoints refuse parameters that they do not know."""
+    return APIRouter(tags=[tag], dependencies=[Depends(_refuse_unknown_parameters)])
+
+
+def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Have the app serve what is in these routers.
+
+    `include_router` would analyse each endpoint once more, at the first request that comes to its router: publishers
+    would wait meanwhile.
+    """
+    for router in routers:
+        app.router.routes.extend(router.routes)
+
+
+async def _refuse_unknown_parameters(request: Request) -> None:
+    """A misspelt query parameter is refused, never ignored."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = list(_parameters_of(route.dependant))
+    for name in request.query_params:
+        if name not in known:
+            raise InvalidInput(unknown_name("parameter", name, known))
+
+
+def _parameters_of(dependant: Dependant) -> Iterator[str]:
+    """Names of the query parameters of an endpoint and of all that it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _parameters_of(inner)
