@@ -108,9 +108,9 @@ def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int) -> 
     footer = Footer(segment.segment, base_offset, count, writer_of(segment.load), time_us, time_us)
     sink = pa.BufferOutputStream()
     cuts = [*_cuts(_row_bytes(rows), ROW_GROUP_BYTES, 0), count]
-    # A column of a row group is one page as a rule: whoever checks the file finds the few headers of pages at once.
+    # A column of a row group is one page: whoever checks the file finds the few headers of pages at once.
     page_bytes = ROW_GROUP_BYTES + LARGEST_ROW_BYTES
-    with parquet_writer(sink, table.schema, compression="zstd", page_bytes=page_bytes) as writer:
+    with parquet_writer(sink, table.schema, compression="zstd", page_bytes=page_bytes, page_rows=count) as writer:
         begin = 0
         for end in cuts:
             if end > begin:

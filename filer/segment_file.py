@@ -113,8 +113,12 @@ def parquet_writer(
     *,
     compression: Literal["lz4", "zstd"],
     page_bytes: int = PAGE_BYTES,
+    page_rows: int | None = None,
 ) -> pq.ParquetWriter:
-    """Writes a segment file, row group by row group; the footer's metadata is added before it is closed."""
+    """Writes a segment file, row group by row group; the footer's metadata is added before it is closed.
+
+    A page ends with the row that brings it to `page_bytes`, or to `page_rows` (Arrow's default where that is None).
+    """
     return pq.ParquetWriter(
         sink,
         schema,
@@ -123,6 +127,7 @@ def parquet_writer(
         column_encoding=_ENCODINGS,
         write_statistics=_STATISTICS,
         data_page_size=page_bytes,
+        max_rows_per_page=page_rows,
         store_schema=False,
     )
 

@@ -67,6 +67,14 @@ def test_files_with_many_row_groups_and_pages_are_taken() -> None:
     check(rewritten(file_of(), data_page_size=100, write_batch_size=10))
 
 
+def test_the_pages_of_a_file_are_found_at_once() -> None:
+    """A column of a row group is one page, also where Arrow by itself would begin another."""
+    count = 50_000
+    file = file_of(pa.table({"value": pa.array([b"%d" % n for n in range(count)], pa.binary())}))
+    head_tail_and_around_the_values = 4
+    assert len(check(file.data.to_pybytes(), count=count)) == head_tail_and_around_the_values
+
+
 def test_binary_values_are_not_read() -> None:
     data = file_of(messages([bytes([n]) * 50_000 for n in range(COUNT)])).data.to_pybytes()
     plain = rewritten(file_of(messages([bytes([n]) * 50_000 for n in range(COUNT)])), compression="none")
