@@ -19,6 +19,7 @@ from filer.load_segment import LoadSegment, writer_of
 from filer.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.schema import KeyType, ValueType, log_schema
 from filer.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
+from filer.skipping_hints import check_hints
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -51,11 +52,12 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
         _check_inflated(metadata, claim.size_bytes)
         for number in range(metadata.num_row_groups):
             _check_group(metadata.row_group(number), claim.size_bytes - len(tail), claim.count)
-        file = LoadedFile(read, metadata, tail, claim.size_bytes)
+        file = LoadedFile(read, metadata, tail, claim.size_bytes, claim.base_offset, segment.timestamp_us)
         reached = claim.base_offset
         for table in decoded_lots(file, with_values=segment.value_type != "binary"):
             _check_rows(table, reached, segment)
             reached += table.num_rows
+        check_hints(metadata, claim.base_offset, segment.timestamp_us)
     except (pa.ArrowMemoryError, MemoryError) as error:
         raise LoadRefused("it takes too much memory to open") from error
     except (CorruptFile, pa.ArrowException, OSError, ValueError, KeyError) as error:
@@ -162,17 +164,14 @@ def _check_group(group: pq.RowGroupMetaData, end: int, count: int) -> None:
 
 
 def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
-    count = table.num_rows
+    """Of the columns that had to be decoded."""
     table.validate(full=True)
-    offsets = table["_offset"].to_numpy()
-    expected = np.arange(base, base + count, dtype=np.int64)
-    if not np.array_equal(offsets, expected):
-        row = int((offsets != expected).argmax())
-        raise LoadRefused(f"its offsets are not consecutive: {offsets[row]} stands where {expected[row]} is wanted")
-    if not all((micros_of(chunk) == segment.timestamp_us).all() for chunk in table["_timestamp"].chunks):
-        raise LoadRefused("not all its messages have the load's own time as _timestamp")
     _check_keys(table["key"], base, segment)
-    if "_ref" in table.column_names and table["_ref"].null_count < count:
+    if "_offset" in table.column_names:
+        _check_offsets(table["_offset"], base)
+    if "_timestamp" in table.column_names:
+        _check_times(table["_timestamp"], segment.timestamp_us)
+    if "_ref" in table.column_names and table["_ref"].null_count < table.num_rows:
         raise LoadRefused("it holds references to uploads, which a load cannot have")
     if "headers" in table.column_names:
         _check_headers(table["headers"])
@@ -180,6 +179,19 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
         _check_event_times(table["event_time"], base)
     if segment.value_type == "json":
         _check_json(table["value"], base)
+
+
+def _check_offsets(column: "pa.ChunkedArray[Any]", base: int) -> None:
+    offsets = column.to_numpy()
+    expected = np.arange(base, base + len(offsets), dtype=np.int64)
+    if not np.array_equal(offsets, expected):
+        row = int((offsets != expected).argmax())
+        raise LoadRefused(f"its offsets are not consecutive: {offsets[row]} stands where {expected[row]} is wanted")
+
+
+def _check_times(times: "pa.ChunkedArray[Any]", timestamp_us: int) -> None:
+    if not all((micros_of(chunk) == timestamp_us).all() for chunk in times.chunks):
+        raise LoadRefused("not all its messages have the load's own time as _timestamp")
 
 
 def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -> None:

@@ -1,20 +1,18 @@
-"""Columns of a row group that hold nothing but nulls, told by their bytes: much sooner than by decoding them.
+"""Columns of a row group that hold nothing but nulls, told by their bytes (`filer/known_pages.py`).
 
-The pages of such a column hold levels and no value. What `filer/load_files.py` writes for those is known to the
-byte, so a page that has these very bytes says nothing else; any other is decoded by whoever asks.
+The pages of such a column hold levels and no value.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filer.page_headers import DATA_PAGE, read_pages
+from filer.known_pages import are_known, short_column
+from filer.page_headers import PLAIN
+from filer.varint import varint
 
 _MOST_COLUMN_BYTES = 1024
-_MOST_LEVEL_BYTES = 64
-_MOST_PAGES = 16
 
 
 def holds_only_nulls(
@@ -22,35 +20,19 @@ def holds_only_nulls(
 ) -> bool:
     """Whether each of the rows is null there at the outermost level; `repeated` where the column lies within a map.
 
-    Raises `CorruptFile` and `OSError` where its pages cannot be made out.
+    Raises what `read` and `are_known` raise.
     """
-    start, size_bytes = column.data_page_offset, column.total_compressed_size
-    if size_bytes > _MOST_COLUMN_BYTES or column.compression != "ZSTD":
-        return False
-    return _are_only_nulls(read(start, start + size_bytes), rows, repeated)
+    data = short_column(read, column, most_bytes=_MOST_COLUMN_BYTES)
+    return data is not None and _are_only_nulls(data, rows, repeated)
 
 
 @lru_cache(maxsize=64)
 def _are_only_nulls(data: bytes, rows: int, repeated: bool) -> bool:
     """Of the column's bytes: most row groups of a file have the same ones."""
-    at = found = 0
-    for page in read_pages(lambda start, stop: data[start:stop], 0, len(data), most=_MOST_PAGES):
-        if page.kind != DATA_PAGE or not 0 <= page.values <= rows or page.uncompressed_bytes > _MOST_LEVEL_BYTES:
-            return False
-        body = data[at + page.header_bytes : at + page.header_bytes + page.compressed_bytes]
-        levels = pa.decompress(body, decompressed_size=page.uncompressed_bytes, codec="zstd", asbytes=True)
-        if levels != _zero_levels(page.values) * (1 + repeated):
-            return False
-        found += page.values
-        at += page.header_bytes + page.compressed_bytes
-    return found == rows
+    return are_known(data, rows, lambda _, count: _zero_levels(count) * (1 + repeated), encoding=PLAIN)
 
 
 def _zero_levels(count: int) -> bytes:
     """So many levels of zero, as Parquet's hybrid of runs and bits has them: one run, behind its length."""
-    run, left = bytearray(), count << 1
-    while left > 0x7F:
-        run.append(left & 0x7F | 0x80)
-        left >>= 7
-    run += bytes([left, 0])
+    run = varint(count << 1) + b"\0"
     return len(run).to_bytes(4, "little") + run

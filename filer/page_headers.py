@@ -12,6 +12,7 @@ from filer.errors import CorruptFile
 
 DATA_PAGE = 0
 PLAIN = 0
+DELTA_BINARY_PACKED = 5
 HEADER_BYTES = 256
 """No header without statistics takes more."""
 _DEEPEST = 8

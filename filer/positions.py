@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from filer.errors import BraidError, InvalidMarker
 from filer.slots import SLOTS
 from filer.topic_state import Segment, TopicState
+from filer.varint import varint
 
 Positions = dict[int, int]
 
@@ -119,8 +120,8 @@ def to_marker(topic: str, positions: Mapping[int, int]) -> str:
     payload = bytearray()
     previous = 0
     for segment_id in sorted(positions):
-        _write_varint(payload, segment_id - previous)
-        _write_varint(payload, positions[segment_id])
+        payload += varint(segment_id - previous)
+        payload += varint(positions[segment_id])
         previous = segment_id
     body = bytes([_VERSION]) + bytes(payload)
     return base64.urlsafe_b64encode(_checksum(topic, body) + body).rstrip(b"=").decode()
@@ -168,14 +169,6 @@ def check_positions(state: TopicState, positions: Mapping[int, int]) -> None:
 
 def _checksum(topic: str, body: bytes) -> bytes:
     return zlib.crc32(topic.encode() + b"\0" + body).to_bytes(4, "big")
-
-
-def _write_varint(out: bytearray, number: int) -> None:
-    """LEB128, as in Protocol Buffers."""
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
 
 
 def _read_pairs(data: bytes) -> Positions:

@@ -1,7 +1,7 @@
 """What is decoded of a load's file: some row groups at a time, with only the bytes that this takes.
 
 Binary values are not decoded: of those only the headers of their pages are read, by which it is known what they will
-take in memory (`filer/page_headers.py`).
+take in memory (`filer/page_headers.py`). Nor are columns that are seen to hold what they should by their bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +14,7 @@ from filer.errors import LoadRefused
 from filer.null_columns import holds_only_nulls
 from filer.page_headers import DATA_PAGE, HEADER_BYTES, PLAIN, read_pages
 from filer.sparse_file import SparseFile
+from filer.stepped_columns import goes_up
 
 MOST_PAGES = 64
 """Of one column in one row group."""
@@ -22,8 +23,9 @@ MOST_RANGES = 64
 _LOT_BYTES = 32 * 1024 * 1024
 """What the row groups of a lot decode to, where it is not a single one."""
 _LOT_GROUPS = MOST_RANGES // 2
-_DECODED = ("_offset", "_timestamp", "key")
+_STEPS = {"_offset": 1, "_timestamp": 0}
 _OPTIONAL = ("event_time", "headers", "_ref")
+_ALL = (*_STEPS, "key", *_OPTIONAL, "value")
 
 Ranges = Sequence[tuple[int, int]]
 Read = Callable[[Ranges], Sequence[bytes]]
@@ -32,30 +34,41 @@ Read = Callable[[Ranges], Sequence[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """A file whose metadata has been read; `tail` holds the bytes at its end that it was read from."""
+    """A file whose metadata has been read; `tail` holds the bytes at its end that it was read from.
+
+    Its messages should have the offsets from `base_offset` on, and all the same time.
+    """
 
     read: Read
     metadata: pq.FileMetaData
     tail: bytes
     size_bytes: int
+    base_offset: int
+    timestamp_us: int
 
 
 def decoded_lots(file: LoadedFile, *, with_values: bool) -> Iterator[pa.Table]:
-    """What is looked at of all row groups, in order, without optional columns that hold nothing.
+    """What is to be looked at of all row groups, in order.
 
-    Raises `LoadRefused`, `CorruptFile` and what decoding raises.
+    That is without `_offset` and `_timestamp` where they are seen to hold what they should, and without optional
+    columns that hold nothing. Raises `LoadRefused`, `CorruptFile` and what decoding raises.
     Every row group must have been found to lie within the file and to be of a bounded size.
     """
+    base = file.base_offset
     for numbers in _lots(file.metadata, with_values=with_values):
-        groups = [_Group(file.metadata.row_group(number)) for number in numbers]
+        groups = []
+        for number in numbers:
+            groups.append(_Group(file.metadata.row_group(number), base, file.timestamp_us))
+            base += groups[-1].rows
         wanted = _joined([each for group in groups for each in group.wanted(with_values=with_values)])
         parts = [(start, data) for (start, _), data in zip(wanted, file.read(wanted), strict=True)]
         parts.append((file.size_bytes - len(file.tail), file.tail))
         sparse = SparseFile(file.size_bytes, parts)
         for group in groups:
             _check_pages(file.read, sparse, group)
-        optional = [name for name in _OPTIONAL if not all(group.has_only_nulls(name, sparse) for group in groups)]
-        names = [*_DECODED, *optional, *(["value"] if with_values else [])]
+        told = [name for name in _STEPS if all(group.goes_up(name, sparse) for group in groups)]
+        told += [name for name in _OPTIONAL if all(group.has_only_nulls(name, sparse) for group in groups)]
+        names = [name for name in _ALL if name not in told and (with_values or name != "value")]
         # Read ahead, it would ask for what stands between the columns.
         with pq.ParquetFile(pa.PythonFile(sparse, "r"), metadata=file.metadata, pre_buffer=False) as parquet:
             yield parquet.read_row_groups(numbers, columns=names, use_threads=False)
@@ -64,12 +77,16 @@ def decoded_lots(file: LoadedFile, *, with_values: bool) -> Iterator[pa.Table]:
 class _Group:
     """Where the columns of a row group stand."""
 
-    def __init__(self, metadata: pq.RowGroupMetaData) -> None:
+    def __init__(self, metadata: pq.RowGroupMetaData, first_offset: int, timestamp_us: int) -> None:
         columns = [metadata.column(place) for place in range(metadata.num_columns)]
         self.rows = metadata.num_rows
-        self.value = next(column for column in columns if column.path_in_schema == "value")
-        self._columns = columns
+        self._columns = {column.path_in_schema: column for column in columns}
+        self._firsts = {"_offset": first_offset, "_timestamp": timestamp_us}
         self._start, self._stop = columns[0].data_page_offset, _end(columns[-1])
+
+    @property
+    def value(self) -> pq.ColumnChunkMetaData:
+        return self._columns["value"]
 
     def wanted(self, *, with_values: bool) -> Ranges:
         """All of it, or all but the values behind their first header."""
@@ -78,9 +95,14 @@ class _Group:
         after = _end(self.value)
         return [(self._start, min(self.value.data_page_offset + HEADER_BYTES, after)), (after, self._stop)]
 
+    def goes_up(self, name: str, held: SparseFile) -> bool:
+        """Whether that column, all of whose bytes are held, is seen to hold the numbers that it should."""
+        column = self._columns[name]
+        return goes_up(held.read_range, column, self.rows, first=self._firsts[name], step=_STEPS[name])
+
     def has_only_nulls(self, name: str, held: SparseFile) -> bool:
-        """Whether that column, all of whose bytes are held, needs no decoding."""
-        leaves = [each for each in self._columns if each.path_in_schema.partition(".")[0] == name]
+        """Whether that column, all of whose bytes are held, is seen to hold nothing."""
+        leaves = [leaf for path, leaf in self._columns.items() if path.partition(".")[0] == name]
         return all(holds_only_nulls(held.read_range, leaf, self.rows, repeated=name == "headers") for leaf in leaves)
 
 

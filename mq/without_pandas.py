@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pyarrow as pa
 
 
-class _NoPandas(MetaPathFinder):
+class _NoPandas:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:

@@ -142,6 +142,23 @@ LIES: dict[str, tuple[Callable[[LoadFile], bytes], str]] = {
         lambda f: rewritten(f, with_column("event_time", lambda t: [2**62, *[None] * 99])),
         "event_time of offset 0",
     ),
+    "statistics of offsets": (
+        lambda f: f.data.to_pybytes().replace((99).to_bytes(8, "little"), (98).to_bytes(8, "little")),
+        "_offset say that a row group has 0 to 98 and 0 nulls, and it has 0 to 99",
+    ),
+    "statistics of times": (
+        lambda f: f.data.to_pybytes().replace(TIME_US.to_bytes(8, "little"), (TIME_US + 1).to_bytes(8, "little")),
+        "statistics of column _timestamp",
+    ),
+    "statistics of nulls": (
+        lambda f: f.data.to_pybytes().replace(
+            TIME_US.to_bytes(8, "little") + b"\x16\0", TIME_US.to_bytes(8, "little") + b"\x16\2"
+        ),
+        "_timestamp say .* 1 nulls",
+    ),
+    "statistics of keys": (lambda f: rewritten(f, write_statistics=["key"]), "column key has statistics"),
+    "a page index": (lambda f: rewritten(f, write_page_index=True), "page index"),
+    "a Bloom filter": (lambda f: rewritten(f, bloom_filter_options={"key": True}), "column key has a Bloom filter"),
     "truncated": (lambda f: f.data.to_pybytes()[:-100], "PAR1"),
     "no head": (lambda f: b"xxxx" + f.data.to_pybytes()[4:], "does not begin with PAR1"),
     "no Parquet": (lambda f: b"x" * 100_000, "PAR1"),
