@@ -15,6 +15,7 @@ SLOTS = 65_536
 _COLUMNWISE_KEY_BYTES = 64
 # Where only one key in so many is longer, these are picked out.
 _FEW = 8
+_LARGE = (pa.large_binary(), pa.large_string())
 
 
 def _shifted_tables() -> npt.NDArray[np.uint16]:
@@ -47,12 +48,13 @@ def keyless_slot(producer: str, sequence: int) -> int:
 
 
 def slots_of(keys: pa.Array, *, null_slot: int) -> npt.NDArray[np.uint16]:
-    """The slot of each key of a binary or string array, without an object per key.
+    """The slot of each key of a binary or string array, or a large one of these, without an object per key.
 
     Null keys take `null_slot`: any slot will do for them.
     """
     count = len(keys)
-    offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32, count=count + keys.offset + 1)[keys.offset :]
+    kind: type[np.signedinteger] = np.int64 if keys.type in _LARGE else np.int32
+    offsets = np.frombuffer(keys.buffers()[1], kind, count=count + keys.offset + 1)[keys.offset :]
     data = keys.buffers()[2]
     octets = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, np.uint8)
     lengths = np.diff(offsets)
@@ -70,7 +72,7 @@ def _add_bytes(
     slots: npt.NDArray[np.uint16],
     octets: npt.NDArray[np.uint8],
     ends: npt.NDArray[np.signedinteger],
-    lengths: npt.NDArray[np.int32],
+    lengths: npt.NDArray[np.signedinteger],
 ) -> None:
     """XOR in the entry of each byte, the last of every key first; in place. Keys too long come out wrong."""
     places = ends.astype(np.intp)  # what `take` wants; without it every call converts

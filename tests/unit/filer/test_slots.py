@@ -32,6 +32,15 @@ def test_strings_are_hashed_as_utf8(keys: list[str | None]) -> None:
     assert slots_of(pa.array(keys, pa.string()), null_slot=1).tolist() == expected(encoded, 1)
 
 
+@given(KEYS, st.integers(0, 20))
+def test_large_types_are_hashed_alike(keys: list[bytes | None], start: int) -> None:
+    large = pa.array(keys, pa.large_binary()).slice(start)
+    assert slots_of(large, null_slot=5).tolist() == expected(keys[start:], 5)
+    texts = [None if key is None else key.hex() for key in keys]
+    text_slots = slots_of(pa.array(texts, pa.large_string()), null_slot=5).tolist()
+    assert text_slots == expected([None if text is None else text.encode() for text in texts], 5)
+
+
 def test_keys_without_a_byte() -> None:
     assert slots_of(pa.nulls(3, pa.binary()), null_slot=9).tolist() == [9, 9, 9]
     assert slots_of(pa.array([b"", b""]), null_slot=9).tolist() == [0, 0]
