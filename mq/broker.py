@@ -42,6 +42,7 @@ from mq.metrics import Metrics
 from mq.own_topics import OwnTopics
 from mq.parts import Parts
 from mq.peers import Peers, PeerTransport
+from mq.reads import Reads
 from mq.settings import BrokerSettings
 from mq.shape_requests import Merge, Split, carry_out
 from mq.shown_loads import ShownLoads
@@ -91,6 +92,7 @@ class Broker:
         self.metrics = Metrics()
         self.front_store = FrontStore(settings.front_store_bytes)
         self.draining = asyncio.Event()
+        self.reads = Reads()
         self.ready = False
         self.topics: dict[str, TopicRuntime] = {}
         self._decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
@@ -251,9 +253,9 @@ class Broker:
             await self._hand_over_all()
         self.draining.set()
         self.ready = False
+        self.reads.end()
         # A read may make another topic known meanwhile; there is nothing to store in that.
-        for runtime in list(self.topics.values()):
-            await runtime.flush()
+        await asyncio.gather(*(runtime.flush() for runtime in list(self.topics.values())))
         # What nobody took over from us may be held by nobody else: its owner may be gone, and all others too.
         await self.early_flush.store_all()
 

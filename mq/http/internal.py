@@ -202,9 +202,10 @@ class Internal:
             writer = _our_writer(runtime, segment)
             news = runtime.news()
             offset = min(int(query["offset"]), await runtime.end_of(segment))
-            run = await reader.read_segment(
-                segment, offset, max_rows=int(query["max_rows"]), max_bytes=int(query["max_bytes"])
-            )
+            async with broker.reads.cut_off():
+                run = await reader.read_segment(
+                    segment, offset, max_rows=int(query["max_rows"]), max_bytes=int(query["max_bytes"])
+                )
             if not run.table.num_rows:
                 # Where it was lost while we looked there may be more than we know of.
                 writer = _our_writer(runtime, segment)

@@ -113,10 +113,11 @@ def messages_router(broker: Broker) -> APIRouter:
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
-        runtime = await broker.topic(topic)
-        reader = await broker.reader(topic)
-        positions = await start_positions(topic, reader, marker, from_, default="earliest")
-        runs, reached = await _browse(broker, runtime, reader, positions, page)
+        async with broker.reads.cut_off():
+            runtime = await broker.topic(topic)
+            reader = await broker.reader(topic)
+            positions = await start_positions(topic, reader, marker, from_, default="earliest")
+            runs, reached = await _browse(broker, runtime, reader, positions, page)
         following = to_marker(topic, reached)
         about, headers = {"marker": following}, {"Braid-Marker": following}
         return await messages_response(page.kind, runtime, runs, about, headers)
@@ -129,8 +130,9 @@ def messages_router(broker: Broker) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
     ) -> Response:
         """Read one segment from an offset on."""
-        runtime = await broker.topic(topic)
-        run, end_offset = await _read_segment(broker, runtime, segment, offset, page)
+        async with broker.reads.cut_off():
+            runtime = await broker.topic(topic)
+            run, end_offset = await _read_segment(broker, runtime, segment, offset, page)
         about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
         headers = {"Braid-Next-Offset": str(run.end)}
         if end_offset is not None:

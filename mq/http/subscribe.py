@@ -13,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from filer.positions import Positions, to_marker
 from mq.broker import Broker
-from mq.errors import PositionTooOld
+from mq.errors import Draining, PositionTooOld
 from mq.http.answers import MIB, NDJSON, negotiate
 from mq.http.problems import problem_of
 from mq.http.routers import new_router
@@ -101,8 +101,13 @@ async def _stream(
         while not broker.draining.is_set() and not runtime.state.deleted:
             news = runtime.news()
             positions = _catch_up(runtime, positions, live)
-            await check_positions(topic, reader, positions)
-            runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=PAGE_BYTES)
+            try:
+                # A page of small files may take long, and what it has can be read elsewhere from the same marker on.
+                async with broker.reads.cut_off(grace_seconds=0.0):
+                    await check_positions(topic, reader, positions)
+                    runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=PAGE_BYTES)
+            except Draining:
+                break
             for run in runs:
                 page: list[bytes] = []
                 for message in renderer.messages(run):
