@@ -49,6 +49,10 @@ class Coordinator(Protocol):
         """
         ...
 
+    def resign(self) -> None:
+        """Lead no more, for good: another broker may be elected from now on. This one stays announced."""
+        ...
+
     async def leave(self) -> None:
         """Withdraw this broker, and let go of connections and threads."""
         ...
@@ -117,6 +121,9 @@ class InProcessCoordinator:
     async def join(self, broker: BrokerInfo) -> None:
         """Announce this broker."""
         self._brokers = [broker]
+
+    def resign(self) -> None:
+        """Nobody else could be elected."""
 
     async def leave(self) -> None:
         """Withdraw this broker."""

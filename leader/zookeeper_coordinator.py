@@ -77,7 +77,7 @@ class ZooKeeperCoordinator:
         self._brokers: tuple[BrokerInfo, ...] = ()
         self._by_age: tuple[BrokerInfo, ...] = ()
         self._leader: str | None = None
-        self._leads = False
+        self._leads = self._resigned = False
         self._certain_until_seconds = self._seen_seconds = -math.inf
         self._session_id = self._touches = 0
         self._failure: CoordinationFailed | None = None
@@ -179,6 +179,12 @@ class ZooKeeperCoordinator:
             await self.leave()
             raise CoordinationFailed(await self._explain(failure))
 
+    def resign(self) -> None:
+        """Lead no more: here at once, so before anybody else does, and by the next round there."""
+        self._resigned, self._leads = True, False
+        self._wake.set()
+        self._tell_news()
+
     async def leave(self) -> None:
         """Withdraw this broker and end its session. Returns within seconds, whatever ZooKeeper does.
 
@@ -217,7 +223,7 @@ class ZooKeeperCoordinator:
     async def _round(self, began: float) -> bool:
         assert self._broker is not None and self._loop is not None
         announce, look = _take(self._announcements), _take(self._unseen)
-        errand = Errand(self._broker, announce, look)
+        errand = Errand(self._broker, announce, look, may_lead=not self._resigned)
         try:
             seen = await self._loop.run_in_executor(self._executor, self._session.round, errand)
         except CoordinationFailed as failure:
@@ -241,7 +247,8 @@ class ZooKeeperCoordinator:
         # Any answer of the round came from a session that lived after `began`, and that lives a whole time-out more.
         self._certain_until_seconds = began + self._timeout_seconds * CERTAIN_PART
         self._seen_seconds = began
-        self._by_age, self._leader, self._leads = seen.brokers, seen.leader, seen.leads
+        self._by_age, self._leader = seen.brokers, seen.leader
+        self._leads = seen.leads and not self._resigned
         self._brokers = tuple(sorted(seen.brokers, key=lambda broker: broker.id))
         self._proven.set()
         self._joined.set()

@@ -1,5 +1,6 @@
 """One round with ZooKeeper: be registered, lead where nobody does, see who is there (DESIGN.md §8)."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -59,11 +60,15 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a round is to do: register `broker`, count up the topics of `announce`, read and watch those of `look`."""
+    """What a round is to do: register `broker`, count up the topics of `announce`, read and watch those of `look`.
+
+    With `may_lead` the broker leads where nobody else does, without it no more.
+    """
 
     broker: BrokerInfo
     announce: Sequence[str] = ()
     look: Sequence[str] = ()
+    may_lead: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Seen:
 
     session_timeout_seconds: float
     brokers: tuple[BrokerInfo, ...]
-    leader: str
+    leader: str | None
     leads: bool
     counters: Mapping[str, int]
     session_id: int
@@ -114,12 +119,29 @@ class ZooKeeperRound:
         self._announce(errand.announce)
         me = errand.broker
         self._hold(self._paths.broker(me.id), orjson.dumps(asdict(me)), lambda held: True)
-        leader = self._hold(self._paths.leader, me.id.encode(), lambda held: held == me.id.encode()).decode()
+        leader = self._lead(me.id) if errand.may_lead else self._resign(me.id)
         brokers = self._brokers()
         counters = self._counters(errand.look)
         if _session_of(self._client) != self._session:
             raise CoordinationFailed("the session ended meanwhile")
         return Seen(granted_seconds(), brokers, leader, leader == me.id, counters, self._session)
+
+    def _lead(self, me: str) -> str:
+        """Who leads, after trying to."""
+        return self._hold(self._paths.leader, me.encode(), lambda held: held == me.encode()).decode()
+
+    def _resign(self, me: str) -> str | None:
+        """Who else leads; the node is deleted where it names this broker."""
+        found = self._get(self._paths.leader)
+        if found is None:
+            return None
+        leader, stat = found
+        if leader != me.encode():
+            return leader.decode()
+        # A try whose answer was lost may have done it. A node that others have made since has another version.
+        with contextlib.suppress(NoNodeError):
+            self._wait(self._client.delete_async(self._paths.leader, stat.version))
+        return None
 
     def _hold(self, path: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
         """What an ephemeral node holds, after trying to have it hold `data` in this session's name.

@@ -254,6 +254,9 @@ class Broker:
         self.draining.set()
         self.ready = False
         self.reads.end()
+        # From here on it carries out no transition, and requests that are under way here may wait for one. So may all
+        # others': nobody else leads while this one does. What it leaves half done is in topic.json for the next leader.
+        self.coordinator.resign()
         # A read may make another topic known meanwhile; there is nothing to store in that.
         await asyncio.gather(*(runtime.flush() for runtime in list(self.topics.values())))
         # What nobody took over from us may be held by nobody else: its owner may be gone, and all others too.

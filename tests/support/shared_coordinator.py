@@ -18,6 +18,7 @@ class Membership:
         self.sessions: Counter[str] = Counter()
         self.coordinators: list[SharedCoordinator] = []
         self.leaders: set[str] | None = None
+        self.resigned: set[str] = set()
 
     def enter(self, broker: BrokerInfo) -> None:
         """A broker is there, maybe again: by a session of its own."""
@@ -57,6 +58,11 @@ class SharedCoordinator:
         self._id = broker.id
         self._membership.enter(broker)
 
+    def resign(self) -> None:
+        if self._id is not None:
+            self._membership.resigned.add(self._id)
+            self._membership.tell()
+
     async def leave(self) -> None:
         if self._id is not None:
             self._membership.expel(self._id)
@@ -72,7 +78,7 @@ class SharedCoordinator:
         return math.inf
 
     def leader(self) -> str | None:
-        return next(iter(self._membership.members), None)
+        return next((each for each in self._membership.members if each not in self._membership.resigned), None)
 
     def leads(self) -> bool:
         if self._membership.leaders is not None:

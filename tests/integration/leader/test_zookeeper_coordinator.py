@@ -176,6 +176,19 @@ async def test_the_first_leads_and_the_next_when_it_leaves(coordinators: Coordin
     assert twos.reigns() and overlaps(ones.reigns(), twos.reigns()) == []
 
 
+async def test_who_resigns_is_followed_at_once_and_stays(coordinators: Coordinators) -> None:
+    one, two = coordinators(session_seconds=10), coordinators(session_seconds=10)
+    await one.join(broker("one"))
+    await two.join(broker("two"))
+    async with sampled(one) as ones, sampled(two) as twos:
+        await until(lambda: bool(ones.reigns()))
+        one.resign()
+        assert not one.leads()
+        await until(lambda: two.leads() and bool(twos.reigns()) and one.leader() == "two")
+    assert ids(one) == ids(two) == ["one", "two"]
+    assert overlaps(ones.reigns(), twos.reigns()) == []
+
+
 async def test_a_stopped_leader_never_leads_beside_its_successor(
     zookeeper: ZooKeeperServer, cluster: str, coordinators: Coordinators
 ) -> None:

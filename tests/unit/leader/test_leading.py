@@ -39,6 +39,9 @@ class FakeCoordinator:
     async def join(self, broker: BrokerInfo) -> None:
         self.members[broker.id] = broker
 
+    def resign(self) -> None:
+        return
+
     async def leave(self) -> None:
         return
 

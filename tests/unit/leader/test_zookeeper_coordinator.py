@@ -226,6 +226,21 @@ async def test_what_is_announced_of_the_broker_changes_with_the_next_round(
         await coordinator.join(OTHER)
 
 
+async def test_who_resigns_leads_no_more_at_once_and_for_good(
+    coordinator: ZooKeeperCoordinator, session: ScriptedSession, clock: ManualClock
+) -> None:
+    await coordinator.join(ME)
+    told: list[bool] = []
+    coordinator.on_news(lambda: told.append(coordinator.leads()))
+    assert coordinator.leads() and session.errands[-1].may_lead
+    coordinator.resign()
+    assert not coordinator.leads() and told == [False]
+    # Also where a round that was under way finds itself elected.
+    await clock.advance(10)
+    assert not coordinator.leads() and not session.errands[-1].may_lead
+    assert coordinator.in_touch() and coordinator.brokers() == (ME,)
+
+
 async def test_who_leaves_knows_and_does_nothing_more(
     coordinator: ZooKeeperCoordinator, session: ScriptedSession, clock: ManualClock
 ) -> None:

@@ -109,6 +109,15 @@ class FakeZooKeeper:
     def set_async(self, path: str, data: bytes) -> Answer:
         return self._call("set", path, lambda: self._set(path, data))
 
+    def _delete(self, path: str, version: int) -> None:
+        self._existing(path)
+        if self.nodes[path][2] != version:
+            raise BadVersionError
+        del self.nodes[path]
+
+    def delete_async(self, path: str, version: int) -> Answer:
+        return self._call("delete", path, lambda: self._delete(path, version))
+
     def transaction(self) -> "FakeTransaction":
         return FakeTransaction(self)
 
@@ -212,6 +221,40 @@ def test_a_node_that_comes_and_goes_fails_the_round(zookeeper: FakeZooKeeper) ->
     zookeeper.after["create", PATHS.leader] = lambda: zookeeper.nodes.pop(PATHS.leader) and None
     with pytest.raises(CoordinationFailed, match="comes and goes"):
         go(zookeeper)
+
+
+def test_who_resigns_lets_others_lead(zookeeper: FakeZooKeeper) -> None:
+    resigning = Errand(ME, may_lead=False)
+    assert go(zookeeper).leads
+    seen = go(zookeeper, resigning)
+    assert (seen.leader, seen.leads, seen.brokers) == (None, False, (ME,))
+    assert PATHS.leader not in zookeeper.nodes
+    assert go(zookeeper, resigning).leader is None
+    zookeeper.put(PATHS.leader, b"other", ANOTHERS)
+    assert go(zookeeper, resigning).leader == "other"
+    assert zookeeper.nodes[PATHS.leader][:2] == (b"other", ANOTHERS)
+
+
+def test_a_resignation_whose_answer_was_lost(zookeeper: FakeZooKeeper) -> None:
+    resigning = Errand(ME, may_lead=False)
+    go(zookeeper)
+    zookeeper.after["delete", PATHS.leader] = fail(ConnectionLoss())
+    with pytest.raises(ConnectionLoss):
+        go(zookeeper, resigning)
+    assert go(zookeeper, resigning).leader is None
+    # Another session of this broker ends meanwhile, and somebody is elected before it is deleted.
+    zookeeper.put(PATHS.leader, b"me", LOST)
+    zookeeper.before["delete", PATHS.leader] = lambda: zookeeper.nodes.pop(PATHS.leader) and None
+    assert go(zookeeper, resigning).leader is None
+
+    def elected() -> None:
+        zookeeper.nodes[PATHS.leader] = (b"other", ANOTHERS, 7)
+
+    zookeeper.put(PATHS.leader, b"me", LOST)
+    zookeeper.before["delete", PATHS.leader] = elected
+    with pytest.raises(BadVersionError):
+        go(zookeeper, resigning)
+    assert go(zookeeper, resigning).leader == "other"
 
 
 @pytest.mark.parametrize("later", [None, ANOTHERS])

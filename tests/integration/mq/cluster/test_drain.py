@@ -96,3 +96,25 @@ async def test_a_broker_left_alone_in_its_cluster_is_not_drained_and_stops_at_on
     check_problem(await ask_to_drain(brokers, "a", "a"), 409, "no-other-broker")
     async with asyncio.timeout(PATIENCE_SECONDS / 4):
         await brokers.stop("a")
+
+
+async def test_a_leader_that_shuts_down_lets_another_lead_while_its_requests_wait_for_one(brokers: HttpCluster) -> None:
+    """Or they would wait for as long as it does for them."""
+    await brokers.start("c")
+    await brokers.create("a", "t", segments=6)
+    brokers.stores["c"].hold()
+    messages = [{"key": f"key-{number}", "value": number} for number in range(50)]
+    path = "/v1/topics/t/messages?producer=p&sequence=1"
+    publishing = asyncio.create_task(brokers.up["a"].client.post(path, json={"messages": messages}))
+
+    async def waits_for_c() -> bool:
+        return any(w.pending_bytes for w in brokers.up["c"].broker.topics["t"].writers.values())
+
+    await until(waits_for_c)
+    await brokers.up["a"].broker.drain()
+    assert not publishing.done()
+    brokers.cut_off("c")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        positions = (await publishing).raise_for_status().json()["positions"]
+    assert sum(position["count"] for position in positions) == 50
+    assert await brokers.owners("b", "t") == {"b": 6}
