@@ -204,8 +204,6 @@ class SegmentWriter:
         self._last_put_seconds = -1e9
         self._last_file_bytes = TRICKLE_BYTES
         self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[int] = self._loop.create_future()
         self.inheritance = Inheritance(clock, index, inherit)
@@ -247,7 +245,6 @@ class SegmentWriter:
         if self._replication is not None:
             self._unheld.append(pending)
             self._replication.replicas.send(pending)
-        self._idle.clear()
         self._wake.set()
         if self.pending_bytes >= self._settings.flush_bytes:
             self._due.set()
@@ -304,10 +301,19 @@ class SegmentWriter:
         return [each for each in waiting if start < each.end <= end]
 
     async def flush(self) -> None:
-        """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files."""
+        """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files.
+
+        What is accepted later is not waited for: where somebody publishes without a pause that would be for ever.
+        """
         self._hurried = True
         self._due.set()
-        await self._idle.wait()
+        if self._has_stopped():
+            return  # all have failed, also those of a put that is under way yet
+        # They are stored in their order, so once the last one is answered all are.
+        if waiting := [*self._flying[-1:], *self._pending[-1:]]:
+            stored: asyncio.Future[list[Position]] = self._loop.create_future()
+            waiting[-1].wait(stored, replicated=False)
+            await asyncio.wait([stored])
 
     async def close(self) -> None:
         """Stop without sealing; a later owner finds the end on the store.
@@ -525,8 +531,6 @@ class SegmentWriter:
         self._settle_replication(batch)
         if self._replication is not None:
             self._replication.replicas.stored(footer.end)
-        if not self._pending:
-            self._idle.set()
         if footer.sealed:
             self.state = WriterState.SEALED
             self._end_replication()
@@ -564,7 +568,6 @@ class SegmentWriter:
         self.pending_bytes = 0
         self._unanswered.clear()
         self.inheritance.stop()
-        self._idle.set()
         self._wake.set()
         self._due.set()
         self._finished.set_exception(error)
@@ -576,7 +579,7 @@ class SegmentWriter:
 
         Where somebody else has sealed it, what is under way ends by its put: it alone tells whether it was stored.
         """
-        if self.state is WriterState.OPEN and self._idle.is_set():
+        if self.state is WriterState.OPEN and not self._flying and not self._pending:
             self._stop(SegmentMoved("another broker has sealed it"))
         self.unflushed = ()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,23 @@ async def test_a_drain_does_not_wait(world: World) -> None:
     waits = await world.append(writer)
     await writer.flush()
     assert waits.done()
+
+
+async def test_a_drain_waits_for_nothing_that_comes_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other brokers may go on sending as long as the segment is not handed over."""
+    writer = world.open()
+    await world.append(writer)
+    waits = await world.append(writer)
+    create = world.store.create
+
+    async def create_while_more_comes(key: str, data: Any, **about: Any) -> None:
+        await world.append(writer)
+        await create(key, data, **about)
+
+    monkeypatch.setattr(world.store, "create", create_while_more_comes)
+    async with asyncio.timeout(5):
+        await writer.flush()
+    assert waits.done() and writer.pending_bytes
 
 
 async def test_those_who_were_held_back_do_not_wait_for_the_first_of_them(world: World) -> None:

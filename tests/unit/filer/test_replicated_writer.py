@@ -283,6 +283,23 @@ async def test_refused_it_stops_and_gives_what_it_holds(world: World) -> None:
     assert await stored_values(world.memory, REF) == [b"first", b"early", b"known", b"unknown"]
 
 
+async def test_a_drain_waits_for_nothing_of_a_segment_that_was_refused(world: World) -> None:
+    """All have been told, and its put may be under way for as long as the store is away."""
+    world.faults.add("create", FaultKind.HANG)
+    world.append(b"flying")
+    await settle()
+    world.append(b"waiting")
+    flushing = asyncio.create_task(world.writer.flush())
+    await settle()
+    assert not flushing.done()
+    world.replicas.refuse()
+    async with asyncio.timeout(5):
+        await flushing
+        await world.writer.flush()
+    world.store.release()
+    await settle()
+
+
 @pytest.mark.parametrize("fault", [FaultKind.HANG, FaultKind.HANG_ANSWER])
 @pytest.mark.parametrize("seal_first", [True, False])
 async def test_refused_while_a_put_is_under_way(world: World, fault: FaultKind, seal_first: bool) -> None:
