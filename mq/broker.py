@@ -57,6 +57,8 @@ MEND_FIRST_SECONDS = 0.05
 MEND_LONGEST_SECONDS = 10.0
 HAND_OVER_SHARE = 0.5
 HAND_OVER_STEP_SECONDS = 0.02
+# Counting what is left takes some 100 ms of 100,000 segments, on the event loop that also seals them.
+HAND_OVER_REST = 4.0
 # Of a newer record the news brings it, as a rule. It is read all the same, in case that was lost, but not at the very
 # moment at which publishers wait for puts.
 HEAR_SECONDS = 0.3
@@ -65,6 +67,8 @@ COUNT_SECONDS = 2.0
 # Clients ask for the cluster every few seconds, each of them: the store is listed for all of those together, and their
 # segments counted, which of 100,000 takes some 70 ms of the event loop.
 BETWEEN_COUNTS_SECONDS = 0.5
+
+_AT_WORK = (WriterState.OPEN, WriterState.SEALING)
 
 _log = logging.getLogger(__name__)
 
@@ -243,10 +247,10 @@ class Broker:
             del self._mending[name]
 
     async def drain(self) -> None:
-        """Take nothing new, store what was accepted and seal: a clean end leaves no segment to be failed over.
+        """Have others take over, take nothing new, store what was accepted: a clean end leaves nothing to fail over.
 
-        Sealing is left to the next start (or the next broker), which does it anyhow; here every accepted message is
-        stored and answered. Safe to be cut short: unanswered messages were never promised.
+        What nobody takes over is sealed by the next start (or the next broker), which does it anyhow; here every
+        accepted message is stored and answered. Safe to be cut short: unanswered messages were never promised.
         """
         self._ending = True
         if self.parts.clustered:
@@ -296,30 +300,37 @@ class Broker:
     async def hand_over(self) -> int:
         """Have the leader give this broker's segments to others, and nothing new to it; how many it still has.
 
-        Those that it follows count: it may be the only other one that holds what their owners have not stored.
+        Those that it follows count: it may be the only other one that holds what their owners have not stored. Those
+        that it owns count until their successors are open, however long they have been sealed or lost: publishers wait
+        for that, and where this broker leads nobody else would see to it.
         """
         if self._info is not None and not self._info.draining and self.parts.clustered:
             self._info = replace(self._info, draining=True)
             await self.coordinator.join(self._info)
-        return self.segments_owned + self._segments_followed
+        return sum(self._segments_with_us(runtime) for runtime in self.topics.values())
 
     @property
     def segments_owned(self) -> int:
         """Open segments that this broker writes."""
-        open_states = (WriterState.OPEN, WriterState.SEALING)
-        return sum(w.state in open_states for runtime in self.topics.values() for w in runtime.writers.values())
+        return sum(w.state in _AT_WORK for runtime in self.topics.values() for w in runtime.writers.values())
 
-    @property
-    def _segments_followed(self) -> int:
-        return sum(self.id in s.brokers[1:] for runtime in self.topics.values() for s in runtime.state.open_segments)
+    def _segments_with_us(self, runtime: TopicRuntime) -> int:
+        """How many segments of a topic have this broker in its record, soon or still, or are written by it yet."""
+        under_way = runtime.state.transition
+        segments = (*runtime.state.open_segments, *(under_way.open if under_way is not None else ()))
+        named = {segment.id for segment in segments if self.id in segment.brokers}
+        return len(named | {i for i, writer in runtime.writers.items() if writer.state in _AT_WORK})
 
     async def _hand_over_all(self) -> None:
         """Wait until others have everything, for part of the time there is to drain; what remains is failed over."""
-        deadline = self.clock.monotonic_seconds() + self.settings.drain_timeout * HAND_OVER_SHARE
-        while await self.hand_over() and self.clock.monotonic_seconds() < deadline:
+        counted_seconds = self.clock.monotonic_seconds()
+        deadline = counted_seconds + self.settings.drain_timeout * HAND_OVER_SHARE
+        while await self.hand_over() and counted_seconds < deadline:
             if not self._others() or not self.coordinator.in_touch():
                 return
-            await self.clock.sleep(HAND_OVER_STEP_SECONDS)
+            took_seconds = self.clock.monotonic_seconds() - counted_seconds
+            await self.clock.sleep(max(HAND_OVER_STEP_SECONDS, took_seconds * HAND_OVER_REST))
+            counted_seconds = self.clock.monotonic_seconds()
 
     async def close(self) -> None:
         """Stop everything and let go of threads and connections."""

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -22,6 +23,7 @@ from filer.store import StreamingStore
 from filer.store_metrics import StoreMetrics
 from leader.coordinator import Coordinator, InProcessCoordinator
 from mq.broker import Broker
+from mq.drain_watch import tell_what_is_left, what_is_left
 from mq.garbage import spare_what_is_loaded
 from mq.http.app import create_asgi
 from mq.listen import CannotListen, advertised_url, bind, local_url
@@ -76,7 +78,7 @@ async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callab
     try:
         start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
         if await _finished_before_stop(start, stop):
-            await _serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
+            await serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
     finally:
         await broker.close()
 
@@ -114,9 +116,10 @@ def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
     )
 
 
-async def _serve_until_stop(
+async def serve_until_stop(
     broker: Broker, sock: socket.socket, stop: StopSignals, on_started: Callable[[], None]
 ) -> None:
+    """Serve a broker that has started until it is asked to stop, then drain it. Raises `DrainTimeout`."""
     server = _Server(_uvicorn_config(broker), on_started)
     spare_what_is_loaded()
     running = asyncio.create_task(server.serve(sockets=[sock]))
@@ -124,12 +127,13 @@ async def _serve_until_stop(
         return
     timeout_seconds = broker.settings.drain_timeout
     began = broker.clock.monotonic_seconds()
+    telling = asyncio.create_task(tell_what_is_left(broker, server.unanswered), name="what is left")
     try:
         # First the broker, while the server still delivers the answers; then the connections.
         await asyncio.wait_for(broker.drain(), timeout_seconds)
     except TimeoutError:
         raise DrainTimeout(
-            f"not everything accepted was stored within {timeout_seconds:g} seconds; "
+            f"not everything accepted was stored within {timeout_seconds:g} seconds ({what_is_left(broker)}); "
             "what was acknowledged is stored, or held by followers"
         ) from None
     finally:
@@ -137,6 +141,7 @@ async def _serve_until_stop(
         server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
         server.should_exit = True
         await running
+        telling.cancel()
 
 
 async def _finished_before_stop(task: asyncio.Task[None], stop: StopSignals, *, cancel: bool = True) -> bool:
@@ -159,6 +164,15 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_started = on_started
+
+    def unanswered(self) -> list[str]:
+        """Requests that have no answer yet, or whose client has not taken it, by method and path."""
+        connections: list[Any] = list(self.server_state.connections)
+        return [
+            f"{each.cycle.scope['method']} {each.cycle.scope['path']}"
+            for each in connections
+            if each.cycle is not None and (not each.cycle.response_complete or each.transport.get_write_buffer_size())
+        ]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -118,3 +118,33 @@ async def test_a_leader_that_shuts_down_lets_another_lead_while_its_requests_wai
         positions = (await publishing).raise_for_status().json()["positions"]
     assert sum(position["count"] for position in positions) == 50
     assert await brokers.owners("b", "t") == {"b": 6}
+
+
+async def test_a_leader_that_shuts_down_stays_until_successors_of_what_it_had_are_open() -> None:
+    """Sealed is not enough: publishers wait for them, and whoever leads next has to read all topics first."""
+    brokers = HttpCluster()
+    try:
+        await brokers.start("a", "b", drain_timeout=4 * PATIENCE_SECONDS)
+        await brokers.create("a", "t", segments=4)
+        leaving, store = brokers.up["a"].broker, brokers.stores["a"]
+        store.hold()
+        draining = asyncio.create_task(leaving.drain())
+
+        async def begun() -> bool:
+            await brokers.up["b"].broker.refresh("t")
+            return brokers.up["b"].broker.topics["t"].state.transition is not None
+
+        async def sealed() -> bool:
+            return not leaving.segments_owned
+
+        await until(begun)
+        store.hold("topic.json")
+        store.release("/segments/")
+        await until(sealed)
+        assert not (await asyncio.wait([draining], timeout=0.2))[0] and leaving.coordinator.leads()
+        store.release()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await draining
+        assert await brokers.owners("b", "t") == {"b": 4}
+    finally:
+        await brokers.stop_all()
