@@ -322,11 +322,18 @@ class Broker:
         return len(named | {i for i, writer in runtime.writers.items() if writer.state in _AT_WORK})
 
     async def _hand_over_all(self) -> None:
-        """Wait until others have everything, for part of the time there is to drain; what remains is failed over."""
-        counted_seconds = self.clock.monotonic_seconds()
+        """Wait until others have everything, for part of the time there is to drain; what remains is failed over.
+
+        Who is out of touch may be in touch again in a moment: it waits a session for that, after which it is failed
+        over anyhow.
+        """
+        counted_seconds = touched_seconds = self.clock.monotonic_seconds()
         deadline = counted_seconds + self.settings.drain_timeout * HAND_OVER_SHARE
         while await self.hand_over() and counted_seconds < deadline:
-            if not self._others() or not self.coordinator.in_touch():
+            if self.coordinator.in_touch():
+                touched_seconds = counted_seconds
+            is_lost = counted_seconds - touched_seconds > self.coordinator.session_timeout_seconds
+            if is_lost or not self._others():
                 return
             took_seconds = self.clock.monotonic_seconds() - counted_seconds
             await self.clock.sleep(max(HAND_OVER_STEP_SECONDS, took_seconds * HAND_OVER_REST))

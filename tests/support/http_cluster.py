@@ -153,6 +153,8 @@ class HttpCluster:
             store.release()
         # Nothing is handed over where nobody leads.
         self.membership.leaders = None
+        # Who is out of touch stays so.
+        self.membership.session_seconds = 0.0
         for name in list(self.up):
             await self.stop(name)
 

@@ -19,6 +19,7 @@ class Membership:
         self.coordinators: list[SharedCoordinator] = []
         self.leaders: set[str] | None = None
         self.resigned: set[str] = set()
+        self.session_seconds = SESSION_SECONDS
 
     def enter(self, broker: BrokerInfo) -> None:
         """A broker is there, maybe again: by a session of its own."""
@@ -52,7 +53,7 @@ class SharedCoordinator:
 
     @property
     def session_timeout_seconds(self) -> float:
-        return SESSION_SECONDS
+        return self._membership.session_seconds
 
     async def join(self, broker: BrokerInfo) -> None:
         self._id = broker.id

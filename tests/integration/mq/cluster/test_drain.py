@@ -98,6 +98,24 @@ async def test_a_broker_left_alone_in_its_cluster_is_not_drained_and_stops_at_on
         await brokers.stop("a")
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_who_is_out_of_touch_for_a_moment_hands_over_all_the_same(brokers: HttpCluster, comes_back: bool) -> None:
+    """Or all it owns would be failed over, while it stores what its followers hold and they what it does."""
+    await brokers.create("b", "t", segments=4)
+    leaving = brokers.up["b"].broker
+    member = brokers.cut_off("b")
+    draining = asyncio.create_task(leaving.drain())
+    await asyncio.wait([draining], timeout=0.1)
+    assert not draining.done() and not leaving.draining.is_set()
+    brokers.membership.session_seconds = PATIENCE_SECONDS if comes_back else 0.0
+    if comes_back:
+        brokers.join_again(member)
+    async with asyncio.timeout(PATIENCE_SECONDS / 4):
+        await draining
+    if comes_back:
+        assert await brokers.owners("a", "t") == {"a": 4}
+
+
 async def test_a_leader_that_shuts_down_lets_another_lead_while_its_requests_wait_for_one(brokers: HttpCluster) -> None:
     """Or they would wait for as long as it does for them."""
     await brokers.start("c")
