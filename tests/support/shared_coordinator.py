@@ -56,8 +56,10 @@ class SharedCoordinator:
         return self._membership.session_seconds
 
     async def join(self, broker: BrokerInfo) -> None:
-        self._id = broker.id
-        self._membership.enter(broker)
+        # Who is out of touch is not heard.
+        if self._id is None or self.in_touch():
+            self._id = broker.id
+            self._membership.enter(broker)
 
     def resign(self) -> None:
         if self._id is not None:

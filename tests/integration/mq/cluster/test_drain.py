@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -109,7 +110,7 @@ async def test_who_is_out_of_touch_for_a_moment_hands_over_all_the_same(brokers:
     assert not draining.done() and not leaving.draining.is_set()
     brokers.membership.session_seconds = PATIENCE_SECONDS if comes_back else 0.0
     if comes_back:
-        brokers.join_again(member)
+        brokers.join_again(replace(member, draining=True))
     async with asyncio.timeout(PATIENCE_SECONDS / 4):
         await draining
     if comes_back:
