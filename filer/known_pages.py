@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filer.page_headers import DATA_PAGE, read_pages
+from filer.page_headers import read_pages
 
 _MOST_PAGES = 16
 
@@ -32,7 +32,7 @@ def are_known(data: bytes, rows: int, expected: Callable[[int, int], bytes], *, 
     """
     at = found = 0
     for page in read_pages(lambda start, stop: data[start:stop], 0, len(data), most=_MOST_PAGES):
-        if page.kind != DATA_PAGE or page.encoding != encoding or not 0 < page.values <= rows - found:
+        if not page.is_data_page(encoding) or not 0 < page.values <= rows - found:
             return False
         wanted = expected(found, page.values)
         body = data[at + page.header_bytes : at + page.header_bytes + page.compressed_bytes]

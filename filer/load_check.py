@@ -150,17 +150,25 @@ def _check_group(group: pq.RowGroupMetaData, end: int, count: int) -> None:
         raise LoadRefused(f"a row group claims {claimed} bytes: at most {MOST_ROW_GROUP_BYTES}")
     reached = 4
     for column in columns:
-        if column.has_dictionary_page or not set(column.encodings) <= _ENCODINGS:
-            raise LoadRefused(
-                f"column {column.path_in_schema} is encoded as {', '.join(column.encodings)}: write it plain"
-            )
-        if column.compression not in _COMPRESSIONS:
-            raise LoadRefused(f"column {column.path_in_schema} is compressed with {column.compression}")
+        _check_column(column, group.num_rows)
         if column.data_page_offset < reached or column.total_compressed_size < 0:
             raise LoadRefused(f"column {column.path_in_schema} does not stand behind the one before")
         reached = column.data_page_offset + column.total_compressed_size
     if reached > end or reached - columns[0].data_page_offset > MOST_ROW_GROUP_BYTES:
         raise LoadRefused("a row group claims bytes that the file does not have, or too many")
+
+
+def _check_column(column: pq.ColumnChunkMetaData, rows: int) -> None:
+    name = column.path_in_schema
+    if column.file_path:
+        raise LoadRefused(f"column {name} is in another file, {column.file_path[:80]!r}")
+    # Headers repeat: how many there are is found where they are read.
+    if column.num_values != rows and not name.startswith("headers."):
+        raise LoadRefused(f"column {name} has {column.num_values} values for {rows} messages")
+    if column.has_dictionary_page or not set(column.encodings) <= _ENCODINGS:
+        raise LoadRefused(f"column {name} is encoded as {', '.join(column.encodings)}: write it plain")
+    if column.compression not in _COMPRESSIONS:
+        raise LoadRefused(f"column {name} is compressed with {column.compression}")
 
 
 def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:

@@ -22,7 +22,8 @@ def holds_only_nulls(
 
     Raises what `read` and `are_known` raise.
     """
-    data = short_column(read, column, most_bytes=_MOST_COLUMN_BYTES)
+    # Readers go by the footer's number of values too.
+    data = short_column(read, column, most_bytes=_MOST_COLUMN_BYTES) if column.num_values == rows else None
     return data is not None and _are_only_nulls(data, rows, repeated)
 
 

@@ -12,6 +12,7 @@ from filer.errors import CorruptFile
 
 DATA_PAGE = 0
 PLAIN = 0
+RLE = 3
 DELTA_BINARY_PACKED = 5
 HEADER_BYTES = 256
 """No header without statistics takes more."""
@@ -24,14 +25,22 @@ _INTEGERS = (4, 5, 6)
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """One page: what it is, its sizes in bytes, and for a data page of version 1 its values and their encoding."""
+    """One page: what it is, its sizes in bytes, and for a data page of version 1 its values and their encoding.
+
+    `level_encodings` are those of its definition levels and of its repetition levels.
+    """
 
     kind: int
     uncompressed_bytes: int
     compressed_bytes: int
     values: int
     encoding: int
+    level_encodings: tuple[int, int]
     header_bytes: int
+
+    def is_data_page(self, encoding: int) -> bool:
+        """Whether this is a data page of version 1 of that encoding, with levels as each writer has them today."""
+        return (self.kind, self.encoding, self.level_encodings) == (DATA_PAGE, encoding, (RLE, RLE))
 
 
 def read_pages(read: Callable[[int, int], bytes], start: int, stop: int, *, most: int) -> list[PageHeader]:
@@ -58,7 +67,8 @@ def parse_page_header(data: bytes) -> PageHeader:
         fields = reader.struct(0)
         kind, uncompressed, compressed = fields[1], fields[2], fields[3]
         page = fields.get(5, {})
-        header = PageHeader(kind, uncompressed, compressed, page.get(1, -1), page.get(2, -1), reader.at)
+        levels = (page.get(3, -1), page.get(4, -1))
+        header = PageHeader(kind, uncompressed, compressed, page.get(1, -1), page.get(2, -1), levels, reader.at)
     except (IndexError, KeyError, AttributeError, TypeError) as error:
         raise CorruptFile("a page has no header that can be read") from error
     if not all(type(number) is int for number in (kind, uncompressed, compressed, header.values, header.encoding)):

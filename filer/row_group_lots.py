@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from filer.errors import LoadRefused
 from filer.null_columns import holds_only_nulls
-from filer.page_headers import DATA_PAGE, HEADER_BYTES, PLAIN, read_pages
+from filer.page_headers import HEADER_BYTES, PLAIN, read_pages
 from filer.sparse_file import SparseFile
 from filer.stepped_columns import goes_up
 
@@ -156,7 +156,7 @@ def _check_pages(read: Read, held: SparseFile, group: _Group) -> None:
         return held.part(first, last) or read([(first, last)])[0]
 
     pages = read_pages(read_one, start, stop, most=MOST_PAGES)
-    if any(page.kind != DATA_PAGE or page.encoding != PLAIN for page in pages):
+    if not all(page.is_data_page(PLAIN) for page in pages):
         raise LoadRefused("column value has pages that are not plain data pages of version 1")
     if sum(page.values for page in pages) != group.rows or any(page.values < 0 for page in pages):
         raise LoadRefused(f"the pages of column value do not hold the {group.rows} messages of a row group")

@@ -104,6 +104,41 @@ def without_a_value(table: pa.Table) -> list[list[tuple[str, bytes | None]]]:
     return [[("name", None)]] * len(table)
 
 
+def with_footer(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """The file with other bytes in its footer."""
+    footer_bytes = int.from_bytes(data[-8:-4], "little")
+    before = data[-8 - footer_bytes : -8]
+    footer = change(before)
+    assert footer != before
+    return data[: -8 - footer_bytes] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def in_another_file(file: LoadFile) -> bytes:
+    """Its first column chunk says so: field 1 of it, in front of field 2, which is 0."""
+    return with_footer(file.data.to_pybytes(), lambda footer: footer.replace(b"\x26\0\x1c", b"\x18\1x\x16\0\x1c", 1))
+
+
+def with_values_fewer(column: str) -> Callable[[LoadFile], bytes]:
+    """The footer says that a column has 99 values: fields 3 to 5 of it are its path, codec (zstd) and values."""
+    before = len(column).to_bytes() + column.encode() + b"\x15\x0c\x16"
+    return lambda file: with_footer(
+        file.data.to_pybytes(), lambda footer: footer.replace(before + b"\xc8\1", before + b"\xc6\1")
+    )
+
+
+def with_levels(column: int) -> Callable[[LoadFile], bytes]:
+    """The header of a column's first page says that its levels are encoded in another way than RLE (3)."""
+
+    def changed(file: LoadFile) -> bytes:
+        data = file.data.to_pybytes()
+        place = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(column).data_page_offset
+        header = data[place : place + 40]
+        assert header.count(b"\x15\0\x15\6\x15\6") == 1
+        return data[:place] + header.replace(b"\x15\0\x15\6\x15\6", b"\x15\0\x15\x08\x15\6") + data[place + 40 :]
+
+    return changed
+
+
 LIES: dict[str, tuple[Callable[[LoadFile], bytes], str]] = {
     "a gap": (lambda f: rewritten(f, with_column("_offset", lambda t: [*range(50), *range(51, 101)])), "consecutive"),
     "shifted": (lambda f: rewritten(f, with_column("_offset", off_by_one)), "consecutive"),
@@ -157,6 +192,11 @@ LIES: dict[str, tuple[Callable[[LoadFile], bytes], str]] = {
         "_timestamp say .* 1 nulls",
     ),
     "statistics of keys": (lambda f: rewritten(f, write_statistics=["key"]), "column key has statistics"),
+    "a column in another file": (in_another_file, "column _offset is in another file, 'x'"),
+    "fewer times than messages": (with_values_fewer("event_time"), "column event_time has 99 values for 100 messages"),
+    "fewer hashes than messages": (with_values_fewer("sha256"), "column _ref.sha256 has 99 values"),
+    "levels of values": (with_levels(3), "not plain data pages"),
+    "levels of nulls": (with_levels(4), "read"),
     "a page index": (lambda f: rewritten(f, write_page_index=True), "page index"),
     "a Bloom filter": (lambda f: rewritten(f, bloom_filter_options={"key": True}), "column key has a Bloom filter"),
     "truncated": (lambda f: f.data.to_pybytes()[:-100], "PAR1"),
