@@ -1,12 +1,14 @@
-"""The process in which files of a load are opened: `python -m mq.load_check_process LIMIT_BYTES`.
+"""The process in which files of a load are opened: `python -m mq.load_check_process LIMIT_BYTES CPU_SECONDS`.
 
 It takes jobs on its standard input and asks for the bytes it wants on its standard output, so it has neither the
 store's credentials nor a connection to anything. Every frame is four bytes of length and as many of content. It may
-take `LIMIT_BYTES` more memory than it has when it begins, and ends with its input, so also when the broker does.
+take `LIMIT_BYTES` more memory than it has when it begins, and `CPU_SECONDS` of processor time for what it was given at
+a time: then SIGPROF ends it. It ends with its input too, so also when the broker does.
 """
 
 import os
 import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +25,7 @@ from mq.without_pandas import keep_pandas_out
 NICENESS = 10
 
 
-def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int) -> None:
+def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int, cpu_seconds: float) -> None:
     """Check files until there are no more."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -33,13 +35,15 @@ def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int) -> None:
     most = _address_space_bytes() + limit_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     while job := _read(jobs):
-        _write(answers, _check(orjson.loads(job), jobs, answers))
+        _write(answers, _check(orjson.loads(job), jobs, answers, cpu_seconds))
 
 
-def _check(job: Any, jobs: BinaryIO, answers: BinaryIO) -> dict[str, object]:
+def _check(job: Any, jobs: BinaryIO, answers: BinaryIO, cpu_seconds: float) -> dict[str, object]:
     def read(ranges: Ranges) -> list[bytes]:
         _write(answers, {"need": ranges})
-        return [_read(jobs) for _ in ranges]
+        parts = [_read(jobs) for _ in ranges]
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+        return parts
 
     try:
         check_load_file(read, FileClaim(**job["claim"]), LoadSegment(**job["segment"]))
@@ -68,4 +72,4 @@ def _address_space_bytes() -> int:
 
 if __name__ == "__main__":
     keep_pandas_out()
-    main(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]))
+    main(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]), float(sys.argv[2]))

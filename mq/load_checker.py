@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from filer.errors import LoadRefused, ObjectNotFound
+from filer.errors import LoadRefused, ObjectNotFound, OutcomeUnknown
 from filer.load_check import MOST_ROW_GROUP_BYTES, MOST_ROW_GROUPS, FileClaim
 from filer.load_segment import LoadSegment
 from filer.row_group_lots import MOST_PAGES, MOST_RANGES, Ranges
@@ -21,8 +22,10 @@ LIMIT_BYTES = 512 * MIB
 """What a process may take besides what it has when it begins: a row group as stored, inflated and decoded."""
 AT_ONCE = 2
 READS_AT_ONCE = 8
-SILENT_SECONDS = 60.0
-"""A process that does not ask or answer for so long is ended: it takes about a second for the largest row group."""
+CPU_SECONDS = 60.0
+"""So much processor time a process may take without asking or answering: the largest row group takes about a second."""
+SILENT_SECONDS = 600.0
+"""A process that does not ask or answer for so long is ended, and nothing is said against the file: it had no turn."""
 _MOST_ANSWER_BYTES = 64 * 1024
 _MOST_READS = MOST_ROW_GROUPS * (MOST_PAGES + 4)
 # One arena, and freed memory is kept for the next row groups: getting it anew is a tenth of the time.
@@ -52,13 +55,24 @@ class LoadChecker:
     load takes of memory at most.
     """
 
-    def __init__(self, store: Store, *, limit_bytes: int = LIMIT_BYTES, silent_seconds: float = SILENT_SECONDS) -> None:
-        self._store, self._limit_bytes, self._silent_seconds = store, limit_bytes, silent_seconds
+    def __init__(
+        self,
+        store: Store,
+        *,
+        limit_bytes: int = LIMIT_BYTES,
+        cpu_seconds: float = CPU_SECONDS,
+        silent_seconds: float = SILENT_SECONDS,
+    ) -> None:
+        self._store, self._limit_bytes = store, limit_bytes
+        self._cpu_seconds, self._silent_seconds = cpu_seconds, silent_seconds
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._reading = asyncio.Semaphore(READS_AT_ONCE)
 
     async def check(self, files: Sequence[PinnedFile]) -> None:
-        """Raises `LoadRefused` that names the first file that is not what it is said to be, `StoreError`."""
+        """Raises `LoadRefused` that names the first file that is not what it is said to be, and `StoreError`.
+
+        `OutcomeUnknown` is raised where this machine was too busy to tell.
+        """
         async with self._gate, self._process() as process:
             for file in files:
                 try:
@@ -76,6 +90,7 @@ class LoadChecker:
             "-m",
             "mq.load_check_process",
             str(self._limit_bytes),
+            str(self._cpu_seconds),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -85,38 +100,44 @@ class LoadChecker:
         try:
             yield process
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
             await process.wait()
 
     async def _check(self, process: asyncio.subprocess.Process, file: PinnedFile) -> None:
         try:
-            await _send(process, orjson.dumps({"claim": asdict(file.claim), "segment": asdict(file.segment)}))
+            answer = await self._ask(
+                process, orjson.dumps({"claim": asdict(file.claim), "segment": asdict(file.segment)})
+            )
             for _ in range(_MOST_READS):
-                answer = await self._answer(process)
                 if "need" not in answer:
                     break
-                await _send(process, *await self._fetch(file, answer["need"]))
+                answer = await self._ask(process, *await self._fetch(file, answer["need"]))
             else:
                 raise LoadRefused("it takes too many reads to look through")
         except (ConnectionError, asyncio.IncompleteReadError) as error:
-            # Arrow ends the process where it gets no memory in places that cannot fail.
-            most = f"{self._limit_bytes // MIB} MiB"
-            raise LoadRefused(f"it ends the process that opens it: it is damaged, or takes {most} of memory") from error
+            raise LoadRefused(await self._why_it_ended(process)) from error
         if "ok" not in answer:
             raise LoadRefused(answer["refused"])
 
-    async def _answer(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
-        assert process.stdout is not None
+    async def _why_it_ended(self, process: asyncio.subprocess.Process) -> str:
+        _kill(process)  # where it has ended by itself that says nothing any more
+        if await process.wait() == -signal.SIGPROF:
+            return f"it takes more than {self._cpu_seconds:g} s of processor time to decode a part of it"
+        # Arrow ends the process where it gets no memory in places that cannot fail.
+        most = f"{self._limit_bytes // MIB} MiB"
+        return f"it ends the process that opens it: it is damaged, or takes {most} of memory"
+
+    async def _ask(self, process: asyncio.subprocess.Process, *frames: bytes) -> dict[str, Any]:
+        """Hand it these; what it says to that."""
         try:
             async with asyncio.timeout(self._silent_seconds):
-                length = int.from_bytes(await process.stdout.readexactly(4), "big")
-                if length > _MOST_ANSWER_BYTES:
-                    raise LoadRefused("it cannot be read")
-                answer: dict[str, Any] = orjson.loads(await process.stdout.readexactly(length))
-                return answer
+                await _send(process, *frames)
+                return await _answer(process)
         except TimeoutError as error:
-            raise LoadRefused(f"it takes more than {self._silent_seconds:g} s to decode a part of it") from error
+            raise OutcomeUnknown(
+                f"the process that checks the load was silent for {self._silent_seconds:g} s: this machine has too "
+                "much to do; commit again"
+            ) from error
 
     async def _fetch(self, file: PinnedFile, ranges: Ranges) -> list[bytes]:
         if len(ranges) > MOST_RANGES or sum(stop - start for start, stop in ranges) > MOST_ROW_GROUP_BYTES:
@@ -142,3 +163,17 @@ async def _send(process: asyncio.subprocess.Process, *frames: bytes) -> None:
     assert process.stdin is not None
     process.stdin.writelines(part for data in frames for part in (len(data).to_bytes(4, "big"), data))
     await process.stdin.drain()
+
+
+async def _answer(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    length = int.from_bytes(await process.stdout.readexactly(4), "big")
+    if length > _MOST_ANSWER_BYTES:
+        raise LoadRefused("it cannot be read")
+    answer: dict[str, Any] = orjson.loads(await process.stdout.readexactly(length))
+    return answer
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
