@@ -1,6 +1,92 @@
-import pyarrow as pa
+"""Loading from Spark: how rows are cut into segments, and what a load does when its attempts fail."""
 
-from braidmq.spark.load import by_part
+import contextlib
+import importlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StringType, StructType
+
+from braidmq.errors import LoadOvertaken
+from braidmq.loads import TRIES
+from braidmq.models import CommittedLoad
+from braidmq.spark.load import by_part, load
+
+COMMITTED = CommittedLoad(load="x", version=7, messages=1, segments=())
+
+
+class ScriptedClient:
+    """Its commits fail like that, one after the other; after `commits_of_others` of them the load is committed."""
+
+    def __init__(self, *failures: Exception, commits_of_others: int | None = None) -> None:
+        self.failures, self.commits_of_others = list(failures), commits_of_others
+        self.tried = self.reserved = 0
+
+    def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
+        return COMMITTED if self.tried == self.commits_of_others else None
+
+    def reserve_load(self, topic: str, load: str, *, segments: int) -> int:
+        """Of an overtaken load the name has other segments from then on."""
+        self.reserved = self.tried
+        return self.reserved
+
+    def commit_load(self, topic: str, load: str, files: list[Any]) -> CommittedLoad:
+        self.tried += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return COMMITTED
+
+
+def load_by(client: ScriptedClient, monkeypatch: pytest.MonkeyPatch) -> CommittedLoad:
+    @contextlib.contextmanager
+    def client_of(*_: object) -> Iterator[ScriptedClient]:
+        yield client
+
+    # The package has a function of the module's name.
+    module = importlib.import_module("braidmq.spark.load")
+    monkeypatch.setattr(module, "client_of", client_of)
+    monkeypatch.setattr(module, "_write_files", lambda *_, **__: [])
+    frame: Any = SimpleNamespace(schema=StructType().add("value", StringType()))
+    return load(frame, "t", load="x", segments=1)
+
+
+OVERTAKEN = LoadOvertaken("overtaken")
+
+
+def test_an_overtaken_load_is_reserved_and_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ScriptedClient(*[OVERTAKEN] * (TRIES - 1))
+    assert load_by(client, monkeypatch) == COMMITTED
+    assert client.tried == TRIES
+
+
+def test_a_load_that_is_always_overtaken_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ScriptedClient(*[OVERTAKEN] * TRIES)
+    with pytest.raises(LoadOvertaken):
+        load_by(client, monkeypatch)
+    assert client.tried == TRIES
+
+
+@pytest.mark.parametrize("failed", range(1, TRIES + 1))
+@pytest.mark.parametrize("failure", [OVERTAKEN, PySparkException("a task failed")])
+def test_what_somebody_else_has_committed_is_told_at_any_try(
+    failed: int, failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at the last one: the load is there, whoever did it."""
+    client = ScriptedClient(*[failure] * failed, commits_of_others=failed)
+    assert load_by(client, monkeypatch) == COMMITTED
+    assert client.tried == failed
+
+
+def test_a_task_that_fails_for_itself_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ScriptedClient(PySparkException("a task failed"))
+    monkeypatch.setattr(client, "reserve_load", lambda *_, **__: 0)
+    with pytest.raises(PySparkException, match="a task failed"):
+        load_by(client, monkeypatch)
+    assert client.tried == 1
 
 
 def batch(*parts: int) -> pa.RecordBatch:
