@@ -20,6 +20,7 @@ from braidmq.spark.planning import client_of, listed_files, narrowed, shape_of, 
 from braidmq.spark.source import register
 from braidmq.spark.spans import Span
 from braidmq.times import microseconds
+from filer.errors import InvalidMarker
 from filer.positions import from_marker
 from filer.slots import SLOTS
 
@@ -58,7 +59,7 @@ def read(
     Spark reads the files itself, where it has a connector for the store; the newest messages, which are in no file
     yet, come from the brokers. `native=False` has the data source read the files instead: where executors do not see
     the directory that the brokers store to. Files stay for the cluster's grace period (an hour): call `read` again for
-    a frame that is used later. Raises `TopicNotFound`, `InvalidMarker`, and `DataLoss` where retention has taken what
+    a frame that is used later. Raises `TopicNotFound`, `InvalidArgument`, and `DataLoss` where retention has taken what
     `start` names, unless it is not to fail for that.
     """
     options = _options(Source(url, topic, dict(headers or {})), start, end, segments, slots)
@@ -88,12 +89,23 @@ def _options(
 
 def _place(where: str | Mapping[int, int], topic: str) -> Place:
     if isinstance(where, Mapping):
-        if not where:
-            raise InvalidArgument("a position names an offset for each segment, as {0: 100}")
+        if not where or not all(isinstance(number, int) for number in (*where, *where.values())):
+            raise InvalidArgument(f"a position names an offset for each segment, as {{0: 100}}, not {where!r:.80}")
         return dict(where)
+    if not isinstance(where, str):
+        raise InvalidArgument(
+            f"{where!r:.80} is no position: those are 'earliest', 'latest', a marker, {{segment: offset}}, a datetime"
+        )
     if where == "earliest":
         return "earliest"
-    return "latest" if where == "latest" else from_marker(topic, where)
+    if where == "latest":
+        return "latest"
+    try:
+        return from_marker(topic, where)
+    except InvalidMarker as error:
+        raise InvalidArgument(
+            f"{error}; 'earliest', 'latest', {{segment: offset}} and a datetime are positions too"
+        ) from error
 
 
 def _planned(options: ReadOptions) -> _Plan:

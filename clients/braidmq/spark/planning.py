@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from braidmq.client import Client
-from braidmq.errors import InvalidRequest, PositionExpired
+from braidmq.errors import InvalidArgument, InvalidRequest, PositionExpired
 from braidmq.file_ref import FileRef
 from braidmq.models import SegmentFile
 from braidmq.retry import Retry
@@ -23,6 +23,7 @@ from braidmq.spark.span_reader import SpanReader
 from braidmq.spark.spans import Span, in_parts, of_segments, spans_between
 from braidmq.times import microseconds
 from braidmq.tls import tls_context
+from filer.errors import InvalidMarker
 from filer.positions import Positions, check_positions
 
 _SEGMENTS_AT_ONCE = 8
@@ -62,13 +63,16 @@ def wanted_spans(client: Client, shape: Shape, options: ReadOptions) -> list[Spa
 
 
 def place_of(client: Client, shape: Shape, place: Place, options: ReadOptions) -> Positions:
-    """The positions that a user names; raises `InvalidMarker` for what is none, `DataLoss` for what has expired."""
+    """The positions that a user names; raises `InvalidArgument` for what is none, `DataLoss` for what has expired."""
     if place == "earliest":
         return shape.earliest()
     if place == "latest":
         return shape.latest()
     if not is_broken(shape, place):
-        check_positions(shape.state, place)
+        try:
+            check_positions(shape.state, place)
+        except InvalidMarker as error:
+            raise InvalidArgument(str(error)) from error
         return place
     return sound_positions(client, shape, place, fail_on_data_loss=options.fail_on_data_loss)[0]
 
