@@ -33,6 +33,7 @@ SETTINGS = {
     ),
     "spark.log.level": "ERROR",
 }
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 def start_java_quickly() -> None:
@@ -41,9 +42,9 @@ def start_java_quickly() -> None:
     It lives for a minute or two: the thorough compiler, and looking through all of Spark's classes, cost it more than
     all it is asked to do.
     """
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-    # Of drivers; of masters and workers.
-    os.environ |= {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
+    # Of drivers, of masters and workers, and of what builds the commands of them all.
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS", "SPARK_LAUNCHER_OPTS"):
+        os.environ[name] = QUICK_JAVA
 
 
 @contextlib.contextmanager

@@ -14,10 +14,12 @@ from typing import Self
 
 from tests.support.broker_process import broker_environment
 from tests.support.process_group import ProcessGroup
+from tests.support.spark import QUICK_JAVA
 
 SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.driver.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
     # Whoever looks for what a worker had that is gone gives up at once.
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "100ms",
