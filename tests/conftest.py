@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.shared_certificates import share_certificates
 from tests.support.spark import spark_session, start_java_quickly
+from tests.support.spark_python import start_python_quickly
 from tests.support.undisturbed_parsing import parse_undisturbed
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 parse_undisturbed()
 share_certificates()
 start_java_quickly()
+start_python_quickly()
 
 
 @pytest.fixture(scope="session")

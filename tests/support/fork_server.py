@@ -1,8 +1,8 @@
 """Imports Python programs once and forks a process for each start of one: `python -m tests.support.fork_server`.
 
 It answers to `tests.support.forked_process`, through a socket whose descriptor is its argument, and ends with it. A
-request is a line of JSON with three descriptors: the program's stdout and stderr, and a socket that is told its exit
-code when it has ended. The answer is its process id.
+request is a line of JSON with four descriptors: the program's stdin, stdout and stderr, and a socket that is told its
+exit code when it has ended. The answer is its process id.
 """
 
 import contextlib
@@ -32,9 +32,11 @@ _BROKER = (
     "uvicorn.lifespan.off",
     "pydantic.v1",
 )
+_SPARK = ("pyspark.worker", "pandas", "braidmq.spark", "pipeline.tasks")
 # What programs import when they run.
 _LATE_IMPORTS = {
     "mq.cli.main": _BROKER,
+    "pyspark.daemon": _SPARK,
     "tests.support.deadly_broker": _BROKER,
     "tests.support.s3_server": ("moto.moto_server.werkzeug_app", "moto.s3.responses", "werkzeug.serving"),
 }
@@ -87,7 +89,7 @@ def serve(control: socket.socket) -> Program | None:
                 _report_ends(running)
             if control not in ready:
                 continue
-            line, descriptors = _receive(control)
+            line, descriptors = receive(control)
             if not line:
                 return None
             program = Program.from_line(line)
@@ -99,7 +101,7 @@ def serve(control: socket.socket) -> Program | None:
                 running[pid] = status
                 control.sendall(NUMBER.pack(pid))
                 continue
-            for number, descriptor in enumerate(descriptors, start=1):
+            for number, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             for each in (status, *running.values()):
@@ -134,9 +136,9 @@ def _report_ends(running: dict[int, socket.socket]) -> None:
             asker.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
 
-def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
+def receive(control: socket.socket) -> tuple[bytes, list[int]]:
     """A request; an empty one where nobody asks any more. The next is not sent before this one is answered."""
-    line, descriptors, _, _ = socket.recv_fds(control, _RECEIVED_BYTES, 3)
+    line, descriptors, _, _ = socket.recv_fds(control, _RECEIVED_BYTES, 4)
     while line and not line.endswith(b"\n"):
         line += control.recv(_RECEIVED_BYTES)
     return line, descriptors

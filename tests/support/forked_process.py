@@ -42,8 +42,9 @@ class ForkedProcess:
         self.stderr: IO[str] | None
         self.stderr, err = _pipe() if stderr == subprocess.PIPE else _nowhere()
         self._status, theirs = socket.socketpair()
-        with out, err, theirs:
-            self.pid = _fork_server().start(program, [out.fileno(), err.fileno(), theirs.fileno()])
+        with open(os.devnull, "rb") as nothing, out, err, theirs:
+            files = [nothing.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
+            self.pid = _fork_server().start(program, files)
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
@@ -79,7 +80,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-class _ForkServer:
+class ForkServer:
     """The server, which ends with this process."""
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class _ForkServer:
         atexit.register(self._release)
 
     def start(self, program: Program, descriptors: Sequence[int]) -> int:
-        """Have a process forked: its id."""
+        """Have a process forked, with these as its stdin, stdout, stderr, and what is told its end: its id."""
         line = program.to_line()
         with self._asking:
             sent = socket.send_fds(self._control, [line], descriptors)
@@ -112,11 +113,11 @@ _starting = threading.Lock()
 
 
 @functools.cache
-def _only_server() -> _ForkServer:
-    return _ForkServer()
+def _only_server() -> ForkServer:
+    return ForkServer()
 
 
-def _fork_server() -> _ForkServer:
+def _fork_server() -> ForkServer:
     with _starting:
         return _only_server()
 

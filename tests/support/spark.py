@@ -2,18 +2,16 @@
 
 import contextlib
 import os
-import shlex
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.broker_process import broker_environment
+from tests.support.spark_python import quick_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +56,7 @@ def spark_session(master: str = "local[2,2]") -> "Iterator[SparkSession]":
 
     with tempfile.TemporaryDirectory(prefix="braidmq-spark-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", str(_python(Path(folder))))
+        patch.setenv("PYSPARK_PYTHON", quick_python())
         # Spark's own Python processes read topics by this checkout, whatever is installed.
         patch.setenv("PYTHONPATH", broker_environment({})["PYTHONPATH"])
         builder = SparkSession.builder.master(master).appName("braidmq tests")
@@ -72,19 +70,3 @@ def spark_session(master: str = "local[2,2]") -> "Iterator[SparkSession]":
             yield session
         finally:
             session.stop()
-
-
-def _python(folder: Path) -> Path:
-    """A Python for Spark, whose processes come from `tests.support.spark_daemon`."""
-    python, program = shlex.quote(sys.executable), folder / "python"
-    program.write_text(
-        f"""#!/bin/sh
-if [ "$1 $2" = "-m pyspark.daemon" ]; then
-    shift 2
-    exec {python} -m tests.support.spark_daemon "$@"
-fi
-exec {python} "$@"
-"""
-    )
-    program.chmod(0o700)
-    return program

@@ -6,7 +6,6 @@ with SparkCluster(tmp_path / "cluster") as cluster:
 """
 
 import importlib.util
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Self
 from tests.support.broker_process import broker_environment
 from tests.support.process_group import ProcessGroup
 from tests.support.spark import QUICK_JAVA
+from tests.support.spark_python import quick_python
 
 SETTINGS = {
     "spark.executor.memory": "512m",
@@ -48,7 +48,7 @@ class SparkCluster:
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_LOCAL_DIRS": str(self._folder),
                 "SPARK_DAEMON_MEMORY": "128m",
-                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_PYTHON": quick_python(),
                 "TMPDIR": str(self._folder),
             }
         )

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +11,7 @@ import pytest
 from braidmq import Client
 from tests.support.broker_process import ROOT, broker_environment
 from tests.support.process_group import ProcessGroup
+from tests.support.spark_python import quick_python
 
 # Twenty seconds would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -36,7 +36,7 @@ def run_pipeline(folder: Path, url: str) -> None:
     assert spark is not None and spark.origin is not None
     settings = {
         "BRAIDMQ_URL": url,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": quick_python(),
         "SPARK_CONF_DIR": str(folder.parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         # Has Spark Connect take a free port.
