@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 WORKERS ?= 2
 SECONDS ?= 300
 ARGS ?=
+# Tests start hundreds of Pythons, which are not to compile what they import each time anew, wherever that is asked for.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test setup lint style format unit integration cluster chaos bench bench-cluster bench-scaling \
 	bench-counting bench-loading bench-spark clean
