@@ -22,7 +22,7 @@ from tests.support.flights import ROW
 from tests.support.spark import spark_session
 
 CHECKPOINT = "checkpoint"
-BATCH_ROWS = 40_000
+BATCH_ROWS = 60_000
 # Where one row more or less is counted, the sums tell, also where their number is right.
 COUNTS = ("flights", "rows", "squares")
 

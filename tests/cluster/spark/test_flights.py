@@ -24,7 +24,7 @@ TOPIC = "flights"
 LOAD_SEGMENTS = 5
 # Published in so many requests, with a change of the topic's segments between two.
 ONLINE_ROWS, REQUESTS = 2000, 4
-KILLED_IN = 4
+KILLED_IN = 3
 NO_UPKEEP = ("--maintenance-interval", "3600")
 
 
