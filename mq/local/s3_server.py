@@ -28,13 +28,14 @@ def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def main(port: int, *, around: Callable[[Any], Any] = lambda application: application) -> None:
     """Serve until the process is ended; `around` may wrap the WSGI application."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.responses import S3Response
     from werkzeug.serving import make_server
 
     for name in ("put_object", "delete_object"):
         setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
-    application = around(DomainDispatcherApplication(create_backend_app))
+    # moto's own application looks for each request which of Amazon's services is meant, among all of them.
+    application = around(create_backend_app("s3"))
     server = make_server("127.0.0.1", port, application, threaded=True)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     spare_what_is_loaded()
