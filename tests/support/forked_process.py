@@ -29,18 +29,23 @@ from tests.support.processes import STOP_SECONDS, child_environment
 class ForkedProcess:
     """`python -m module`, with this process's working directory. Its stdout and stderr are pipes, to be closed.
 
-    Where `stderr` is `subprocess.DEVNULL` there is nothing to be read from it.
+    Where `stderr` is `subprocess.DEVNULL`, or a file to write to, there is nothing to be read from it.
     """
 
     def __init__(
-        self, module: str, arguments: Sequence[str] = (), *, env: Mapping[str, str], stderr: int = subprocess.PIPE
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        env: Mapping[str, str],
+        stderr: int | IO[bytes] = subprocess.PIPE,
     ) -> None:
         self.returncode: int | None = None
         self._told = threading.Lock()
         program = Program(module, list(arguments), dict(env), str(Path.cwd()))
         self.stdout, out = _pipe()
         self.stderr: IO[str] | None
-        self.stderr, err = _pipe() if stderr == subprocess.PIPE else _nowhere()
+        self.stderr, err = _pipe() if stderr == subprocess.PIPE else (None, _file(stderr))
         self._status, theirs = socket.socketpair()
         with open(os.devnull, "rb") as nothing, out, err, theirs:
             files = [nothing.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
@@ -127,8 +132,9 @@ def _pipe() -> tuple[IO[str], IO[bytes]]:
     return open(read, errors="replace"), open(write, "wb", buffering=0)
 
 
-def _nowhere() -> tuple[None, IO[bytes]]:
-    return None, open(os.devnull, "wb", buffering=0)
+def _file(stderr: int | IO[bytes]) -> IO[bytes]:
+    """One of our own: it is closed when the process has it."""
+    return open(os.devnull if isinstance(stderr, int) else os.dup(stderr.fileno()), "wb", buffering=0)
 
 
 def _number(status: socket.socket) -> int:

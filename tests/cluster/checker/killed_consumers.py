@@ -1,8 +1,6 @@
 """Consumers that are processes: started, killed whenever a test says so, and started again where they were."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +10,7 @@ import httpx
 
 from tests.cluster.checker.consumer_log import Began, ConsumerLog
 from tests.cluster.checker.history import Found, Reader, Visit
+from tests.support.forked_process import ForkedProcess
 from tests.support.processes import child_environment, end_with_us
 
 LOOK_SECONDS = 0.05
@@ -37,7 +36,7 @@ class KilledConsumer:
         self._consumer, self._now = consumer, now
         self._log = ConsumerLog(consumer.folder / f"{consumer.name}.jsonl")
         self._errors = consumer.folder / f"{consumer.name}.err"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ForkedProcess | None = None
         self._reached: dict[int, int] = {}
         self._saved = False
         self.record = Reader(consumer.name, consumer.topic, "stream")
@@ -81,21 +80,18 @@ class KilledConsumer:
                 self._catch_up()
                 self._check_killed(self._process)
 
-    def _check_killed(self, process: "subprocess.Popen[str]") -> None:
+    def _check_killed(self, process: ForkedProcess) -> None:
         code = process.returncode
         assert code == SIGKILLED, f"{self._consumer.name} ended with {code}: {self._errors.read_text()}"
 
-    def _start(self, urls: Sequence[str]) -> "subprocess.Popen[str]":
+    def _start(self, urls: Sequence[str]) -> ForkedProcess:
         self._consumer.folder.mkdir(parents=True, exist_ok=True)
         module = "tests.cluster.checker.consumer_process"
-        with self._errors.open("w") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, self._consumer.topic, str(self._log.path), *urls],
-                env=child_environment(),
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
-                text=True,
-            )
+        arguments = [self._consumer.topic, str(self._log.path), *urls]
+        with self._errors.open("wb") as errors:
+            process = ForkedProcess(module, arguments, env=child_environment(), stderr=errors)
+        # It prints nothing.
+        process.stdout.close()
         end_with_us(process.pid)
         return process
 
