@@ -16,6 +16,7 @@ from tests.support.spark_python import quick_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+COMPILES = "spark.sql.codegen.wholeStage"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -29,8 +30,8 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Compiling a query takes longer than to run it on so few rows.
-    "spark.sql.codegen.wholeStage": "false",
+    # Compiling a query takes longer than to run it on so few rows; `compiling` is for those where it matters.
+    COMPILES: "false",
     "spark.log.level": "ERROR",
 }
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -72,3 +73,13 @@ def spark_session(master: str = "local[2,2]") -> "Iterator[SparkSession]":
             yield session
         finally:
             session.stop()
+
+
+@contextlib.contextmanager
+def compiling(spark: "SparkSession") -> Iterator[None]:
+    """Have queries compiled, as applications have them: only then Spark reads Parquet by columns."""
+    spark.conf.set(COMPILES, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(COMPILES, SETTINGS[COMPILES])

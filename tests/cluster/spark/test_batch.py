@@ -15,6 +15,7 @@ from braidmq.spark.spans import Span
 from braidmq.testing import InMemoryBroker
 from filer.slots import slot_of
 from tests.support.numbered_topic import KEYS, NumberedTopic
+from tests.support.spark import compiling
 
 # Half a minute would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
@@ -66,6 +67,8 @@ def test_whole_topic(braid_spark: SparkSession, shaped: NumberedTopic) -> None:
     assert frame.inputFiles()
     assert same(in_order(frame), wanted)
     assert frame.count() == wanted.num_rows
+    with compiling(braid_spark):
+        assert same(in_order(read(braid_spark, topic, url=client.url)), wanted)
     assert same(in_order(by_source(braid_spark, client.url, topic)), wanted)
     assert same(in_order(by_source(braid_spark, client.url, topic, minPartitions="7")), wanted)
 
