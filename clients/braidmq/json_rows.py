@@ -39,8 +39,15 @@ def json_objects(table: pa.Table) -> "pa.Array[Any]":
 
 
 def json_values(column: "pa.ChunkedArray[Any]") -> "pa.Array[Any]":
-    """Each value as JSON text, as binary; nulls stay null."""
+    """Each value as JSON text, as binary; nulls stay null. Raises `InvalidArgument`, for times far away say."""
     array: Any = _array(column)
+    try:
+        return _texts(array)
+    except (OverflowError, ValueError) as failure:
+        raise InvalidArgument(f"a column of type {array.type} has a value that cannot be JSON: {failure}") from failure
+
+
+def _texts(array: Any) -> "pa.Array[Any]":
     try:
         encoded = array.dictionary_encode()
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # lists, structs and maps have no dictionaries

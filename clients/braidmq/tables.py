@@ -42,10 +42,12 @@ class TablePlan:
     event_time: str | None = None
 
     def check(self, table: pa.Table) -> None:
-        """Raise `InvalidArgument` for a column that the table has not."""
+        """Raise `InvalidArgument` for a column that the table has not, or has more than once."""
         for part in (self.key, self.value, self.headers, self.event_time):
             if isinstance(part, str) and part not in table.column_names:
                 raise InvalidArgument(unknown_name("column", part, table.column_names))
+            if isinstance(part, str) and table.column_names.count(part) > 1:
+                raise InvalidArgument(f"several columns are named {part!r}: rename all but one")
 
 
 def arrow_table(frame: Any) -> pa.Table:
@@ -117,7 +119,10 @@ def _headers(table: pa.Table, given: str | Headers | None, *, is_json: bool) -> 
         constant.setdefault(CONTENT_TYPE, JSON_TYPE)
     if not constant:
         return None
-    return pa.repeat(pa.scalar(list(constant.items()), HEADERS), table.num_rows)
+    try:
+        return pa.repeat(pa.scalar(list(constant.items()), HEADERS), table.num_rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as failure:
+        raise InvalidArgument(f"headers go from text to bytes or text, not {given}") from failure
 
 
 def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
@@ -133,8 +138,9 @@ def _event_time(column: "pa.ChunkedArray[Any]") -> Any:
     """Times in microseconds UTC; text is read as RFC 3339, times without a zone are taken as UTC."""
     try:
         if pa.types.is_timestamp(column.type):
-            zone = column.type.tz
-            return pc.cast(column.cast(pa.timestamp("us", zone), safe=False), TIMESTAMP)
+            # Nanoseconds are cut off; of coarser units a time too far away is an error, not one that wraps around.
+            coarse = column.type.unit in ("s", "ms")
+            return pc.cast(column.cast(pa.timestamp("us", column.type.tz), safe=coarse), TIMESTAMP)
         return _plain(column).cast(TIMESTAMP)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise InvalidArgument(f"a column of type {column.type} cannot be the event time: {failure}") from failure

@@ -85,3 +85,9 @@ def test_moments_with_a_zone_keep_the_moment() -> None:
     moment = datetime(2020, 7, 1, tzinfo=UTC)
     table = pa.table({"t": pa.array([moment], pa.timestamp("us", "Europe/Paris"))})
     assert datetime.fromisoformat(objects(table)[0]["t"]) == moment
+
+
+@pytest.mark.parametrize("column", [pa.array([2**62], pa.timestamp("s")), pa.array([2**40], pa.timestamp("s", "UTC"))])
+def test_moments_that_no_calendar_has_are_refused(column: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"timestamp\[s.*cannot be JSON"):
+        json_objects(pa.table({"t": column}))

@@ -81,6 +81,7 @@ def test_a_map_column_gives_the_headers() -> None:
 
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+FAR = pa.table({"v": ["x"], "t": pa.array([2**62], pa.timestamp("s"))})
 
 
 @pytest.mark.parametrize(
@@ -117,12 +118,16 @@ def test_slices_cover_every_row_once_in_order() -> None:
         (pa.table(ROWS), {"key": "tails"}, "did you mean 'tail'"),
         (pa.table(ROWS), {"headers": "tail"}, "cannot be the headers"),
         (pa.table(ROWS), {"event_time": "text"}, "cannot be the event time"),
+        (FAR, {"value": "v", "event_time": "t"}, "cannot be the event time"),
         (pa.table({"l": [[1]]}), {"key": "l"}, "cannot be the key"),
+        (pa.table([["x"], ["y"]], names=["v", "v"]), {"value": "v"}, "several columns are named 'v'"),
+        (pa.table(ROWS), {"headers": {None: "x"}}, "headers go from text to bytes or text, not"),
+        (pa.table(ROWS), {"headers": {"n": 1}}, "headers go from text to bytes or text, not"),
         ([{"a": 1}], {}, "list is no table"),
         (pl.LazyFrame(ROWS), {}, "collect"),
         (pd.Series([1]), {}, "Series"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_would(frame: Any, plan: dict[str, str], message: str) -> None:
+def test_what_makes_no_sense_is_refused_with_what_would(frame: Any, plan: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         wire(frame, **plan)
