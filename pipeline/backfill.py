@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from braidmq import Client, CommittedLoad
+from braidmq.loads import check_committed
 from filer.clock import SystemClock
 from filer.topic_config import TopicConfig
 from pipeline.errors import JobFailed
@@ -53,12 +54,14 @@ def backfill(
 
     with Client(url) as client:
         config = TopicConfig.model_validate(client.topic(topic).config)
-        if load is not None and (known := client.committed_load(topic, load)) is not None:
-            say(f"load {load} has been committed before")
-            return known
+        known = None if load is None else client.committed_load(topic, load)
     messages = messages_of(spark, source, columns, config)
     name = load or SystemClock().ulid()
     with watched(spark):
+        if known is not None:
+            check_committed(known, messages.count())
+            say(f"load {load} has been committed before")
+            return known
         if messages.isEmpty():
             raise JobFailed(f"{source.path} has no rows: nothing is loaded")
         say(f"load {name} (--load {name} goes on with it)")

@@ -224,7 +224,7 @@ class LoadOvertaken(Conflict):
 
 
 class FileTaken(Conflict):
-    """A file of the load is there with other bytes."""
+    """A file of the load is there with other bytes, or the load has been committed with more or fewer messages."""
 
 
 class Forbidden(Refused):

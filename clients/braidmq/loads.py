@@ -88,12 +88,13 @@ class Loader:
         """
         _check_id(load)
         given = await anyio.to_thread.run_sync(_source, source)
+        rows = await anyio.to_thread.run_sync(_count, given)
         for attempt in range(TRIES):
             known = await self.committed(topic, load)
             if known is not None:
-                return known
+                return check_committed(known, rows)
             try:
-                return await self._run(topic, load, given, plan, segments, progress)
+                return await self._run(topic, load, given, plan, segments, progress, rows)
             except (LoadOvertaken, LoadCommitted):
                 if attempt == TRIES - 1:
                     raise
@@ -151,11 +152,12 @@ class Loader:
         plan: TablePlan,
         parts: int | None,
         progress: Progress | None,
+        total: int,
     ) -> CommittedLoad:
         """Reserve, write, commit; each may have been done before, and then comes to the same."""
         segments = await self.reserve(topic, load, parts)
         files: list[WrittenFile] = []
-        total, loaded = await anyio.to_thread.run_sync(_count, source), 0
+        loaded = 0
         async with _Uploads(self._transport, topic, load) as uploads:
             async for file in _written(source, plan, segments):
                 await uploads.begin(file)
@@ -174,8 +176,8 @@ def _path(topic: str, load: str) -> str:
 
 
 def _check_id(load: str) -> None:
-    if not _LOAD_ID.match(load):
-        raise InvalidArgument(f"load is {load[:80]!r}: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, not '.' or '..'")
+    if not isinstance(load, str) or not _LOAD_ID.match(load):
+        raise InvalidArgument(f"load is {str(load)[:80]!r}: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, not '.' or '..'")
 
 
 class _Uploads:
@@ -275,6 +277,19 @@ class _Uploads:
         asked = {"files": [_claim(file)], "look": look}
         answer = json_of(await self._transport.once(_post(f"{self._path}/urls", asked), address))
         return answer["files"][0]
+
+
+def check_committed(known: CommittedLoad, rows: int) -> CommittedLoad:
+    """The load that is committed, for a run of its name with so many rows; raises `FileTaken` where it had not as many.
+
+    Brokers do not keep what would tell other rows of the same number.
+    """
+    if known.messages == rows:
+        return known
+    raise FileTaken(
+        f"load {known.load} has been committed with {known.messages:,} messages, and these are {rows:,}: "
+        "none of them is stored; choose another name for the load"
+    )
 
 
 def _taken(file: LoadFile) -> FileTaken:

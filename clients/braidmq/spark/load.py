@@ -19,7 +19,7 @@ from pyspark.sql.functions import coalesce, col, crc32, lit, to_json, when
 
 from braidmq.async_client import DEFAULT_URL
 from braidmq.errors import LoadCommitted, LoadOvertaken
-from braidmq.loads import MOST_DEFAULT_SEGMENTS, TRIES, WrittenFile
+from braidmq.loads import MOST_DEFAULT_SEGMENTS, TRIES, WrittenFile, check_committed
 from braidmq.models import CommittedLoad
 from braidmq.retry import Retry
 from braidmq.spark.options import Source
@@ -55,7 +55,8 @@ def load(
     a key lie together instead, which compresses better. `segments` are written by a task each. The same `load` run
     again goes on where it stopped, and tells the same once it is committed. `progress` is told how it gets on. Raises
     `InvalidOption` for rows that are no messages, `LoadRefused`, and `PySparkException` where a task fails: with
-    `FileTaken` in it where an earlier run of that name had other rows.
+    `FileTaken` in it where an earlier run of that name had other rows, and `FileTaken` itself where that one is
+    committed and had more or fewer.
     """
     check_rows(frame.schema)
     source = Source(url, topic, dict(headers or {}))
@@ -67,7 +68,7 @@ def load(
         for attempt in range(TRIES):
             known = client.committed_load(topic, name)
             if known is not None:
-                return known
+                return check_committed(known, frame.count())
             reserved = client.reserve_load(topic, name, segments=parts)
             try:
                 files = _write_files(frame, source, reserved, by_time=by_time)

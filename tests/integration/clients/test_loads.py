@@ -259,6 +259,15 @@ async def test_other_rows_under_the_same_name_are_refused(broker: HttpBroker, mo
         assert (await client.read_table("t")).num_rows == 0
 
 
+async def test_more_or_fewer_rows_under_the_name_of_a_committed_load_are_refused(local: HttpBroker) -> None:
+    async with AsyncClient(local.url) as client:
+        await client.create_topic("t")
+        done = await client.load("t", TABLE, load="x", key="carrier", value="text")
+        with pytest.raises(FileTaken, match=f"committed with {ROWS:,} messages, and these are 5"):
+            await client.load("t", TABLE.slice(0, 5), load="x", key="carrier", value="text")
+        assert await client.load("t", TABLE, load="x", key="carrier", value="text") == done
+
+
 async def test_an_overtaken_load_begins_anew(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with AsyncClient(local.url) as client:
         await client.create_topic("t")
@@ -297,6 +306,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_sent(local: Htt
         await client.create_topic("t", key_type="string", value_type="json")
         for source, more, reason in (
             (TABLE, {"load": "a/b"}, "load is"),
+            (TABLE, {"load": 2025}, "load is '2025'"),
             (TABLE, {"key": "carier"}, "did you mean"),
             (tmp_path / "missing.parquet", {}, "there is no file"),
             (tmp_path / "text.parquet", {}, "no Parquet file"),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from ulid import ULID
 
-from braidmq import Client, CommittedLoad
+from braidmq import Client, CommittedLoad, FileTaken
 from pipeline.backfill import Columns, Source, backfill
 from pipeline.commands import parse
 from pipeline.errors import JobFailed
@@ -156,6 +156,10 @@ def test_the_command_says_what_it_loaded(
     said = capsys.readouterr()
     assert json.loads(said.out) == {"topic": topic, "load": "history", "messages": ROWS, "segments": 2}
     assert said.err == "mq: load history has been committed before\n"
+    pq.write_table(pq.read_table(tmp_path / "a.parquet").slice(1), tmp_path / "b.parquet")
+    options = parse(["backfill", str(tmp_path / "b.parquet"), *given[2:]])
+    with pytest.raises(FileTaken, match="committed with 2,000 messages, and these are 1,999"):
+        options.command(spark, options)
 
 
 def test_bytes_stay_bytes(
