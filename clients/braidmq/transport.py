@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from braidmq.errors import (
     BraidMQError,
     ClientClosed,
     ConnectionBroken,
+    InvalidArgument,
     NoConnection,
     NotABroker,
     OutcomeUnknown,
@@ -30,6 +32,9 @@ T = TypeVar("T")
 
 ARROW = "application/vnd.apache.arrow.stream"
 _JITTER_BYTES = 4
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+"""What HTTP takes, in ASCII."""
 _MAX_CONNECTIONS = 1000
 # Below the five seconds after which servers commonly close idle connections: a publish that meets a
 # connection just being closed has an unknown outcome.
@@ -85,7 +90,7 @@ class Transport:
         self._http_transport = http_transport
         self._reached = False
         self._exchanges: set[asyncio.Task[httpx.Response]] = set()
-        self._broker = self._http_client(headers)
+        self._broker = self._http_client(_checked_headers(headers))
 
     @cached_property
     def _store(self) -> httpx.AsyncClient:
@@ -239,3 +244,17 @@ def _cause(failure: BaseException) -> str:
 
 def _nothing() -> None:
     """For clients that do not look at the cluster."""
+
+
+def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers, if HTTP takes them; raises `InvalidArgument`. Values may be secret and are not told."""
+    for name, value in headers.items():
+        if not _is_like(_HEADER_NAME, name):
+            raise InvalidArgument(f"{name!r:.80} is no name of a header: ASCII letters, digits and - are wanted")
+        if not _is_like(_HEADER_VALUE, value):
+            raise InvalidArgument(f"the value of the header {name} is not printable ASCII without spaces at its ends")
+    return headers
+
+
+def _is_like(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None

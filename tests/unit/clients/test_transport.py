@@ -205,6 +205,22 @@ async def test_a_cancelled_call_is_just_that(client: AsyncClient, broker: FakeBr
     assert broker.values("t") == []
 
 
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"": "x"}, "no name of a header"),
+        ({"a b": "x"}, "no name of a header"),
+        ({"authorization": "Bearer x\n"}, "value of the header authorization"),
+        ({"authorization": " x"}, "value of the header authorization"),
+        ({"authorization": "grün"}, "value of the header authorization"),
+        ({"n": 1}, "value of the header n"),
+    ],
+)
+def test_headers_that_http_does_not_take_are_refused(headers: dict[str, str], reason: str) -> None:
+    with pytest.raises(InvalidArgument, match=reason):
+        AsyncClient("http://b", headers=headers)
+
+
 async def test_headers_go_with_every_request_to_the_broker(broker: FakeBroker) -> None:
     broker.add_topic("t")
     async with AsyncClient(
