@@ -19,6 +19,7 @@ from pipeline.export import Export, Opened, change_state, files_of, stage, with_
 from pipeline.export_files import Written
 from pipeline.export_plan import Piece
 from pipeline.export_state import FOLDER, ExportState
+from pipeline.output import counted
 from pipeline.tasks import run_tasks
 from pipeline.topic_files import read_topic
 
@@ -59,7 +60,7 @@ class DataFileFacts:
 def finish_run(target: IcebergTarget, spark: "SparkSession", export: Export, state: ExportState) -> None:
     """As `pipeline.export.FinishRun`."""
     assert state.pending is not None
-    table = open_table(target, export)
+    table = open_table(target, export, runs=state.runs - 1)
     if not _is_committed(table, state.runs):
         pieces = state.pending.pieces
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
@@ -69,16 +70,17 @@ def finish_run(target: IcebergTarget, spark: "SparkSession", export: Export, sta
     with_stores(export, lambda opened: change_state(export, opened, state, state.done()))
 
 
-def open_table(target: IcebergTarget, export: Export) -> "Table":
-    """The table, made if it is not there.
+def open_table(target: IcebergTarget, export: Export, *, runs: int = 0) -> "Table":
+    """The table that has so many runs, made if it is not there and has none.
 
-    Raises `JobFailed` where pyiceberg is missing, the catalogue fails, or its table of that name is another one.
+    Raises `JobFailed` where pyiceberg is missing, the catalogue fails, or its table of that name is another one: what
+    is new would be added to one that lacks the rest.
     """
     try:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            table = _load_or_create(target, export)
+            table = _load_or_create(target, export, runs)
         except SQLAlchemyError as error:
             raise JobFailed(f"the catalogue of the Iceberg table: {_first_line(error)}") from error
     except ModuleNotFoundError as error:
@@ -94,21 +96,33 @@ def open_table(target: IcebergTarget, export: Export) -> "Table":
     return table
 
 
-def _load_or_create(target: IcebergTarget, export: Export) -> "Table":
+def _load_or_create(target: IcebergTarget, export: Export, runs: int) -> "Table":
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
     identifier = (target.namespace, target.name)
     catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
-    catalog.create_namespace_if_not_exists(target.namespace)
     try:
-        return catalog.load_table(identifier)
+        table = catalog.load_table(identifier)
+        if not _is_committed(table, runs):
+            raise JobFailed(_another(target, "lacks some of", runs))
+        return table
     except NoSuchTableError:
+        if runs:
+            raise JobFailed(_another(target, "is not there, but would have", runs)) from None
+        catalog.create_namespace_if_not_exists(target.namespace)
         try:
             return _create(catalog, identifier, export)
         except TableAlreadyExistsError:
             # Another export has just done so.
             return catalog.load_table(identifier)
+
+
+def _another(target: IcebergTarget, fault: str, runs: int) -> str:
+    return (
+        f"table {target.namespace}.{target.name} of this catalogue {fault} what {counted(runs, 'run')} of this export "
+        "added: give the same --table and --catalog as then"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -393,6 +393,28 @@ def test_a_catalogues_table_of_another_place_is_not_added_to(root: Path, tmp_pat
 
 @pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize(
+    "other",
+    [replace(ICEBERG, name="other"), replace(ICEBERG, catalog="sqlite:///{}/other.db")],
+    ids=["name", "catalog"],
+)
+def test_what_is_new_is_not_added_to_a_table_that_lacks_the_rest(root: Path, tmp_path: Path, other: IcebergTarget):
+    """Of another name, or of another catalogue: not there, and then there of a run that was not one of this export."""
+    other = replace(other, catalog=other.catalog and other.catalog.format(tmp_path))
+    export = export_of(root, tmp_path / "table", "iceberg")
+    run(export)
+    asyncio.run(add(root, 11))
+    finish = partial(iceberg_table.finish_run, other)
+    with pytest.raises(JobFailed, match="is not there, but would have what 1 run of this export added"):
+        export_topic(None, export, finish)
+    assert rows_of(open_table(other, export).scan().to_arrow()) == []
+    with pytest.raises(JobFailed, match="lacks some of what 1 run of this export added"):
+        export_topic(None, export, finish)
+    run(export)
+    assert rows_of(by_pyiceberg(export)) == expected_rows((70, 7, 44))
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize(
     ("catalog", "said"),
     [
         ("nonsense", "the catalogue of the Iceberg table: Could not parse"),
