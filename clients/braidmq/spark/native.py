@@ -11,11 +11,11 @@ from pyspark.sql.functions import col, crc32, lit, timestamp_micros
 from pyspark.sql.types import StructType
 
 from braidmq.async_client import DEFAULT_URL
-from braidmq.errors import InvalidArgument
 from braidmq.models import SegmentFile
 from braidmq.spark.columns import topic_schema
+from braidmq.spark.errors import InvalidOption
 from braidmq.spark.native_files import NativeFiles, can_read, native_files, read_files
-from braidmq.spark.options import Place, ReadOptions, Source, checked_slots
+from braidmq.spark.options import Place, ReadOptions, Source, checked_positions, checked_segments, checked_slots
 from braidmq.spark.planning import client_of, listed_files, narrowed, shape_of, wanted_spans
 from braidmq.spark.source import register
 from braidmq.spark.spans import Span
@@ -59,7 +59,7 @@ def read(
     Spark reads the files itself, where it has a connector for the store; the newest messages, which are in no file
     yet, come from the brokers. `native=False` has the data source read the files instead: where executors do not see
     the directory that the brokers store to. Files stay for the cluster's grace period (an hour): call `read` again for
-    a frame that is used later. Raises `TopicNotFound`, `InvalidArgument`, and `DataLoss` where retention has taken what
+    a frame that is used later. Raises `TopicNotFound`, `InvalidOption`, and `DataLoss` where retention has taken what
     `start` names, unless it is not to fail for that.
     """
     options = _options(Source(url, topic, dict(headers or {})), start, end, segments, slots)
@@ -82,20 +82,16 @@ def _options(
         end="latest" if isinstance(end, datetime) else _place(end, source.topic),
         since_us=microseconds(start) if isinstance(start, datetime) else None,
         until_us=microseconds(end) if isinstance(end, datetime) else None,
-        segments=None if segments is None else tuple(segments),
+        segments=None if segments is None else checked_segments(segments),
         slots=None if slots is None else checked_slots(slots),
     )
 
 
 def _place(where: str | Mapping[int, int], topic: str) -> Place:
     if isinstance(where, Mapping):
-        if not where or not all(isinstance(number, int) for number in (*where, *where.values())):
-            raise InvalidArgument(f"a position names an offset for each segment, as {{0: 100}}, not {where!r:.80}")
-        return dict(where)
+        return checked_positions(where)
     if not isinstance(where, str):
-        raise InvalidArgument(
-            f"{where!r:.80} is no position: those are 'earliest', 'latest', a marker, {{segment: offset}}, a datetime"
-        )
+        raise InvalidOption(f"{where!r:.80} is no position: give earliest, latest, a marker, {{0: 100}}, or a datetime")
     if where == "earliest":
         return "earliest"
     if where == "latest":
@@ -103,9 +99,7 @@ def _place(where: str | Mapping[int, int], topic: str) -> Place:
     try:
         return from_marker(topic, where)
     except InvalidMarker as error:
-        raise InvalidArgument(
-            f"{error}; 'earliest', 'latest', {{segment: offset}} and a datetime are positions too"
-        ) from error
+        raise InvalidOption(f"{error}; earliest, latest, {{0: 100}} and a datetime are positions too") from error
 
 
 def _planned(options: ReadOptions) -> _Plan:

@@ -4,7 +4,7 @@ Spark hands them in as text, their names in lower case.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -185,12 +185,7 @@ def _positions(text: str, name: str) -> Positions:
         positions = {int(segment): offset for segment, offset in json.loads(text).items()}
     except (ValueError, AttributeError) as error:
         raise InvalidOption(f"{name}: {error}") from error
-    for segment, offset in positions.items():
-        if not _is_count(offset) or segment < 0:
-            raise InvalidOption(f'{name}: "{segment}": {offset!r} is no segment with an offset of 0 or more')
-    if not positions:
-        raise InvalidOption(f"{name} names no segment")
-    return positions
+    return checked_positions(positions, name)
 
 
 def _ranges(text: str) -> tuple[Span, ...]:
@@ -224,8 +219,28 @@ def _slots(options: Mapping[str, str]) -> tuple[int, int] | None:
     return checked_slots((int(parts[0]), int(parts[1])))
 
 
+def checked_positions(positions: Mapping[int, int], name: str = "a position") -> Positions:
+    """The offsets by segment, if they are some; raises `InvalidOption`."""
+    for segment, offset in positions.items():
+        if not _is_count(offset) or not _is_count(segment):
+            raise InvalidOption(f"{name}: {segment!r}: {offset!r} is no segment with an offset of 0 or more")
+    if not positions:
+        raise InvalidOption(f"{name} names no segment")
+    return dict(positions)
+
+
+def checked_segments(segments: Iterable[int]) -> tuple[int, ...]:
+    """The ids, if they are some; raises `InvalidOption`."""
+    found = tuple(segments) if isinstance(segments, Iterable) else ()
+    if not isinstance(segments, Iterable) or not all(map(_is_count, found)):
+        raise InvalidOption(f"segments is {segments!r:.80}: give their ids, such as [0, 3, 4]")
+    return found
+
+
 def checked_slots(slots: tuple[int, int]) -> tuple[int, int]:
     """The range, if it is one of slots; raises `InvalidOption`."""
+    if not isinstance(slots, tuple | list) or len(slots) != 2 or not all(map(_is_count, slots)):
+        raise InvalidOption(f"slots is {slots!r:.80}: give the first, and the one behind the last, such as (0, 4096)")
     if not 0 <= slots[0] < slots[1] <= SLOTS:
         raise InvalidOption(f"slots {slots[0]}-{slots[1]} is no range within 0-{SLOTS}")
     return slots

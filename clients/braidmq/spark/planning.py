@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from braidmq.client import Client
-from braidmq.errors import InvalidArgument, InvalidRequest, PositionExpired
+from braidmq.errors import InvalidRequest, PositionExpired
 from braidmq.file_ref import FileRef
 from braidmq.models import SegmentFile
 from braidmq.retry import Retry
 from braidmq.spark.columns import RowFilter, spark_batch
 from braidmq.spark.data_loss import is_broken, mended
-from braidmq.spark.errors import DataLoss
+from braidmq.spark.errors import DataLoss, InvalidOption
 from braidmq.spark.options import Place, ReadOptions, Source
 from braidmq.spark.shape import Shape
 from braidmq.spark.span_reader import SpanReader
@@ -63,7 +63,7 @@ def wanted_spans(client: Client, shape: Shape, options: ReadOptions) -> list[Spa
 
 
 def place_of(client: Client, shape: Shape, place: Place, options: ReadOptions) -> Positions:
-    """The positions that a user names; raises `InvalidArgument` for what is none, `DataLoss` for what has expired."""
+    """The positions that a user names; raises `InvalidOption` for what is none, `DataLoss` for what has expired."""
     if place == "earliest":
         return shape.earliest()
     if place == "latest":
@@ -72,7 +72,7 @@ def place_of(client: Client, shape: Shape, place: Place, options: ReadOptions) -
         try:
             check_positions(shape.state, place)
         except InvalidMarker as error:
-            raise InvalidArgument(str(error)) from error
+            raise InvalidOption(str(error)) from error
         return place
     return sound_positions(client, shape, place, fail_on_data_loss=options.fail_on_data_loss)[0]
 

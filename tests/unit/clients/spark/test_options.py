@@ -1,7 +1,11 @@
+from datetime import date
+from typing import Any
+
 import pytest
 
 from braidmq.errors import InvalidName
 from braidmq.spark.errors import InvalidOption
+from braidmq.spark.native import read
 from braidmq.spark.options import (
     ReadOptions,
     Source,
@@ -83,6 +87,27 @@ def test_headers() -> None:
 def test_what_a_batch_refuses(option: str, value: str, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         batch_read_options({"topic": "orders", option: value})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"start": {"0": 5, "1": 0}}, "'0': 5 is no segment"),
+        ({"start": {0: -1}}, "0: -1 is no segment"),
+        ({"end": {}}, "names no segment"),
+        ({"start": "Earliest"}, "'Earliest' is not a marker of topic 'orders': .*; earliest, latest,"),
+        ({"end": date(2026, 1, 1)}, "is no position: give earliest"),
+        ({"segments": 0}, "segments is 0: give their ids"),
+        ({"segments": "0"}, "segments is '0': give their ids"),
+        ({"slots": 5}, "slots is 5: give the first"),
+        ({"slots": ("0", "9")}, "give the first"),
+        ({"slots": (9, 9)}, "no range within 0-65536"),
+    ],
+)
+def test_what_read_refuses_before_it_asks_anybody(arguments: dict[str, Any], message: str) -> None:
+    session: Any = None
+    with pytest.raises(InvalidOption, match=message):
+        read(session, "orders", url="http://127.0.0.1:1", **arguments)
 
 
 def test_what_a_stream_refuses() -> None:
