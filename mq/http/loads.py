@@ -195,7 +195,9 @@ async def _wanted(request: Request, kind: type[R], example: str) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise InvalidInput(f"{place}: {first['msg']}") from error
+        # Of a file that is no object pydantic would name our own class.
+        reason = "an object is wanted" if first["type"] == "model_type" else first["msg"]
+        raise InvalidInput(f"{place}: {reason}, as in {example}") from error
 
 
 def _refuse_unknown(document: Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:

@@ -72,7 +72,8 @@ def place_of(client: Client, shape: Shape, place: Place, options: ReadOptions) -
         try:
             check_positions(shape.state, place)
         except InvalidMarker as error:
-            raise InvalidOption(str(error)) from error
+            # What a marker lacks was left out of an object by whoever wrote it, as a rule.
+            raise InvalidOption(f"{error}; an object has offsets of segments that take all keys together") from error
         return place
     return sound_positions(client, shape, place, fail_on_data_loss=options.fail_on_data_loss)[0]
 

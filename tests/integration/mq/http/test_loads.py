@@ -571,6 +571,7 @@ BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("loads/none", {"files": []}, 404, "no load"),
     ("loads/x", {"files": [{"segment": 1}]}, 422, "files.0"),
     ("loads/x", {"files": {}}, 422, "files"),
+    ("loads/x", {"files": [5]}, 422, 'files.0: an object is wanted, as in {"files": [{"segment"'),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 10}]}, 422, "not one of load"),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": 0, "size": 0}]}, 422, "size"),
     ("loads/x/urls", {"files": [{"segment": 1, "base_offset": -1, "size": 1}]}, 422, "base_offset"),
