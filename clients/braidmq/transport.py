@@ -88,7 +88,7 @@ class Transport:
         self.retry = retry
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
         self._http_transport = http_transport
-        self._reached = False
+        self._reached = self._closed = False
         self._exchanges: set[asyncio.Task[httpx.Response]] = set()
         self._broker = self._http_client(_checked_headers(headers))
 
@@ -108,18 +108,19 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close every connection; requests under way and later ones raise `ClientClosed`."""
-        await self._broker.aclose()
-        # By hand: httpx leaves those waiting that wait for an answer.
+        self._closed = True
+        # By hand, and first: httpx leaves those waiting that wait for an answer, and open what connects meanwhile.
         for exchange in self._exchanges:
             exchange.cancel()
         await asyncio.gather(*self._exchanges, return_exceptions=True)
+        await self._broker.aclose()
         if "_store" in self.__dict__:
             await self._store.aclose()
 
     @property
     def is_closed(self) -> bool:
         """Whether requests are refused."""
-        return self._broker.is_closed
+        return self._closed
 
     async def request(self, call: Call, *, retry: Retry | None = None) -> httpx.Response:
         """A successful answer of a broker, after as many tries as are safe and `retry` allows."""
@@ -171,7 +172,7 @@ class Transport:
     async def send(self, call: Call, address: str, *, stream: bool = False) -> httpx.Response:
         """One try: the answer, whatever its status; with `stream` its body is still to be read and closed."""
         url = f"{address}{call.target}" if call.target.startswith("/") else call.target
-        if self._broker.is_closed:
+        if self._closed:
             raise ClientClosed()
         client = self._broker if url.startswith(f"{address}/") or self._is_broker(url) else self._store
         request = client.build_request(
@@ -190,7 +191,7 @@ class Transport:
             raise connection_error(failure, request.url, publishing=call.publishing) from failure
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if not self._broker.is_closed or (caller is not None and caller.cancelling()):
+            if not self._closed or (caller is not None and caller.cancelling()):
                 raise
             if call.publishing:
                 raise OutcomeUnknown("the client was closed before the answer to a publish came") from None

@@ -161,6 +161,39 @@ def test_an_address_without_sense_is_refused(url: str) -> None:
         AsyncClient(url)
 
 
+class WaitingTransport(httpx.AsyncBaseTransport):
+    """Requests wait for ever; `at_close` is how many did when it was closed."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.at_close: int | None = None
+        self.asked = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.under_way += 1
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.under_way -= 1
+        raise AssertionError("unreachable")
+
+    async def aclose(self) -> None:
+        self.at_close = self.under_way
+
+
+async def test_connections_are_closed_when_no_request_is_under_way_any_more() -> None:
+    """One that got its answer while the others were closed would leave its connection open."""
+    transport = WaitingTransport()
+    client = AsyncClient("http://b:1", http_transport=transport)
+    asking = asyncio.create_task(client.topic("t"))
+    await transport.asked.wait()
+    await client.aclose()
+    assert transport.at_close == 0
+    with pytest.raises(ClientClosed):
+        await asking
+
+
 async def test_a_closed_client_says_so(client: AsyncClient) -> None:
     await client.aclose()
     with pytest.raises(ClientClosed):
