@@ -20,6 +20,7 @@ from braidmq.errors import (
     NotABroker,
     OutcomeUnknown,
 )
+from braidmq.exchange import Exchange
 from braidmq.problems import refusal
 from braidmq.retry import Retry
 from braidmq.tls import tls_context
@@ -89,7 +90,7 @@ class Transport:
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
         self._http_transport = http_transport
         self._reached = self._closed = False
-        self._exchanges: set[asyncio.Task[httpx.Response]] = set()
+        self._exchanges: set[Exchange] = set()
         self._broker = self._http_client(_checked_headers(headers))
 
     @cached_property
@@ -110,9 +111,7 @@ class Transport:
         """Close every connection; requests under way and later ones raise `ClientClosed`."""
         self._closed = True
         # By hand, and first: httpx leaves those waiting that wait for an answer, and open what connects meanwhile.
-        for exchange in self._exchanges:
-            exchange.cancel()
-        await asyncio.gather(*self._exchanges, return_exceptions=True)
+        await asyncio.gather(*(exchange.end() for exchange in self._exchanges))
         await self._broker.aclose()
         if "_store" in self.__dict__:
             await self._store.aclose()
@@ -183,21 +182,18 @@ class Transport:
             headers=call.headers,
             timeout=self._timeout_of(call),
         )
-        exchange = asyncio.create_task(client.send(request, stream=stream))
+        exchange = Exchange(client.send(request, stream=stream))
         self._exchanges.add(exchange)
         try:
-            response = await exchange
+            response = await exchange.response()
         except httpx.HTTPError as failure:
             raise connection_error(failure, request.url, publishing=call.publishing) from failure
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if not self._closed or (caller is not None and caller.cancelling()):
-                raise
-            if call.publishing:
-                raise OutcomeUnknown("the client was closed before the answer to a publish came") from None
-            raise ClientClosed() from None
         finally:
             self._exchanges.discard(exchange)
+        if response is None:
+            if call.publishing:
+                raise OutcomeUnknown("the client was closed before the answer to a publish came")
+            raise ClientClosed()
         self._reached = True
         self.heard()
         return response
