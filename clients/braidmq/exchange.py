@@ -30,12 +30,17 @@ class Exchange:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             await self.end()
-            # It may have come at this very moment, and nobody takes it.
-            if not self._task.cancelled() and self._task.exception() is None and (left := self._task.result()):
-                await left.aclose()
+            await self._close_left()
             raise
 
     async def end(self) -> None:
         """Have it end, and wait for that."""
         self._scope.cancel()
         await asyncio.wait([self._task])
+
+    async def _close_left(self) -> None:
+        """A response may have come at the very moment of the cancelling, and nobody takes it."""
+        if self._task.cancelled() or self._task.exception() is not None:
+            return
+        if (left := self._task.result()) is not None:
+            await left.aclose()
