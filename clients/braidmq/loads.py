@@ -89,16 +89,16 @@ class Loader:
         _check_id(load)
         given = await anyio.to_thread.run_sync(_source, source)
         rows = await anyio.to_thread.run_sync(_count, given)
-        for attempt in range(TRIES):
-            known = await self.committed(topic, load)
-            if known is not None:
-                return check_committed(known, rows)
+        known, tries = await self.committed(topic, load), 0
+        while known is None:
+            tries += 1
             try:
                 return await self._run(topic, load, given, plan, segments, progress, rows)
             except (LoadOvertaken, LoadCommitted):
-                if attempt == TRIES - 1:
+                known = await self.committed(topic, load)
+                if known is None and tries == TRIES:
                     raise
-        raise AssertionError("unreachable")
+        return check_committed(known, rows)
 
     async def committed(self, topic: str, load: str) -> CommittedLoad | None:
         """The load, if it has been adopted; one that is being committed is waited for."""
