@@ -65,10 +65,9 @@ def load(
         min(frame.sparkSession.sparkContext.defaultParallelism, MOST_DEFAULT_SEGMENTS) if segments is None else segments
     )
     with client_of(source, _PATIENT) as client:
-        for attempt in range(TRIES):
-            known = client.committed_load(topic, name)
-            if known is not None:
-                return check_committed(known, frame.count())
+        known, tries = client.committed_load(topic, name), 0
+        while known is None:
+            tries += 1
             reserved = client.reserve_load(topic, name, segments=parts)
             try:
                 files = _write_files(frame, source, reserved, by_time=by_time)
@@ -78,11 +77,10 @@ def load(
             except (LoadOvertaken, LoadCommitted, PySparkException):
                 # Where somebody else has committed this load, or one that was reserved later, tasks and the commit
                 # fail alike. After the latter the name has other segments, and all is written anew.
-                if (known := client.committed_load(topic, name)) is not None:
-                    return known
-                if attempt == TRIES - 1 or client.reserve_load(topic, name, segments=parts) == reserved:
+                known = client.committed_load(topic, name)
+                if known is None and (tries == TRIES or client.reserve_load(topic, name, segments=parts) == reserved):
                     raise
-    raise AssertionError("unreachable")
+    return check_committed(known, frame.count())
 
 
 def _write_files(

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructType
 
-from braidmq.errors import LoadOvertaken
+from braidmq.errors import FileTaken, LoadOvertaken
 from braidmq.loads import TRIES
 from braidmq.models import CommittedLoad
 from braidmq.spark.load import by_part, load
@@ -41,7 +41,7 @@ class ScriptedClient:
         return COMMITTED
 
 
-def load_by(client: ScriptedClient, monkeypatch: pytest.MonkeyPatch) -> CommittedLoad:
+def load_by(client: ScriptedClient, monkeypatch: pytest.MonkeyPatch, *, rows: int = 1) -> CommittedLoad:
     @contextlib.contextmanager
     def client_of(*_: object) -> Iterator[ScriptedClient]:
         yield client
@@ -50,7 +50,7 @@ def load_by(client: ScriptedClient, monkeypatch: pytest.MonkeyPatch) -> Committe
     module = importlib.import_module("braidmq.spark.load")
     monkeypatch.setattr(module, "client_of", client_of)
     monkeypatch.setattr(module, "_write_files", lambda *_, **__: [])
-    frame: Any = SimpleNamespace(schema=StructType().add("value", StringType()))
+    frame: Any = SimpleNamespace(schema=StructType().add("value", StringType()), count=lambda: rows)
     return load(frame, "t", load="x", segments=1)
 
 
@@ -78,6 +78,14 @@ def test_what_somebody_else_has_committed_is_told_at_any_try(
     """Also at the last one: the load is there, whoever did it."""
     client = ScriptedClient(*[failure] * failed, commits_of_others=failed)
     assert load_by(client, monkeypatch) == COMMITTED
+    assert client.tried == failed
+
+
+@pytest.mark.parametrize("failed", range(TRIES + 1))
+def test_more_rows_than_somebody_else_has_committed_are_refused(failed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ScriptedClient(*[OVERTAKEN] * failed, commits_of_others=failed)
+    with pytest.raises(FileTaken, match="committed with 1 messages, and these are 2"):
+        load_by(client, monkeypatch, rows=2)
     assert client.tried == failed
 
 
