@@ -59,7 +59,19 @@ def wanted_spans(client: Client, shape: Shape, options: ReadOptions) -> list[Spa
         first, stop = options.slots
         within = [each.id for each in shape.state.segments if each.start_slot < stop and first < each.stop_slot]
         spans = of_segments(spans, within)
-    return spans if options.segments is None else of_segments(spans, options.segments)
+    return spans if options.segments is None else of_segments(spans, _known(shape, options.segments))
+
+
+def _known(shape: Shape, segments: Sequence[int]) -> Sequence[int]:
+    """The segments, if each is or was one of the topic; raises `InvalidOption`, since a misspelt id would read nothing.
+
+    So is one refused that has just been opened, and that this broker has not heard of: its messages would be missing.
+    """
+    last = shape.state.next_segment - 1
+    for segment in segments:
+        if segment > last:
+            raise InvalidOption(f"topic {shape.state.topic!r} has no segment {segment}: the newest one is {last}")
+    return segments
 
 
 def place_of(client: Client, shape: Shape, place: Place, options: ReadOptions) -> Positions:
