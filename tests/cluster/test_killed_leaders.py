@@ -16,7 +16,7 @@ import pytest
 from filer.topic_state import Transition
 from tests.cluster.checker.workload import Workload
 from tests.cluster.mixed_load import demand_clean, light_load
-from tests.support.deadly_broker import TAKE_OVER_STEPS
+from tests.support.deadly_broker import LATE_STEP, TAKE_OVER_STEPS
 from tests.support.deadly_cluster import DeadlyCluster, Death
 from tests.support.shared_store import SharedDirectory
 
@@ -89,12 +89,12 @@ async def dies_sealing_for_a_dead_owner(stage: Stage, step: str) -> Death:
 async def dies_taking_over(stage: Stage, step: str) -> Death:
     """A follower. The owner has died before it could store what it had acknowledged: only followers hold that.
 
-    The first file of a segment does not wait for followers, later ones share a second's messages.
+    A segment that has just been opened, for a broker that came back say, is stored at once instead.
     """
     cluster = stage.cluster
     await cluster.wait_until_replicated(REPLICATED)
     await stage.load.each_acknowledged(5)
-    cluster.arm("before put", *cluster.brokers, topic=REPLICATED)
+    cluster.arm(LATE_STEP, *cluster.brokers, topic=REPLICATED)
     owner = (await cluster.death()).broker
     cluster.arm(step, *(name for name in cluster.brokers if name != owner))
     return await both_come_back(stage, step, owner)

@@ -6,7 +6,7 @@ test may write at any time, see `tests/support/deadly_cluster.py`. The store and
 
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from unittest import mock
@@ -16,6 +16,7 @@ from filer.forwarding_store import ForwardingStore
 from filer.open_store import open_store
 from filer.segment_file import read_footer
 from filer.segment_log import put_until_known
+from filer.segment_writer import SegmentWriter
 from filer.store import Data, MakeData, Store, StreamingStore
 from filer.topic_state import TopicState
 from leader.zookeeper_coordinator import ZooKeeperCoordinator
@@ -35,6 +36,8 @@ STEPS = (
 )
 # A load; its seals and its transition pass the steps above as well.
 LOAD_STEPS = ("before reservation", "reserved", "before load file", "load file stored")
+# An owner about to store what publishers have been told of, and only its followers hold.
+LATE_STEP = "before put of what was acknowledged"
 # A follower that stores what it holds of a segment whose owner cannot.
 TAKE_OVER_STEPS = ("before take-over put", "take-over put returned")
 
@@ -184,6 +187,18 @@ def deadly_put(fuse: Fuse) -> Callable[..., Awaitable[bool]]:
     return putting
 
 
+def deadly_storing(fuse: Fuse) -> Callable[..., Awaitable[None]]:
+    """A writer's storing of a batch, passing the step that only a batch tells."""
+    store_batch = SegmentWriter._store_batch
+
+    async def storing(writer: SegmentWriter, batch: Sequence[Any], seal: bool) -> None:
+        if any(pending.early for pending in batch):
+            fuse.at(LATE_STEP, writer.ref.topic)
+        await store_batch(writer, batch, seal)
+
+    return storing
+
+
 def run() -> None:
     if path := os.environ.get("DEADLY_FILE"):
         fuse = FileFuse(Path(path))
@@ -202,6 +217,7 @@ def run_with(fuse: Fuse) -> None:
         mock.patch("os.link", deadly_link(fuse)),
         mock.patch("mq.server.open_store", open_deadly),
         mock.patch("filer.take_over.put_until_known", deadly_put(fuse)),
+        mock.patch.object(SegmentWriter, "_store_batch", deadly_storing(fuse)),
     ):
         main()
 

@@ -18,7 +18,7 @@ from typing import Any
 from filer.topic_state import TopicState
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster import Cluster
-from tests.support.deadly_broker import STEPS, TAKE_OVER_STEPS
+from tests.support.deadly_broker import LATE_STEP, STEPS, TAKE_OVER_STEPS
 from tests.support.shared_store import SharedStore
 from tests.support.topic_history import TopicHistory
 
@@ -47,7 +47,7 @@ class DeadlyCluster(Cluster):
 
     def arm(self, step: str, *names: str, topic: str = "") -> None:
         """Have the first of these that passes the step, in its work on that topic or on any, die there."""
-        assert step in (*STEPS, *TAKE_OVER_STEPS), f"there is no step {step!r}"
+        assert step in (*STEPS, LATE_STEP, *TAKE_OVER_STEPS), f"there is no step {step!r}"
         for path in self._fuses.iterdir():
             path.unlink()
         self._step = step
