@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import coalesce, col, crc32, lit, to_json, when
 
 from braidmq.async_client import DEFAULT_URL
-from braidmq.errors import LoadCommitted, LoadOvertaken
+from braidmq.errors import FileTaken, LoadCommitted, LoadOvertaken
 from braidmq.loads import MOST_DEFAULT_SEGMENTS, TRIES, WrittenFile, check_committed
 from braidmq.models import CommittedLoad
 from braidmq.retry import Retry
@@ -74,7 +74,10 @@ def load(
                 if progress is not None:
                     progress(f"files written: {len(files):,}; the brokers look through them")
                 return client.commit_load(topic, name, files)
-            except (LoadOvertaken, LoadCommitted, PySparkException):
+            except (LoadOvertaken, LoadCommitted, PySparkException) as failure:
+                # Spark has only the text of what a task raised. These rows are not those of the load, committed or not.
+                if FileTaken.__name__ in str(failure):
+                    raise
                 # Where somebody else has committed this load, or one that was reserved later, tasks and the commit
                 # fail alike. After the latter the name has other segments, and all is written anew.
                 known = client.committed_load(topic, name)

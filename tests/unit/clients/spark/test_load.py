@@ -89,6 +89,13 @@ def test_more_rows_than_somebody_else_has_committed_are_refused(failed: int, mon
     assert client.tried == failed
 
 
+def test_rows_that_a_task_found_to_be_others_are_not_told_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has committed the load has stored as many, but not these."""
+    client = ScriptedClient(PySparkException("braidmq.errors.FileTaken: other bytes"), commits_of_others=1)
+    with pytest.raises(PySparkException, match="other bytes"):
+        load_by(client, monkeypatch)
+
+
 def test_a_task_that_fails_for_itself_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     client = ScriptedClient(PySparkException("a task failed"))
     monkeypatch.setattr(client, "reserve_load", lambda *_, **__: 0)
