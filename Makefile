@@ -1,5 +1,5 @@
-# `make run` serves, `make test` runs everything; each sets up what it needs in .venv first.
-# Nothing but Python 3.11, Java 17 (for the tests) and make is needed beforehand.
+# `make run` serves, `make test` runs all tests. Each target first sets up what it needs in .venv.
+# Python 3.11, Java 17 (for the tests) and make are all that must be there before.
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -8,17 +8,22 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 WORKERS ?= 2
 SECONDS ?= 300
 ARGS ?=
-# Tests start hundreds of Pythons, which are not to compile what they import each time anew, wherever that is asked for.
+# In one process each, without Spark, ZooKeeper and brokers of their own.
+FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integration/mq/http tests/integration/docs
+# Tests start hundreds of Pythons. Let them keep what they compile, even if the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test setup lint style format unit integration cluster chaos bench bench-cluster bench-scaling \
-	bench-counting bench-loading bench-spark clean
+.PHONY: help run test test-fast setup check lint style types imports format model unit integration cluster chaos \
+	bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
-	@echo "make run      serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
-	@echo "make test     set up and run everything: lint, types, unit, integration, cluster, simulation"
-	@echo "make setup    a complete .venv with .venv/bin/mq"
-	@echo "make chaos    random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
+	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
+	@echo "make test       set up and run everything: check, unit, integration, cluster, simulation, models"
+	@echo "make test-fast  unit tests, simulations, and integration tests in one process: under three minutes"
+	@echo "make check      format, lint, types, imports: under a minute"
+	@echo "make setup      a complete .venv with .venv/bin/mq"
+	@echo "make chaos      random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
+	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
 
@@ -27,21 +32,38 @@ run: $(VENV)/.server
 
 setup: $(VENV)/.all
 
-# Types are checked at low priority while the tests run, which wait a lot.
-test: style
+# Types are checked at low priority while the tests run: these wait a lot.
+test: style imports model
 	@nice $(BIN)/mypy & types=$$!; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS); tests=$$?; \
-	wait $$types || { echo "make test: mypy found errors, which are printed above; make lint repeats them" >&2; exit 1; }; \
+	wait $$types || { echo "make test: mypy found errors, which are printed above; make types repeats them" >&2; exit 1; }; \
 	exit $$tests
 
-lint: style
-	$(BIN)/mypy
+test-fast: $(VENV)/.all
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(FAST_TESTS) $(ARGS)
+
+check lint: style imports types
 
 style: $(VENV)/.all
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 
+# Which folder may import which: the contracts are in pyproject.toml.
+imports: $(VENV)/.all
+	@$(BIN)/lint-imports --no-logo > $(VENV)/.imports.log 2>&1 || { cat $(VENV)/.imports.log; exit 1; }
+
+types: $(VENV)/.all
+	$(BIN)/mypy
+
+# The models import no product code. They run again when one of them has changed.
+model: $(VENV)/.model
+
+$(VENV)/.model: $(wildcard model/*.py) | $(VENV)/.all
+	$(BIN)/python -m pytest --quiet model
+	@touch $@
+
 format: $(VENV)/.all
+	$(BIN)/python tools/generate_client.py
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
@@ -49,7 +71,7 @@ unit integration cluster: $(VENV)/.all
 	$(BIN)/python -m pytest tests/$@ $(ARGS)
 
 chaos: $(VENV)/.all
-	$(BIN)/python -m tests.cluster.chaos --seconds $(SECONDS) $(ARGS)
+	$(BIN)/python -m tests.cluster.faults.chaos --seconds $(SECONDS) $(ARGS)
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import httpx
 
-from bench.local_cluster import BenchCluster, local_cluster, wait_until
+from bench.harness.local_cluster import BenchCluster, local_cluster, wait_until
 from mq.local.cluster import LocalBroker
 
 SEGMENTS = 6
@@ -24,9 +24,9 @@ _ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Of each round the longest time that any segment concerned went without an acknowledgement, in seconds.
+    """Per round, the longest time in seconds that any segment went without an acknowledgement.
 
-    `lost`: of segments whose owner went; `others`: of those that had nothing to do with it.
+    `lost`: among the segments whose owner ended; `others`: among all other segments.
     """
 
     what: str
@@ -36,12 +36,12 @@ class Wait:
 
     @property
     def median_seconds(self) -> float:
-        """Of the segments whose owner went."""
+        """The median over all rounds, of the segments whose owner ended."""
         return statistics.median(self.lost)
 
 
-def measure_failover(*, rounds: int, tell: Callable[[str], None]) -> list[Wait]:
-    """Kill an owner and start it again, then end one by SIGTERM, which drains: as often as there are rounds."""
+def measure_failover(*, rounds: int, show_progress: Callable[[str], None]) -> list[Wait]:
+    """In each round, kill an owner and restart it, then end one by SIGTERM, which drains."""
     killed = Wait("owner killed", TARGET_SESSIONS * SESSION_SECONDS)
     drained = Wait("owner drained by SIGTERM", DRAIN_TARGET_SECONDS)
     with local_cluster(session_timeout_seconds=SESSION_SECONDS) as cluster:
@@ -49,49 +49,49 @@ def measure_failover(*, rounds: int, tell: Callable[[str], None]) -> list[Wait]:
         brokers = list(cluster.brokers.values())
         for number in range(rounds):
             for wait, number_of_signal in ((killed, signal.SIGKILL), (drained, signal.SIGTERM)):
-                tell(f"{wait.what}, round {number + 1} of {rounds}")
-                # Another one each time; the leader's turn comes too.
+                show_progress(f"{wait.what}, round {number + 1} of {rounds}")
+                # Another broker each time, so the leader too.
                 _end_one(cluster, brokers[number % len(brokers)], number_of_signal, wait)
     return [killed, drained]
 
 
 def _end_one(cluster: BenchCluster, victim: LocalBroker, number_of_signal: signal.Signals, wait: Wait) -> None:
     witness = next(name for name in cluster.brokers if name != victim.name)
-    wait_until(lambda: _is_spread(cluster, witness), "every broker owns its share")
+    wait_until(lambda: _is_balanced(cluster, witness), "every broker owns its share")
     segments = cluster.segments(_TOPIC, ask=witness)
     stop = threading.Event()
     probes = [(each, _Probe(cluster.brokers[witness].url, each.key, stop)) for each in segments]
     try:
         wait_until(lambda: all(probe.acknowledged for _, probe in probes), "all segments take messages")
-        began = time.perf_counter()
+        started = time.perf_counter()
         victim.send(number_of_signal)
         wait_until(lambda: not victim.running, f"{victim.name} has ended")
         gone = time.perf_counter()
-        wait_until(lambda: all(probe.has_gone_on(gone) for _, probe in probes), "all segments take messages again")
+        wait_until(lambda: all(probe.has_resumed(gone) for _, probe in probes), "all segments take messages again")
     finally:
         stop.set()
         for _, probe in probes:
             probe.join()
-    wait.lost.append(max(probe.longest_wait(began) for each, probe in probes if each.owner == victim.name))
-    wait.others.append(max(probe.longest_wait(began) for each, probe in probes if each.owner != victim.name))
+    wait.lost.append(max(probe.longest_wait(started) for each, probe in probes if each.owner == victim.name))
+    wait.others.append(max(probe.longest_wait(started) for each, probe in probes if each.owner != victim.name))
     cluster.restart(victim)
 
 
-def _is_spread(cluster: BenchCluster, witness: str) -> bool:
-    """Whether the segments lie evenly with all brokers, and stay so: every one of them says the same."""
-    seen = [cluster.segments(_TOPIC, ask=name) for name in cluster.brokers]
+def _is_balanced(cluster: BenchCluster, witness: str) -> bool:
+    """Whether all brokers own equally many segments, and all report the same owners."""
+    views = [cluster.segments(_TOPIC, ask=name) for name in cluster.brokers]
     owners = [each.owner for each in cluster.segments(_TOPIC, ask=witness)]
     share = SEGMENTS // len(cluster.brokers)
-    return all(view == seen[0] for view in seen) and all(owners.count(name) == share for name in cluster.brokers)
+    return all(view == views[0] for view in views) and all(owners.count(name) == share for name in cluster.brokers)
 
 
 class _Probe(threading.Thread):
-    """Publishes under one key, one message after the other, again whatever the answer was; keeps when it was good."""
+    """Publishes one message after the other under one key, whatever the answers; records acknowledgements."""
 
     def __init__(self, url: str, key: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
         self._url, self._key, self._stopping = f"{url}/v1/topics/{_TOPIC}/messages", key, stop
-        # When each acknowledged message was sent, and when it was acknowledged.
+        # For each acknowledged message, when it was sent and when it was acknowledged.
         self.acknowledged: list[tuple[float, float]] = []
         self.start()
 
@@ -103,11 +103,11 @@ class _Probe(threading.Thread):
                 if answer.status_code == 200:
                     self.acknowledged.append((sent, time.perf_counter()))
 
-    def has_gone_on(self, since: float) -> bool:
-        """Whether a message that was sent after that time has been acknowledged."""
+    def has_resumed(self, since: float) -> bool:
+        """Whether a message sent after `since` has been acknowledged."""
         return bool(self.acknowledged) and self.acknowledged[-1][0] >= since
 
     def longest_wait(self, since: float) -> float:
-        """The longest time from one acknowledgement to the next, from that time on."""
+        """The longest time between two acknowledgements, beginning at `since`."""
         times = [since, *(acknowledged for _, acknowledged in self.acknowledged if acknowledged > since)]
         return max(later - earlier for earlier, later in pairwise(times))

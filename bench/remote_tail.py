@@ -1,11 +1,11 @@
-"""How much later a message reaches a subscriber at a broker that does not own its segment."""
+"""How much later a message reaches a subscriber at a broker that does not own the segment."""
 
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.local_cluster import local_cluster
-from bench.publishing import TOPIC
+from bench.harness.local_cluster import local_cluster
+from bench.harness.publishing import TOPIC
 from bench.tail_latency import tail_delays_ms
 
 TARGET_MS = 50.0
@@ -13,16 +13,16 @@ TARGET_MS = 50.0
 
 @dataclass(frozen=True, slots=True)
 class RemoteTail:
-    """Medians in milliseconds: from sent to read at either broker, and of the difference, message by message."""
+    """Medians in milliseconds: from sent to read at each broker, and of the difference per message."""
 
     owner_ms: float
     other_ms: float
     difference_ms: float
 
 
-def measure_remote_tail(*, seconds: float, tell: Callable[[str], None]) -> RemoteTail:
+def measure_remote_tail(*, seconds: float, show_progress: Callable[[str], None]) -> RemoteTail:
     """Publish at the owner, and subscribe there and at another broker at the same time."""
-    tell("subscribers at the owner and elsewhere")
+    show_progress("subscribers at the owner and elsewhere")
     with local_cluster() as cluster:
         cluster.create_topic(TOPIC)
         owner = cluster.segments(TOPIC)[0].owner

@@ -1,8 +1,9 @@
-"""How topics split and merge, under a virtual clock, and what it costs the leader to decide, in two tables.
+"""How topics split and merge under a virtual clock, and what the decisions cost the leader, in two tables.
 
     python bench/scaling.py [--only CASE ...]
 
-The real averages, policy, cut points, transitions and placement; synthetic traffic. See bench/README.md.
+The averages, policy, cut points, transitions and placement are the real ones; the traffic is synthetic. See
+bench/README.md.
 """
 
 import argparse
@@ -20,17 +21,17 @@ from rich.console import Console
 from rich.table import Table
 
 from filer.slots import SLOTS
-from filer.topic_config import TopicConfig
-from filer.topic_state import TopicState
-from leader.broker_loads import carried, weights_of
-from leader.coordinator import BrokerInfo
-from leader.cut_points import cut_hot
-from leader.load_averages import SegmentLoad
-from leader.load_table import LoadTable
-from leader.reshaping import MOST_AT_ONCE
-from leader.scaling import Reshape, decide
-from leader.spreading import moves
-from leader.successors import reshaped
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import TopicState
+from leader.membership.coordinator import BrokerInfo
+from leader.policy.cut_points import cut_hot
+from leader.policy.rebalancing import rebalance
+from leader.policy.scaling import ScalingDecision, decide
+from leader.policy.successors import begin_split_or_merge
+from leader.scaling_controller import MOST_AT_ONCE
+from leader.traffic.broker_traffic import carried, weights_of
+from leader.traffic.traffic_averages import SegmentTraffic
+from leader.traffic.traffic_table import TrafficTable
 from leader.transitions import new_topic
 from tests.simulation.braid import OBSERVED_MESSAGES, Braid
 from tests.simulation.traffic import (
@@ -61,9 +62,9 @@ _PLAIN_WIDTH = 170
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic under the default rules, for how long; where it `settles`, the reaction to `since_seconds` is timed.
+    """Traffic under the default rules for `seconds`. If it `settles`, the reaction to `since_seconds` is timed.
 
-    `compared`: it is run again with placing by number alone.
+    If `compared`, it is run again with placement by the number of segments only.
     """
 
     traffic: dict[str, Traffic]
@@ -86,7 +87,7 @@ def _wave() -> Case:
 
 
 def _flood() -> Case:
-    """All topics are there, and one in a hundred is flooded."""
+    """Many topics, of which one in a hundred is flooded."""
     quiet = even(steady(TARGET / 10))
     flooded = even(flood(TARGET / 10, times=100, from_seconds=FLOOD_AT_SECONDS, to_seconds=DAY_SECONDS))
     topics = {f"t{n}": quiet if n % (TOPICS // FLOODED_TOPICS) else flooded for n in range(TOPICS)}
@@ -95,7 +96,7 @@ def _flood() -> Case:
 
 
 def _many(kinds: Sequence[Callable[[float, random.Random], Traffic]], seconds: float) -> Case:
-    """Topics of very different sizes, from hundredths of the target to many times as much."""
+    """Topics of very different sizes, from hundredths of the target to many times the target."""
     chance = random.Random(SEED)
     rates = [TARGET * min(0.1 * chance.paretovariate(0.8), 20) for _ in range(MANY_TOPICS)]
     topics = {f"t{n}": kinds[n % len(kinds)](rate, chance) for n, rate in enumerate(rates)}
@@ -107,7 +108,7 @@ def _steady_topic(rate: float, chance: random.Random) -> Traffic:
 
 
 def _wave_topic(rate: float, chance: random.Random) -> Traffic:
-    """Each at its own time of day."""
+    """A daily wave with its peak at its own time of day."""
     level, noon = daily_wave(rate / 20, rate), chance.uniform(0, DAY_SECONDS)
     return even(lambda seconds: level(seconds + noon))
 
@@ -125,7 +126,7 @@ def _moving_topic(rate: float, chance: random.Random) -> Traffic:
 
 
 def _floods_topic(rate: float, chance: random.Random) -> Traffic:
-    """Ten times as much for half an hour, once a day."""
+    """Ten times the rate for half an hour, once a day."""
     at_seconds = chance.uniform(0, DAY_SECONDS)
     return even(flood(rate / 10, times=10, from_seconds=at_seconds, to_seconds=at_seconds + HOUR / 2))
 
@@ -173,7 +174,7 @@ def main() -> None:
     if simulated := [name for name in chosen if name in CASES]:
         table = Table(*COLUMNS)
         for name in simulated:
-            _tell(CASES[name][0])
+            _show_progress(CASES[name][0])
             table.add_row(CASES[name][0], *_simulated(CASES[name][1]()))
         console.print(table)
     if DECIDING in chosen:
@@ -191,8 +192,8 @@ def main() -> None:
 def _simulated(case: Case) -> tuple[str, ...]:
     """The figures of one case.
 
-    "near target": no segment above it that could be split; "busiest broker": over the least its load can be, the mean
-    of all brokers or the largest segment's, and "by number" the same where placing knows nothing of the load.
+    "near target": no segment above it could be split. "busiest broker": relative to the least possible, which is the
+    mean of all brokers or the largest segment. "by number": the same with placement by the number of segments only.
     """
     braid, near, most, busiest = _run(case)
     before = f"{_run(case, by_number=True)[-1]:.2f}" if case.compared else ""
@@ -214,7 +215,7 @@ def _run(case: Case, *, by_number: bool = False) -> tuple[Braid, str, int, float
     near_seconds = None if case.settles else math.nan
     braid.run(case.since_seconds)
     while braid.seconds < case.seconds:
-        # Looking at everything takes longer than a tick: now and then will do once the load has been taken up.
+        # A full check takes longer than a tick: once the topics have settled, now and then is enough.
         braid.run(case.tick_seconds if near_seconds is None else max(20 * case.tick_seconds, 10 * MINUTE))
         most = max(most, sum(len(braid.open(topic)) for topic in case.traffic))
         busiest.append(braid.imbalance())
@@ -236,51 +237,51 @@ def _is_near(braid: Braid) -> bool:
 
 
 def _deciding() -> Iterator[tuple[str, str, str, str]]:
-    _tell("making topics")
+    _show_progress("making topics")
     states, states_mb = _traced(lambda: [TopicState.from_json(_topic(number).to_json()) for number in range(TOPICS)])
-    table, table_mb = _traced(lambda: _seen(states))
+    table, table_mb = _traced(lambda: _table_of(states))
     yield "memory: what topic.json says of all topics", f"{states_mb:.0f} MB", "", ""
-    yield "memory: table of loads", f"{table_mb:.0f} MB, {table.bytes_held / 1e6:.0f} MB of it columns", "", ""
-    yield "a new leader takes in all topics", f"{_seconds(lambda: _seen(states)) * 1000:.0f} ms", "", ""
+    yield "memory: table of traffic", f"{table_mb:.0f} MB, {table.bytes_held / 1e6:.0f} MB of it columns", "", ""
+    yield "a new leader takes in all topics", f"{_seconds(lambda: _table_of(states)) * 1000:.0f} ms", "", ""
     steps = dict(_round_steps(table, states))
     for step, seconds in steps.items():
         yield step, f"{seconds * 1000:.1f} ms", "", ""
     longest = max(seconds for step, seconds in steps.items() if step != TAKING)
     yield "the longest of these: what the event loop waits", *_judged(longest, LONGEST_STEP_SECONDS)
-    yield "a round: reports, records, decision, spreading, 32 splits", *_judged(_whole_round(steps), REPORT_SECONDS)
+    yield "a round: reports, records, decision, rebalancing, 32 splits", *_judged(_whole_round(steps), REPORT_SECONDS)
 
 
 TAKING = f"taking {BROKERS:,} reports, one by one"
-SEEING = f"looking for news of {TOPICS:,} topics"
+CHECKING = f"checking {TOPICS:,} topics for changes"
 CHANGED = f"taking the records of {TOPICS // 10:,} topics that changed"
 CUTTING = "cutting and placing a split into 8"
 
 
-def _round_steps(table: LoadTable, states: list[TopicState]) -> Iterator[tuple[str, float]]:
-    """Processor time of what a round is made of, nothing of which lets others run in between but the first."""
+def _round_steps(table: TrafficTable, states: list[TopicState]) -> Iterator[tuple[str, float]]:
+    """Processor time of the steps of a round. Only the first step lets other tasks run in between."""
     chance = random.Random(SEED)
-    heard = [_load(s.topic, segment.id, chance.uniform(0.1, 0.9)) for s in states for segment in s.segments]
-    yield TAKING, _median_seconds(lambda: _take(table, [heard[number::BROKERS] for number in range(BROKERS)]))
-    yield SEEING, _median_seconds(lambda: [table.see(state) for state in states])
+    reported = [_traffic(s.topic, segment.id, chance.uniform(0.1, 0.9)) for s in states for segment in s.segments]
+    yield TAKING, _median_seconds(lambda: _take(table, [reported[number::BROKERS] for number in range(BROKERS)]))
+    yield CHECKING, _median_seconds(lambda: [table.apply(state) for state in states])
     brokers = [BrokerInfo(_broker(number), "", f"zone {number % 3}", "1") for number in range(BROKERS)]
-    yield "spreading, all even", _median_seconds(lambda: moves(table, brokers))
+    yield "rebalancing, all even", _median_seconds(lambda: rebalance(table, brokers))
     emptied = [BrokerInfo(f"new-{number}", "", "", "1") for number in range(10)]
-    yield "spreading, 10 brokers have joined", _median_seconds(lambda: moves(table, brokers + emptied))
+    yield "rebalancing, 10 brokers have joined", _median_seconds(lambda: rebalance(table, brokers + emptied))
     yield "deciding, all quiet", _median_seconds(lambda: _decide(table))
-    flooded = [replace(each, pressure=20, recent=100, firing_average=100) for each in heard[: 10 * FLOODED_TOPICS]]
-    table.report(flooded, now_seconds=1)
+    flooded = [replace(each, pressure=20, recent=100, firing_average=100) for each in reported[: 10 * FLOODED_TOPICS]]
+    table.record(flooded, now_seconds=1)
     yield f"deciding, {FLOODED_TOPICS} topics flooded", _median_seconds(lambda: _decide(table))
     yield CUTTING, _median_seconds(lambda: _split(table, states[0], brokers))
-    table.report([replace(each, pressure=20, recent=100, firing_average=100) for each in heard], now_seconds=1)
+    table.record([replace(each, pressure=20, recent=100, firing_average=100) for each in reported], now_seconds=1)
     yield "deciding, all flooded", _median_seconds(lambda: _decide(table))
-    table.report([replace(each, warmest=0, merge_average=0, recent=0) for each in heard], now_seconds=1)
+    table.record([replace(each, warmest=0, merge_average=0, recent=0) for each in reported], now_seconds=1)
     yield "deciding, all idle: all merge", _median_seconds(lambda: _decide(table))
-    yield CHANGED, _median_seconds(lambda: _see_again(table, states[: TOPICS // 10]))
+    yield CHANGED, _median_seconds(lambda: _apply_changes(table, states[: TOPICS // 10]))
 
 
 def _whole_round(steps: Mapping[str, float]) -> float:
-    each = [max(seconds for step, seconds in steps.items() if step.startswith(kind)) for kind in ("decid", "spread")]
-    return sum(each) + steps[TAKING] + steps[SEEING] + steps[CHANGED] + MOST_AT_ONCE * steps[CUTTING]
+    each = [max(seconds for step, seconds in steps.items() if step.startswith(kind)) for kind in ("decid", "rebalanc")]
+    return sum(each) + steps[TAKING] + steps[CHECKING] + steps[CHANGED] + MOST_AT_ONCE * steps[CUTTING]
 
 
 def _judged(seconds: float, target_seconds: float) -> tuple[str, str, str]:
@@ -288,16 +289,18 @@ def _judged(seconds: float, target_seconds: float) -> tuple[str, str, str]:
     return f"{seconds * 1000:.0f} ms", f"{target_seconds * 1000:.0f} ms", met
 
 
-def _decide(table: LoadTable) -> list[Reshape]:
+def _decide(table: TrafficTable) -> list[ScalingDecision]:
     return decide(table, now_seconds=1, stale_seconds=STALE_SECONDS, most=MOST_AT_ONCE)
 
 
-def _split(table: LoadTable, state: TopicState, brokers: Sequence[BrokerInfo]) -> TopicState | None:
+def _split(table: TrafficTable, state: TopicState, brokers: Sequence[BrokerInfo]) -> TopicState | None:
     segment = state.segments[0]
-    load = zipf_weights()[segment.start_slot : segment.stop_slot]
-    cut = cut_hot(load, *segment.range, 8, observations=OBSERVED_MESSAGES)
+    slot_traffic = zipf_weights()[segment.start_slot : segment.stop_slot]
+    cut = cut_hot(slot_traffic, *segment.range, 8, observations=OBSERVED_MESSAGES)
     weights = weights_of(table, state.topic, [segment.id])
-    return reshaped(state, {segment.id: cut}, [], brokers=brokers, carried=carried(table), weights=weights, now_us=2)
+    return begin_split_or_merge(
+        state, {segment.id: cut}, [], brokers=brokers, carried=carried(table), weights=weights, now_us=2
+    )
 
 
 def _broker(number: int) -> str:
@@ -305,28 +308,28 @@ def _broker(number: int) -> str:
 
 
 def _topic(number: int) -> TopicState:
-    def place(segment: int) -> tuple[str, ...]:
+    def brokers_for(segment: int) -> tuple[str, ...]:
         return (_broker(number * SEGMENTS_EACH + segment),)
 
-    return new_topic(f"topic-{number}", TopicConfig(), SEGMENTS_EACH, place, now_us=1)
+    return new_topic(f"topic-{number}", TopicConfig(), SEGMENTS_EACH, brokers_for, now_us=1)
 
 
-def _load(topic: str, segment: int, average: float) -> SegmentLoad:
-    """Neither hot nor cold."""
-    return SegmentLoad(
+def _traffic(topic: str, segment: int, average: float) -> SegmentTraffic:
+    """Traffic that is neither hot nor cold."""
+    return SegmentTraffic(
         topic, segment, average * TARGET, average * 5e5, average, average, average, average, average, 1e5
     )
 
 
-def _seen(states: Sequence[TopicState]) -> LoadTable:
-    table = LoadTable()
+def _table_of(states: Sequence[TopicState]) -> TrafficTable:
+    table = TrafficTable()
     for state in states:
-        table.see(state)
+        table.apply(state)
     return table
 
 
 def _traced(make: Callable[[], _Made]) -> tuple[_Made, float]:
-    """What is made, and the memory it takes in MB."""
+    """The result of `make`, and the memory that it takes in MB."""
     tracemalloc.start()
     made = make()
     megabytes = tracemalloc.get_traced_memory()[0] / 1e6
@@ -334,23 +337,23 @@ def _traced(make: Callable[[], _Made]) -> tuple[_Made, float]:
     return made, megabytes
 
 
-def _take(table: LoadTable, reports: Sequence[Sequence[SegmentLoad]]) -> None:
+def _take(table: TrafficTable, reports: Sequence[Sequence[SegmentTraffic]]) -> None:
     for report in reports:
-        table.report(report, now_seconds=1)
+        table.record(report, now_seconds=1)
 
 
-def _see_again(table: LoadTable, states: list[TopicState]) -> None:
-    """Each with its first segment replaced."""
-    for place, state in enumerate(states):
+def _apply_changes(table: TrafficTable, states: list[TopicState]) -> None:
+    """Apply each state again, with its first segment replaced."""
+    for index, state in enumerate(states):
         first = state.segments[0].model_copy(update={"id": state.next_segment})
-        states[place] = state.model_copy(
+        states[index] = state.model_copy(
             update={
                 "segments": (first, *state.segments[1:]),
                 "next_segment": state.next_segment + 1,
                 "version": state.version + 1,
             }
         )
-        table.see(states[place])
+        table.apply(states[index])
 
 
 def _median_seconds(call: Callable[[], object]) -> float:
@@ -358,13 +361,13 @@ def _median_seconds(call: Callable[[], object]) -> float:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    """Processor time."""
+    """The processor time of a call."""
     start = time.process_time()
     call()
     return time.process_time() - start
 
 
-def _tell(doing: str) -> None:
+def _show_progress(doing: str) -> None:
     print(doing, file=sys.stderr, flush=True)
 
 

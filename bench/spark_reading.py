@@ -1,4 +1,4 @@
-"""Reading a topic with Spark, as a ratio to Spark's own `spark.read.parquet` of the same files, in one run.
+"""How fast Spark reads a topic, as a ratio to `spark.read.parquet` of the same files, in one run.
 
     python bench/spark_reading.py [--rounds 5] [--messages 5000000]
 
@@ -20,10 +20,10 @@ import httpx
 from pyspark.sql import DataFrame, SparkSession
 from rich.table import Table
 
-from bench.bulk_sending import LOADED, VALUE_BYTES, send
-from bench.publishing import TOPIC
-from bench.running import console, machine, tell
-from bench.server_process import BenchFailed, broker
+from bench.harness.bulk_sending import LOADED, VALUE_BYTES, send
+from bench.harness.publishing import TOPIC
+from bench.harness.running import console, machine, show_progress
+from bench.harness.server_process import BenchFailed, broker
 from braidmq.spark import read, register
 
 MESSAGES = 5_000_000
@@ -90,7 +90,7 @@ def _session() -> Iterator[SparkSession]:
 
 
 class _Bench:
-    """One topic, read in all ways."""
+    """Reads one topic in all variants."""
 
     def __init__(self, spark: SparkSession, url: str, segments: Path, scratch: Path, messages: int) -> None:
         self._spark, self._url, self._segments, self._scratch = spark, url, segments, scratch
@@ -102,42 +102,44 @@ class _Bench:
         }
 
     def run(self, rounds: int) -> dict[tuple[str, str], list[float]]:
-        """Messages a second by way and case, round by round; planning is part of all."""
-        ways = [(way, case) for case in CASES for way in (*self._frames, *([STREAM] if case == WHOLE else []))]
-        rates: dict[tuple[str, str], list[float]] = {each: [] for each in (*ways, (STARTED, WHOLE))}
+        """Messages per second by variant and case, per round. All include planning."""
+        variants = [
+            (variant, case) for case in CASES for variant in (*self._frames, *([STREAM] if case == WHOLE else []))
+        ]
+        rates: dict[tuple[str, str], list[float]] = {each: [] for each in (*variants, (STARTED, WHOLE))}
         for number in range(rounds + 1):
-            for way, case in random.sample(ways, len(ways)):
-                tell(f"round {number} of {rounds}: {way}, {case}")
-                for measured, seconds in self._measured(way, case, str(self._scratch / f"checkpoint-{number}")):
+            for variant, case in random.sample(variants, len(variants)):
+                show_progress(f"round {number} of {rounds}: {variant}, {case}")
+                for measured, seconds in self._measured(variant, case, str(self._scratch / f"checkpoint-{number}")):
                     if number:
                         rates[measured, case].append(self._messages / seconds)
         return rates
 
-    def _measured(self, way: str, case: str, checkpoint: str) -> list[tuple[str, float]]:
-        """What was done, and the seconds that it took."""
-        began = time.perf_counter()
-        if way == STREAM:
+    def _measured(self, variant: str, case: str, checkpoint: str) -> list[tuple[str, float]]:
+        """What was measured, and the seconds that it took."""
+        started = time.perf_counter()
+        if variant == STREAM:
             batch_seconds = self._stream(checkpoint)
-            return [(STREAM, batch_seconds), (STARTED, time.perf_counter() - began)]
-        self._read(self._frames[way](), case)
-        return [(way, time.perf_counter() - began)]
+            return [(STREAM, batch_seconds), (STARTED, time.perf_counter() - started)]
+        self._read(self._frames[variant](), case)
+        return [(variant, time.perf_counter() - started)]
 
     def _read(self, frame: DataFrame, case: str) -> None:
         wanted = CASES[case](frame)
         if case != COUNT:
             wanted.write.format("noop").mode("overwrite").save()
         elif (found := wanted.collect()[0][0]) != self._messages:
-            raise BenchFailed(f"{found} messages were counted, {self._messages} are there")
+            raise BenchFailed(f"{found} messages were counted instead of {self._messages}")
 
     def _stream(self, checkpoint: str) -> float:
-        """The seconds that its micro-batches took, planning and checkpointing them included."""
+        """The seconds that the micro-batches took, including planning and checkpoints."""
         source = self._spark.readStream.format("braidmq").option("url", self._url).option("topic", TOPIC)
         stream = source.option("startingOffsets", "earliest").load().writeStream.format("noop")
         query = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
         found = sum(progress["numInputRows"] for progress in query.recentProgress)
         if found != self._messages:
-            raise BenchFailed(f"{found} messages were streamed, {self._messages} are there")
+            raise BenchFailed(f"{found} messages were streamed instead of {self._messages}")
         return sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress) / 1000
 
 
@@ -145,13 +147,13 @@ def _table(rates: Mapping[tuple[str, str], list[float]]) -> Table:
     table = Table("case")
     for title in ("messages/s", "ratio", "target", ""):
         table.add_column(title, justify="right", no_wrap=True)
-    for (way, case), seen in rates.items():
-        rate = statistics.median(seen)
+    for (variant, case), measured in rates.items():
+        rate = statistics.median(measured)
         ratio = rate / statistics.median(rates[PARQUET, case])
-        target = TARGETS.get(way)
+        target = TARGETS.get(variant)
         met = "" if target is None else "met" if ratio >= target else "missed"
         shown = "" if target is None else f"{target:.2f}"
-        table.add_row(f"{case}, {way}", f"{rate:,.0f}", "" if way == PARQUET else f"{ratio:.2f}", shown, met)
+        table.add_row(f"{case}, {variant}", f"{rate:,.0f}", "" if variant == PARQUET else f"{ratio:.2f}", shown, met)
     return table
 
 

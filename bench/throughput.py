@@ -1,8 +1,8 @@
-"""How fast the broker is: publishing as a ratio to the floor, reading back, and tail latency, in one table.
+"""How fast a broker is: publishing as a ratio to the floor, reading back, and tail latency, in one table.
 
     python bench/throughput.py [--rounds 9] [--seconds 4] [--only CASE ...]
 
-Both sides keep their files in memory (/dev/shm), acks=stored, and `wrk` makes the load. See bench/README.md.
+Both sides keep their files in memory (/dev/shm), acks=stored, and `wrk` sends the requests. See bench/README.md.
 """
 
 import statistics
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from bench.load import check_wrk
-from bench.publishing import CASES, Compared, compare
-from bench.reading_back import Reading, read_back
-from bench.running import about, console, run_options, tell
-from bench.server_process import BenchFailed
+from bench.harness.publishing import CASES, Compared, compare
+from bench.harness.reading_back import Reading, read_back
+from bench.harness.running import about, console, run_options, show_progress
+from bench.harness.server_process import BenchFailed
+from bench.harness.wrk import check_wrk
 from bench.tail_latency import TARGET_MS, TailLatency, measure_tail
 
 READING, TAIL = "reading", "tail"
@@ -29,9 +29,9 @@ def main() -> None:
         cases = [case for case in CASES if case.name in wanted]
         if cases:
             check_wrk()
-        compared = compare(cases, rounds=options.rounds, seconds=options.seconds, tell=tell)
-        readings = read_back(rounds=options.rounds, tell=tell) if READING in wanted else []
-        tail = measure_tail(seconds=2 * options.seconds, tell=tell) if TAIL in wanted else None
+        compared = compare(cases, rounds=options.rounds, seconds=options.seconds, show_progress=show_progress)
+        readings = read_back(rounds=options.rounds, show_progress=show_progress) if READING in wanted else []
+        tail = measure_tail(seconds=2 * options.seconds, show_progress=show_progress) if TAIL in wanted else None
     except BenchFailed as error:
         sys.exit(f"bench: {error}")
     screen = console()

@@ -1,4 +1,4 @@
-"""Time, sleep and entropy, passed in everywhere so that tests and simulations can own them."""
+"""Time, sleep and entropy. They are passed in everywhere, so that tests and simulations control them."""
 
 import asyncio
 import os
@@ -11,18 +11,18 @@ ENTROPY_STOCK_BYTES = 1024
 
 
 class Clock(Protocol):
-    """What the code knows of time and chance."""
+    """The source of time and of random bytes."""
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since the Unix epoch, UTC."""
         ...
 
     def monotonic_seconds(self) -> float:
-        """Seconds since an arbitrary start; never runs back, and goes on while the process is stopped."""
+        """Seconds since an arbitrary start. They never decrease, and increase while the process is stopped as well."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend the calling task for that long."""
+        """Suspend the calling task for that many seconds."""
         ...
 
     def entropy(self, size_bytes: int) -> bytes:
@@ -45,17 +45,17 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def monotonic_seconds(self) -> float:
-        """Seconds that go on through SIGSTOP and, where the system can tell, through suspension too."""
-        # CLOCK_MONOTONIC stands still while a laptop sleeps; proofs of ownership must not (DESIGN.md §4).
+        """Seconds that also pass during SIGSTOP and, if the system can tell, while the machine is suspended."""
+        # CLOCK_MONOTONIC stops while a laptop sleeps. Proofs of ownership must expire meanwhile (docs/design.md §4).
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend the calling task for that long."""
+        """Suspend the calling task for that many seconds."""
         await asyncio.sleep(seconds)
 
     def entropy(self, size_bytes: int) -> bytes:
-        """Bytes from the operating system's generator, each given out once."""
-        # Drawn in stock: the system call gives the interpreter away, and a busy broker waits to get it back.
+        """Bytes from the generator of the operating system. No byte is returned twice."""
+        # Drawn in advance: the system call releases the interpreter lock, and a busy broker waits to get it back.
         if len(self._drawn) < size_bytes:
             self._drawn = os.urandom(max(ENTROPY_STOCK_BYTES, size_bytes))
         entropy, self._drawn = self._drawn[:size_bytes], self._drawn[size_bytes:]
@@ -67,9 +67,9 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: `advance` runs every sleeper that falls due, in order.
+    """A clock that moves only by `advance`, which wakes the sleepers whose time has come, in order.
 
-    Public, so that tests of code built on BraidMQ can use it as well.
+    It is public, so that tests of code built on BraidMQ can use it too.
     """
 
     def __init__(self, *, start_us: int = 1_700_000_000_000_000, seed: int = 0) -> None:
@@ -86,18 +86,18 @@ class ManualClock:
         return self._now_us / 1e6
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until `advance` has passed the due time; zero gives way to other tasks once."""
+        """Wait until `advance` has passed the due time. Zero seconds yield to other tasks once."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._draws += 1
-        # At least a microsecond: who sleeps what a rounding has left of a second would sleep it for ever.
+        # At least a microsecond: a task that sleeps what rounding has left of a second would otherwise loop for ever.
         self._sleepers.append((self._now_us + max(int(seconds * 1e6), 1), self._draws, future))
         await future
 
     def entropy(self, size_bytes: int) -> bytes:
-        """Bytes that differ at each draw, as far as so many can, and repeat from run to run."""
+        """Bytes that differ at each call, as far as that many bytes can, and are the same in each run."""
         self._draws += 1
         return (self._draws % (1 << 8 * size_bytes)).to_bytes(size_bytes, "big")
 
@@ -106,7 +106,7 @@ class ManualClock:
         return str(ULID.from_bytes((self._now_us // 1000).to_bytes(6, "big") + self.entropy(10)))
 
     async def advance(self, seconds: float) -> None:
-        """Move time on by `seconds`, waking sleepers at their due times and letting them run."""
+        """Move the time on by `seconds`; wake sleepers at their due times and let them run."""
         target_us = self._now_us + int(seconds * 1e6)
         while due := sorted(s for s in self._sleepers if s[0] <= target_us and not s[2].done())[:1]:
             self._now_us = max(self._now_us, due[0][0])
@@ -118,7 +118,7 @@ class ManualClock:
 
 
 async def comes_within(clock: Clock, event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, so long at most; whether it has come."""
+    """Wait for the event for at most that long; returns whether it is set."""
     if not event.is_set() and seconds > 0:
         waiting = [asyncio.create_task(event.wait()), asyncio.create_task(clock.sleep(seconds))]
         try:
@@ -130,6 +130,6 @@ async def comes_within(clock: Clock, event: asyncio.Event, seconds: float) -> bo
 
 
 async def settle(turns: int = 50) -> None:
-    """Give every runnable task that many turns of the event loop."""
+    """Let every runnable task run for that many rounds of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -1,22 +1,22 @@
-"""Every failure this project names, by what the caller must do. A class's docstring is its default message.
+"""Every error that this project names, by what the caller must do. A class's docstring is its default message.
 
 BraidError
 ├── StoreError                   the object store
 │   ├── ObjectNotFound           no such object
-│   ├── ObjectExists             a create-if-absent lost: look who wrote it
-│   ├── EtagMismatch             a compare-and-swap lost: read again, decide again
-│   ├── OutcomeUnknown           it may or may not have happened: ask again
+│   ├── ObjectExists             a create-if-absent lost: find out who wrote it
+│   ├── EtagMismatch             a compare-and-swap lost: read again and decide again
+│   ├── OutcomeUnknown           it may or may not have taken effect: find out
 │   ├── StoreRefused             the request itself is wrong (credentials, bucket): do not repeat
 │   └── StoreCannotFence         conditional creates do not hold here: refuse to run
 ├── SegmentMoved                 this process no longer owns the segment: refresh the route
-├── SegmentSealed                the segment takes no more: go to its successors
-├── SequenceExpired              too old a request to tell whether it was stored
-├── CorruptFile                  bytes that are not what their name promises
-└── InvalidInput                 what a user said makes no sense; the message says what would
+├── SegmentSealed                the segment takes no more messages: go to its successors
+├── SequenceExpired              the request is too old to find out whether it was stored
+├── CorruptFile                  the content is not what the name promises
+└── InvalidInput                 the user's input is wrong; the message says what is right
     ├── InvalidName
     ├── InvalidConfig
     ├── InvalidMarker
-    └── LoadRefused          files of a load are not what they are said to be
+    └── LoadRefused              files of a bulk load are not valid
 """
 
 
@@ -64,7 +64,7 @@ class SegmentSealed(BraidError):
 
 
 class SequenceExpired(BraidError):
-    """The producer has gone so far that it cannot be told any more whether this request was stored."""
+    """The producer has sent so many requests since that brokers no longer know whether this one was stored."""
 
 
 class CorruptFile(BraidError):
@@ -72,7 +72,7 @@ class CorruptFile(BraidError):
 
 
 class InvalidInput(BraidError):
-    """The input makes no sense."""
+    """The input is not valid."""
 
 
 class InvalidName(InvalidInput):
@@ -88,4 +88,4 @@ class InvalidMarker(InvalidInput):
 
 
 class LoadRefused(InvalidInput):
-    """The files of the load are not what they are said to be."""
+    """The files of the bulk load are not valid."""

@@ -1,18 +1,17 @@
-"""Every key BraidMQ writes to a store, relative to the store's prefix. Nothing else builds keys.
+"""Every key that BraidMQ writes to a store, relative to the store's prefix. No other module builds keys.
 
 | key | changes | holds |
 | --- | --- | --- |
 | `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
-| `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that have left topic.json |
+| `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that were moved out of topic.json |
 | `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
 | `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
 | `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment, producer windows |
-| `topics/<topic>/groups/<group>.json` | by compare-and-swap | positions of a consumer group |
 | `topics/<topic>/uploads/<upload-id>` | never | a payload submitted by reference |
 
-Segment files go only a grace period after they were superseded or expired (DESIGN.md §4).
+Segment files are deleted only a grace period after they were superseded or expired (docs/design.md §4).
 """
 
 import re
@@ -30,7 +29,7 @@ _LINEAGE = re.compile(r"(\d{20})-(\d{20})\.json\Z")
 
 
 def check_name(name: str, *, what: str = "topic") -> str:
-    """The name itself if it may name a topic or a group; raises `InvalidName` with the rule otherwise."""
+    """The name itself if a topic or a group may have it. Raises `InvalidName` with the rule otherwise."""
     if not _NAME.match(name):
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise InvalidName(f"{shown!r} cannot name a {what}: a name is {NAME_RULE}")
@@ -39,7 +38,7 @@ def check_name(name: str, *, what: str = "topic") -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileName:
-    """What a segment file's name says: its first offset and, for a roll-up, the offset after its last."""
+    """The name of a segment file: its first offset and, for a roll-up, the offset after its last."""
 
     base: int
     end: int | None = None
@@ -74,22 +73,22 @@ def topic(topic: str) -> str:
 
 
 def topic_folder(topic: str) -> str:
-    """The folder of everything a topic has; `_ref.uri` is relative to it."""
+    """The folder of all objects of a topic; `_ref.uri` is relative to it."""
     return f"topics/{topic}/"
 
 
 def history(topic: str, first: int, last: int) -> str:
-    """All segments from `first` to `last`, which left topic.json together; these keys sort as the segments do."""
+    """The segments `first` to `last`, which left topic.json together. These keys sort in the order of the segments."""
     return f"{history_folder(topic)}{first:020d}-{last:020d}.json"
 
 
 def history_from(topic: str, first: int) -> str:
-    """What sorts behind the history that begins before that segment, and before all the rest."""
+    """A key after every history that begins before that segment, and before every other history."""
     return f"{history_folder(topic)}{first:020d}"
 
 
 def history_bounds(key: str) -> tuple[int, int] | None:
-    """The first and the last segment in a history file; None for anything else."""
+    """The first and the last segment of a history file; None if the key is not one of a history file."""
     match = _LINEAGE.match(key.rpartition("/")[2])
     return None if match is None else (int(match[1]), int(match[2]))
 
@@ -117,11 +116,6 @@ def segment_file(topic: str, segment: int, name: FileName) -> str:
 def index_snapshot(topic: str, segment: int) -> str:
     """Snapshot of a segment's index."""
     return f"topics/{topic}/index/{segment}.snapshot"
-
-
-def group(topic: str, group: str) -> str:
-    """Positions of a consumer group."""
-    return f"topics/{topic}/groups/{group}.json"
 
 
 def upload(topic: str, upload_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The nearest known name to a misspelt one, for errors that help."""
+"""Error texts for a misspelt name, which suggest the nearest known one."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ SHOWN_CHARS = 80
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """One sentence that refuses `name` and says which known one is nearest, else which there are."""
+    """One sentence that refuses `name` and suggests the nearest known name, or lists all if none is near."""
     choices = sorted(known)
-    # Of a name of megabytes, comparing would take minutes and gigabytes; none that long is near to any.
+    # Comparing a name of megabytes would take minutes and gigabytes, and no known name is near to it.
     shown = name if len(name) <= SHOWN_CHARS else name[:SHOWN_CHARS] + "…"
     near = difflib.get_close_matches(shown, choices, n=1, cutoff=0.5)
     if near:

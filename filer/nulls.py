@@ -1,4 +1,4 @@
-"""Which values of an Arrow array are null, without `pyarrow.compute`, which takes a while to import."""
+"""Finds the nulls of an Arrow array without `pyarrow.compute`, which takes long to import."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def nulls_of(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """True where a value is null; for arrays that have a validity bitmap, which dictionaries and unions do not need."""
+    """True for each value that is null. The array must be of a type with a validity bitmap: no dictionary, no union."""
     bitmap = array.buffers()[0]
     if bitmap is None:
         return np.zeros(len(array), np.bool_)

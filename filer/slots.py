@@ -1,4 +1,4 @@
-"""The key space: 65,536 slots, found by CRC-32 of the key (DESIGN.md §2)."""
+"""The key space: 65,536 slots, found by CRC-32 of the key (docs/design.md §2)."""
 
 import zlib
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ import pyarrow as pa
 from filer.nulls import nulls_of
 
 SLOTS = 65_536
-# Keys up to here are hashed column-wise, byte position by byte position; the few longer ones one by one.
+# Keys of up to this length are hashed column-wise, one byte position after the other, longer keys one by one.
 _COLUMNWISE_KEY_BYTES = 64
-# Where only one key in so many is longer, these are picked out.
+# If fewer than one key in so many has a byte at a position, only these keys are processed.
 _FEW = 8
 _LARGE = (pa.large_binary(), pa.large_string())
 
 
 def _shifted_tables() -> npt.NDArray[np.uint16]:
-    """Row k: what each byte value adds to the low half of a CRC-32 when k bytes follow it.
+    """Row k has, for each byte value, what it adds to the low half of a CRC-32 if k bytes follow it.
 
-    CRC-32 (IEEE, reflected polynomial 0xEDB88320) is linear over XOR: the CRC of a message is that of as many zero
-    bytes, XORed with one entry for each byte. So every byte of every key is looked up independently of the others.
+    CRC-32 (IEEE, reflected polynomial 0xEDB88320) is linear over XOR. The CRC of a message is that of as many zero
+    bytes, XORed with one entry for each byte. So each byte of each key is looked up independently of all others.
     """
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -43,14 +43,14 @@ def slot_of(key: bytes) -> int:
 
 
 def keyless_slot(producer: str, sequence: int) -> int:
-    """The slot of the messages without a key of a request that may be repeated: the same however often it is."""
+    """The slot for messages without a key in a request that may be repeated: each repetition gets the same slot."""
     return slot_of(f"{producer} {sequence}".encode())
 
 
 def slots_of(keys: pa.Array, *, null_slot: int) -> npt.NDArray[np.uint16]:
-    """The slot of each key of a binary or string array, or a large one of these, without an object per key.
+    """The slot of each key of a (large) binary or string array, computed without a Python object per key.
 
-    Null keys take `null_slot`: any slot will do for them.
+    Null keys get `null_slot`; any slot is right for them.
     """
     count = len(keys)
     kind: type[np.signedinteger] = np.int64 if keys.type in _LARGE else np.int32
@@ -74,37 +74,40 @@ def _add_bytes(
     ends: npt.NDArray[np.signedinteger],
     lengths: npt.NDArray[np.signedinteger],
 ) -> None:
-    """XOR in the entry of each byte, the last of every key first; in place. Keys too long come out wrong."""
-    places = ends.astype(np.intp)  # what `take` wants; without it every call converts
+    """XOR the entry of each byte into `slots`, in place, from the last byte of each key to its first.
+
+    The slots of keys that are too long for the tables come out wrong; the caller replaces them.
+    """
+    indexes = ends.astype(np.intp)  # the type that `take` needs: otherwise it converts at every call
     longest = min(int(lengths.max(initial=0)), _COLUMNWISE_KEY_BYTES)
     shortest = int(lengths.min(initial=0))
     for behind in range(longest):
-        places -= 1
+        indexes -= 1
         if behind < shortest:
-            slots ^= _entries(behind, octets, places)
+            slots ^= _entries(behind, octets, indexes)
             continue
         longer = lengths > behind
         if np.count_nonzero(longer) * _FEW < len(longer):
             rows = np.flatnonzero(longer)
-            slots[rows] ^= _entries(behind, octets, places[rows])
+            slots[rows] ^= _entries(behind, octets, indexes[rows])
         else:
-            # Picking rows out costs more than looking at some bytes in vain.
-            slots ^= _entries(behind, octets, places) * longer
+            # Picking rows out would cost more than looking up some bytes in vain.
+            slots ^= _entries(behind, octets, indexes) * longer
 
 
-def _entries(behind: int, octets: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
-    entries: npt.NDArray[np.uint16] = _TABLES[behind].take(octets.take(places, mode="clip"), mode="clip")
+def _entries(behind: int, octets: npt.NDArray[np.uint8], indexes: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
+    entries: npt.NDArray[np.uint16] = _TABLES[behind].take(octets.take(indexes, mode="clip"), mode="clip")
     return entries
 
 
 def equal_ranges(parts: int) -> list[tuple[int, int]]:
-    """The slots cut into that many half-open ranges of (nearly) equal width."""
+    """All slots cut into that many half-open ranges of nearly equal width."""
     bounds = [part * SLOTS // parts for part in range(parts + 1)]
     return list(pairwise(bounds))
 
 
 def tile_exactly(ranges: Sequence[tuple[int, int]]) -> bool:
-    """Whether the ranges, in any order, cover each slot once and nothing else."""
+    """Whether the ranges, in any order, cover each slot exactly once and nothing else."""
     ordered = sorted(ranges)
     bounds = [0, *(stop for _, stop in ordered)]
     return bounds[-1] == SLOTS and all(

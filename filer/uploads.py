@@ -1,6 +1,6 @@
-"""Payloads submitted by reference: ids that only the server can issue, and the check of what a message refers to.
+"""Payloads submitted by reference: ids that only a broker can issue, and the check of the references in messages.
 
-An id carries what was declared (size, SHA-256) and a MAC over it, so that brokers keep no state of uploads:
+An id contains the declared size and SHA-256 and a MAC over them, so that brokers keep no state about uploads:
 `<ulid>.<size>.<sha256 or nothing>.<mac>`, hashes in URL-safe base64 without padding.
 """
 
@@ -14,16 +14,15 @@ from ulid import ULID
 from filer import keys
 from filer.clock import Clock
 from filer.errors import InvalidInput, ObjectNotFound
-from filer.store import Store
+from filer.stores.store import Store
 
 EXPIRES_SECONDS = 86_400
-SHA256_HEX = re.compile(r"[0-9a-f]{64}\Z")
 _ID = re.compile(r"([0-9A-HJKMNP-TV-Z]{26})\.([0-9]{1,16})\.([A-Za-z0-9_-]{43})?\.([A-Za-z0-9_-]{22})\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An issued upload: its id and what was declared of the payload."""
+    """An issued upload: its id, and the declared size and SHA-256 of its payload."""
 
     id: str
     size_bytes: int
@@ -32,13 +31,13 @@ class Upload:
 
     @property
     def expires_us(self) -> int:
-        """Until when it may be written and referred to."""
+        """The time until which it may be written and referred to."""
         return self.issued_us + EXPIRES_SECONDS * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a publisher says of the upload that a message refers to."""
+    """What a publisher claims about the upload that a message refers to."""
 
     upload: str
     size_bytes: int | None = None
@@ -48,7 +47,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the log keeps of a payload: pinned when the message is published, checked by readers."""
+    """What the log stores about a payload. It is fixed when the message is published, and readers check it."""
 
     uri: str
     size_bytes: int
@@ -61,7 +60,7 @@ class Reference:
 
 
 class Uploads:
-    """Issues uploads of one cluster and checks references to them."""
+    """Issues the uploads of one cluster and checks references to them."""
 
     def __init__(self, store: Store, clock: Clock, secret: bytes) -> None:
         self._store, self._clock, self._secret = store, clock, secret
@@ -74,7 +73,7 @@ class Uploads:
         return self.parse(topic, f"{ulid}.{size_bytes}.{digest}.{mac}")
 
     def parse(self, topic: str, upload_id: str) -> Upload:
-        """What was declared when the id was issued; raises `InvalidInput` for one not issued for this topic."""
+        """What was declared when the id was issued. Raises `InvalidInput` if it was not issued for this topic."""
         match = _ID.match(upload_id)
         if match is None or not hmac.compare_digest(match[4], self._mac(topic, match[1], match[2], match[3] or "")):
             raise InvalidInput(
@@ -89,14 +88,16 @@ class Uploads:
         return _encode(hmac.digest(self._secret, message, "sha256")[:16])
 
     async def verify(self, topic: str, claim: Claim) -> Reference:
-        """Check a claim against the stored object and pin it; raises `InvalidInput` that says what is wrong.
+        """Check a claim against the stored object; returns what the log stores about it.
 
-        An upload is referred to within its day: the sweep that deletes unreferenced ones waits longer than that,
-        so what is verified here is still there when the message is stored.
+        An upload can be referred to for a day. The sweep that deletes unreferenced uploads waits longer than that, so
+        an object that is verified here still exists when the message is stored. Raises `InvalidInput`.
         """
         upload = self.parse(topic, claim.upload)
         if self._clock.now_us() > upload.expires_us:
-            raise InvalidInput(f"upload {upload.id!r} has expired: uploads are referred to within a day; upload again")
+            raise InvalidInput(
+                f"upload {upload.id!r} has expired: a message can refer to an upload for a day; upload it again"
+            )
         try:
             info = await self._store.head(keys.upload(topic, upload.id))
         except ObjectNotFound as error:

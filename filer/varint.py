@@ -1,8 +1,8 @@
-"""Numbers in as few bytes as they take, seven bits in each: LEB128, as Parquet and Protocol Buffers have them."""
+"""Numbers in as few bytes as they need, seven bits in each: LEB128, as in Parquet and Protocol Buffers."""
 
 
 def varint(number: int) -> bytes:
-    """The bytes of a number that is not negative."""
+    """The bytes of a number, which must not be negative."""
     data = bytearray()
     while number > 0x7F:
         data.append(number & 0x7F | 0x80)

@@ -1,19 +1,19 @@
-"""Which topics name which brokers, so that a leader looks only at those that the coming and going of one concerns."""
+"""An index of topics by the brokers they name, so that a leader looks only at the topics that a change concerns."""
 
 from collections.abc import Iterable, Set
 from typing import Any
 
-from filer.topic_state import TopicState
+from filer.topic.topic_state import TopicState
 
 
 class BrokerNames:
-    """Of the open segments of all topics: the brokers they name, and those that have too few."""
+    """The brokers that the open segments of all topics name, and the topics whose segments have too few of them."""
 
     def __init__(self) -> None:
         self._brokers: dict[str, frozenset[str]] = {}
         self._topics: dict[str, set[str]] = {}
         self._fewest: dict[str, int] = {}
-        self._lacking: dict[int, set[str]] = {}
+        self._under_replicated: dict[int, set[str]] = {}
 
     @property
     def named(self) -> Set[str]:
@@ -21,18 +21,18 @@ class BrokerNames:
         return self._topics.keys()
 
     def brokers(self, topic: str) -> frozenset[str]:
-        """Those that the topic names."""
+        """The brokers that the topic names."""
         return self._brokers.get(topic, frozenset())
 
     def topics(self, brokers: Iterable[str]) -> set[str]:
-        """Those that name any of these."""
+        """The topics that name any of these brokers."""
         return {topic for broker in brokers for topic in self._topics.get(broker, ())}
 
-    def lacking(self, brokers: int) -> set[str]:
-        """Topics with a segment that has fewer replicas than they ask for, and than there are brokers."""
-        return {topic for fewest, topics in self._lacking.items() if fewest < brokers for topic in topics}
+    def under_replicated(self, brokers: int) -> set[str]:
+        """Topics with a segment that has fewer replicas than the topic asks for, and fewer than there are brokers."""
+        return {topic for fewest, topics in self._under_replicated.items() if fewest < brokers for topic in topics}
 
-    def see(self, state: TopicState) -> None:
+    def apply(self, state: TopicState) -> None:
         """Take a topic's newer state."""
         self.forget(state.topic)
         opened = state.open_segments
@@ -42,14 +42,14 @@ class BrokerNames:
         fewest = min((len(s.brokers) for s in opened), default=state.config.replicas)
         if fewest < state.config.replicas:
             self._fewest[state.topic] = fewest
-            self._lacking.setdefault(fewest, set()).add(state.topic)
+            self._under_replicated.setdefault(fewest, set()).add(state.topic)
 
     def forget(self, topic: str) -> None:
         """Drop a topic."""
         for broker in self._brokers.pop(topic, ()):
             _drop(self._topics, broker, topic)
         if (fewest := self._fewest.pop(topic, None)) is not None:
-            _drop(self._lacking, fewest, topic)
+            _drop(self._under_replicated, fewest, topic)
 
 
 def _drop(sets: dict[Any, set[str]], key: Any, topic: str) -> None:

@@ -1,38 +1,34 @@
-"""Transitions as pure functions of a topic's state, and the runner that carries one out (DESIGN.md §5).
+"""Transitions as pure functions of a topic's state: how each one begins and finishes (docs/design.md §5).
 
-Every step may be repeated by anyone at any time: the record is changed by compare-and-swap, sealing is a
-conditional put, and each step first looks whether it has been done.
+Any broker may repeat every step at any time: the record is changed by compare-and-swap, sealing is a conditional put,
+and each step first checks whether it was done.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
-from filer.catalogue import Catalogue, TopicRecord
-from filer.clock import Clock
+from filer.bulk_load.load_segment import writer_of
 from filer.errors import InvalidInput
-from filer.load_segment import writer_of
-from filer.loads import adopted, find_load, is_overtaken, without_loads
 from filer.slots import equal_ranges
-from filer.topic_config import TopicConfig
-from filer.topic_state import Load, Reason, Removal, Segment, TopicState, Transition
+from filer.topic.reservations import adopted, find_load, is_overtaken, without_loads
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Load, Reason, Removal, Segment, TopicState, Transition
 
-Place = Callable[[int], tuple[str, ...]]
-"""Brokers (owner first) for the n-th of the segments to be opened."""
+BrokersFor = Callable[[int], tuple[str, ...]]
+"""The brokers, owner first, of the new segment with that index."""
 Begin = Callable[[TopicState], TopicState | None]
-"""A state with a transition under way from one without; None where there is nothing to begin."""
+"""Takes a state without a transition and returns one with a transition under way; None to begin nothing."""
 _Group = tuple[tuple[Segment, ...], Sequence[tuple[int, int]]]
-"""Segments that are sealed together, and the ranges of all their successors."""
+"""Segments that are sealed together, and the ranges of all their common successors."""
 _SHOWN_POINTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SealedEnd:
-    """Where a sealed segment ends, the base of its seal, and the bytes of its files as they were stored.
+    """The end of a sealed segment, the base offset of its seal, and the bytes of its files as they are stored.
 
-    None where nobody has told.
+    None if it is not known: a broker of an older version does not say it.
     """
 
     end_offset: int
@@ -40,17 +36,9 @@ class SealedEnd:
     stored_bytes: int | None = None
 
 
-class Sealer(Protocol):
-    """The transport by which a leader has a segment sealed."""
-
-    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
-        """Have the segment sealed by its owner, or in its stead where it is gone."""
-        ...
-
-
-def new_topic(topic: str, config: TopicConfig, segments: int, place: Place, *, now_us: int) -> TopicState:
+def new_topic(topic: str, config: TopicConfig, segments: int, brokers_for: BrokersFor, *, now_us: int) -> TopicState:
     """The first state of a topic: `segments` open segments of equal width."""
-    opened = _open(range(segments), equal_ranges(segments), place, now_us=now_us, reason="create")
+    opened = _open(range(segments), equal_ranges(segments), brokers_for, now_us=now_us, reason="create")
     return TopicState(
         topic=topic,
         created_us=now_us,
@@ -61,10 +49,12 @@ def new_topic(topic: str, config: TopicConfig, segments: int, place: Place, *, n
     )
 
 
-def recreated(tombstone: TopicState, config: TopicConfig, segments: int, place: Place, *, now_us: int) -> TopicState:
-    """A topic created again under the name of a deleted one: ids and version go on from where it left."""
+def recreated(
+    tombstone: TopicState, config: TopicConfig, segments: int, brokers_for: BrokersFor, *, now_us: int
+) -> TopicState:
+    """The first state of a topic with the name of a deleted one: ids and version continue from the deleted one's."""
     ids = range(tombstone.next_segment, tombstone.next_segment + segments)
-    opened = _open(ids, equal_ranges(segments), place, now_us=now_us, reason="create")
+    opened = _open(ids, equal_ranges(segments), brokers_for, now_us=now_us, reason="create")
     return TopicState(
         topic=tombstone.topic,
         created_us=now_us,
@@ -77,24 +67,27 @@ def recreated(tombstone: TopicState, config: TopicConfig, segments: int, place: 
     )
 
 
-def replacing(
-    state: TopicState, seal: Sequence[int], place: Place, reason: Reason, *, now_us: int
+def begin_replacement(
+    state: TopicState, seal: Sequence[int], brokers_for: BrokersFor, reason: Reason, *, now_us: int
 ) -> TopicState | None:
     """Begin a transition that gives each of these open segments one successor of the same range.
 
-    None where another transition is under way or none of them is open any more.
+    `brokers_for` gets their indexes in the order of `state.open_segments`. None if another transition is under way or
+    none of the segments is open any more.
     """
     sealing = [s for s in state.open_segments if s.id in seal]
-    return _begun(state, [((s,), [s.range]) for s in sealing], place, reason, now_us=now_us)
+    return _with_transition(state, [((s,), [s.range]) for s in sealing], brokers_for, reason, now_us=now_us)
 
 
-def splitting(state: TopicState, cuts: Mapping[int, Sequence[int]], place: Place, *, now_us: int) -> TopicState | None:
-    """Begin a transition that cuts open segments, each at its slots, into successors of the ranges between.
+def begin_split(
+    state: TopicState, cuts: Mapping[int, Sequence[int]], brokers_for: BrokersFor, *, now_us: int
+) -> TopicState | None:
+    """Begin a transition that cuts open segments, each at its slots.
 
-    Segments that are open no more, or whose parts `max_segments` has no room for, are left out; None where none is left
-    or another transition is under way. `place` is asked for the successors in the order of their slots, segment by
-    segment in the order of `cuts`. Raises `InvalidInput` where a cut point does not lie within its segment, or they do
-    not ascend.
+    Segments that are no longer open, or whose parts would exceed `max_segments`, are left out. None if no segment is
+    left or another transition is under way. `brokers_for` gets the indexes of the successors in the order of their
+    slots, segment by segment in the order of `cuts`. Raises `InvalidInput` if cut points lie outside their segment or
+    do not ascend.
     """
     room = state.config.max_segments - len(state.open_segments)
     groups: list[_Group] = []
@@ -106,15 +99,17 @@ def splitting(state: TopicState, cuts: Mapping[int, Sequence[int]], place: Place
         if len(points) <= room:
             room -= len(points)
             groups.append(((segment,), ranges))
-    return _begun(state, groups, place, "split", now_us=now_us)
+    return _with_transition(state, groups, brokers_for, "split", now_us=now_us)
 
 
-def merging(state: TopicState, pairs: Sequence[tuple[int, int]], place: Place, *, now_us: int) -> TopicState | None:
+def begin_merge(
+    state: TopicState, pairs: Sequence[tuple[int, int]], brokers_for: BrokersFor, *, now_us: int
+) -> TopicState | None:
     """Begin a transition that gives each pair of neighbouring open segments, left and right, one successor.
 
-    Pairs that are not (or no longer) open neighbours, share a segment with one before, or would leave fewer than
-    `min_segments` are left out; None where none is left or another transition is under way. `place` is asked for the
-    successors in the order of the pairs.
+    Left out are pairs that are not, or no longer, open neighbours, that share a segment with an earlier pair, or that
+    would leave fewer than `min_segments`. None if no pair is left or another transition is under way. `brokers_for`
+    gets the indexes of the successors in the order of the pairs.
     """
     spare = len(state.open_segments) - state.config.min_segments
     groups: list[_Group] = []
@@ -126,7 +121,7 @@ def merging(state: TopicState, pairs: Sequence[tuple[int, int]], place: Place, *
             continue
         taken |= {left.id, right.id}
         groups.append(((left, right), [(left.start_slot, right.stop_slot)]))
-    return _begun(state, groups, place, "merge", now_us=now_us)
+    return _with_transition(state, groups, brokers_for, "merge", now_us=now_us)
 
 
 def _neighbours(left: Segment, right: Segment) -> bool:
@@ -134,7 +129,7 @@ def _neighbours(left: Segment, right: Segment) -> bool:
 
 
 def cut_ranges(segment: Segment, points: Sequence[int]) -> list[tuple[int, int]]:
-    """The ranges into which these slots cut a segment; raises `InvalidInput` where they cannot."""
+    """The ranges into which these slots cut a segment; raises `InvalidInput` if they cannot."""
     bounds = (segment.start_slot, *points, segment.stop_slot)
     if not points or any(before >= after for before, after in pairwise(bounds)):
         shown = ", ".join(map(str, points[:_SHOWN_POINTS])) + (", …" if len(points) > _SHOWN_POINTS else "")
@@ -145,19 +140,19 @@ def cut_ranges(segment: Segment, points: Sequence[int]) -> list[tuple[int, int]]
     return list(pairwise(bounds))
 
 
-def _begun(
-    state: TopicState, groups: Sequence[_Group], place: Place, reason: Reason, *, now_us: int
+def _with_transition(
+    state: TopicState, groups: Sequence[_Group], brokers_for: BrokersFor, reason: Reason, *, now_us: int
 ) -> TopicState | None:
-    """The state with a record that seals each group and opens its successors; None where that cannot begin now."""
+    """The state with a record that seals each group and opens its successors; None if that cannot begin now."""
     if state.transition is not None or state.deleted or not groups:
         return None
     ranges = [each for _, successors in groups for each in successors]
-    heritage = [tuple(s.id for s in sealed) for sealed, successors in groups for _ in successors]
+    predecessors_of = [tuple(s.id for s in sealed) for sealed, successors in groups for _ in successors]
     ids = state.free_ids(len(ranges))
     opened = [
         successor.model_copy(update={"predecessors": predecessors})
         for successor, predecessors in zip(
-            _open(ids, ranges, place, now_us=now_us, reason=reason), heritage, strict=True
+            _open(ids, ranges, brokers_for, now_us=now_us, reason=reason), predecessors_of, strict=True
         )
     ]
     seal = tuple(s.id for sealed, _ in groups for s in sealed)
@@ -165,24 +160,26 @@ def _begun(
     return state.model_copy(update={"transition": record, "next_segment": ids.stop})
 
 
-def deleting(state: TopicState, *, now_us: int) -> TopicState | None:
-    """Begin the transition that seals everything and opens nothing; None where that cannot begin now."""
+def begin_deletion(state: TopicState, *, now_us: int) -> TopicState | None:
+    """Begin the transition that seals everything and opens nothing; None if that cannot begin now."""
     if state.transition is not None or state.deleted:
         return None
     record = Transition(seal=tuple(s.id for s in state.open_segments), open=(), reason="delete", started_us=now_us)
     return state.model_copy(update={"transition": record})
 
 
-def loading(
-    state: TopicState, load_id: str, ends: Mapping[int, SealedEnd], place: Place, *, now_us: int
+def begin_adoption(
+    state: TopicState, load_id: str, ends: Mapping[int, SealedEnd], brokers_for: BrokersFor, *, now_us: int
 ) -> TopicState | None:
-    """Begin the transition that seals all that is open, adopts the sealed segments of a load, and opens successors.
+    """Begin the transition that seals all open segments, adopts the sealed segments of a bulk load, opens successors.
 
-    Those have the ranges of what was open, on the same brokers where `place` says so (it is asked in the order of their
-    slots): a load says nothing of what is published next. Each segment comes before those that share slots with it, so
-    readers of a key have what was published before, then the load, then what comes after. None where another transition
-    is under way, and where the load is not reserved (any more), has been overtaken, or was reserved anew since its
-    segments were sealed at those ends.
+    The successors have the ranges of the segments that were open, because the load says nothing about what is published
+    next. `brokers_for` gets their indexes in the order of their slots. Each adopted segment comes after the sealed ones
+    that share slots with it, and before such successors. So readers of a key get what was published before, then the
+    load, then what comes after.
+
+    None if another transition is under way, and if the load is not, or no longer, reserved, has been overtaken, or was
+    reserved again after its segments were sealed at these ends.
     """
     load = find_load(state, load_id)
     if state.transition is not None or state.deleted or load is None or not load.reserved:
@@ -193,8 +190,8 @@ def loading(
     ids = state.free_ids(len(sealing), first=load.segments.stop)
     adopting = _adopted_segments(load, sealing, ids, ends, now_us=now_us)
     opened = [
-        successor.model_copy(update={"predecessors": _sharing(successor.range, adopting)})
-        for successor in _open(ids, [s.range for s in sealing], place, now_us=now_us, reason="load")
+        successor.model_copy(update={"predecessors": _overlapping(successor.range, adopting)})
+        for successor in _open(ids, [s.range for s in sealing], brokers_for, now_us=now_us, reason="load")
     ]
     record = Transition(
         seal=tuple(sorted(s.id for s in sealing)),
@@ -209,7 +206,7 @@ def loading(
 def _adopted_segments(
     load: Load, before: Sequence[Segment], after: Sequence[int], ends: Mapping[int, SealedEnd], *, now_us: int
 ) -> list[Segment]:
-    """The segments of a load, between those that are open, in the order of their slots, and their successors' ids."""
+    """The segments of a load, linked to the segments `before` and to the ids of their successors `after` the load."""
     return [
         Segment(
             id=segment,
@@ -218,8 +215,8 @@ def _adopted_segments(
             brokers=(writer_of(load.id),),
             opened_us=now_us,
             reason="load",
-            predecessors=_sharing(slots, before),
-            successors=tuple(i for i, s in zip(after, before, strict=True) if _share(slots, s.range)),
+            predecessors=_overlapping(slots, before),
+            successors=tuple(i for i, s in zip(after, before, strict=True) if _overlap(slots, s.range)),
             state="sealed",
             end_offset=ends[segment].end_offset,
             seal_offset=ends[segment].seal_offset,
@@ -231,11 +228,11 @@ def _adopted_segments(
     ]
 
 
-def _sharing(slots: tuple[int, int], segments: Iterable[Segment]) -> tuple[int, ...]:
-    return tuple(sorted(s.id for s in segments if _share(slots, s.range)))
+def _overlapping(slots: tuple[int, int], segments: Iterable[Segment]) -> tuple[int, ...]:
+    return tuple(sorted(s.id for s in segments if _overlap(slots, s.range)))
 
 
-def _share(one: tuple[int, int], other: tuple[int, int]) -> bool:
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
@@ -246,10 +243,10 @@ def finished(
     *,
     now_us: int,
 ) -> TopicState | None:
-    """The state after a transition whose segments have been sealed at `ends`; None where it is over already."""
+    """The state after a transition whose segments were sealed at `ends`; None if it has already finished."""
     if state.transition != record:
         return None
-    segments = _with_sealed(state, record, ends, now_us=now_us)
+    segments = with_sealed(state, record, ends, now_us=now_us)
     after = state.model_copy(update={"segments": (*segments, *record.adopt, *record.open), "transition": None})
     if record.adopt:
         after = adopted(after, record.adopt, version=state.version + 1)
@@ -260,8 +257,8 @@ def finished(
     return after
 
 
-def _with_sealed(state: TopicState, record: Transition, ends: Mapping[int, SealedEnd], *, now_us: int) -> list[Segment]:
-    """The segments of the state, those that have an end sealed."""
+def with_sealed(state: TopicState, record: Transition, ends: Mapping[int, SealedEnd], *, now_us: int) -> list[Segment]:
+    """The segments of the state; those with an end in `ends` are sealed there."""
 
     def sealed(segment: Segment) -> Segment:
         return segment.model_copy(
@@ -279,50 +276,9 @@ def _with_sealed(state: TopicState, record: Transition, ends: Mapping[int, Seale
 
 
 def _open(
-    ids: Sequence[int], ranges: Sequence[tuple[int, int]], place: Place, *, now_us: int, reason: Reason
+    ids: Sequence[int], ranges: Sequence[tuple[int, int]], brokers_for: BrokersFor, *, now_us: int, reason: Reason
 ) -> list[Segment]:
     return [
-        Segment(id=i, start_slot=start, stop_slot=stop, brokers=place(n), opened_us=now_us, reason=reason)
+        Segment(id=i, start_slot=start, stop_slot=stop, brokers=brokers_for(n), opened_us=now_us, reason=reason)
         for n, (i, (start, stop)) in enumerate(zip(ids, ranges, strict=True))
     ]
-
-
-class TransitionRunner:
-    """Carries out transitions, one at a time per topic, from whatever step they have got to."""
-
-    def __init__(self, catalogue: Catalogue, sealer: Sealer, clock: Clock) -> None:
-        self._catalogue, self._sealer, self._clock = catalogue, sealer, clock
-
-    async def run(self, topic: str, begin: Callable[[TopicState], TopicState | None]) -> TopicState | None:
-        """Begin a transition (unless `begin` has nothing to do) and bring it, or the one found, to its end.
-
-        None where there is no such topic. Safe to stop at any line: the record in topic.json says what is to be
-        done, and whoever takes it up next repeats it from the start without harm.
-        """
-        found = await self._catalogue.change_record(topic, begin)
-        return None if found is None else await self.resume(found)
-
-    async def resume(self, found: TopicRecord) -> TopicState | None:
-        """Finish the transition that the record tells of, if any; the state after it.
-
-        While segments are sealed publishers wait, so the record is not read again before it is changed: where others
-        have changed it meanwhile the store takes nothing, and then it is.
-        """
-        state, record = found.state, found.state.transition
-        if record is None:
-            return state
-        sealing = [s for s in state.segments if s.id in record.seal]
-        sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
-        ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
-        now_us = self._clock.now_us()
-        if record.reason == "delete":
-            # Before topic.json forgets them. Whoever stops here leaves the transition under way: the next one finds
-            # what is written, and writes the same again.
-            leaving = _with_sealed(state, record, ends, now_us=now_us)
-            await self._catalogue.write_history(state.topic, leaving)
-
-        def finish(newest: TopicState) -> TopicState | None:
-            return finished(newest, record, ends, now_us=now_us)
-
-        after = await self._catalogue.change_record(state.topic, finish, known=found)
-        return None if after is None else after.state

@@ -1,4 +1,4 @@
-"""`python -m pipeline JOB …`, which `mq pipeline` starts and spark-submit may: a job, and its errors as one line."""
+"""`python -m pipeline JOB …`: run a job and print its errors as one line. `mq pipeline` and spark-submit start it."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job; the exit code."""
+    """Run one job; returns the exit code."""
     try:
         run(parse(arguments))
     except WrongUsage as error:

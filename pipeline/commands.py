@@ -1,28 +1,28 @@
-"""The jobs as commands: from a command line to the job that runs."""
+"""Parses the command line of the jobs and runs the job it names."""
 
 import argparse
 from collections.abc import Sequence
 
-from pipeline.backfill_command import add_backfill
-from pipeline.compact_command import add_compact_options, run_compact
-from pipeline.export_command import add_export_options, run_export
+from pipeline.backfill.backfill_command import add_backfill
+from pipeline.compact.compact_command import add_compact_options, run_compact
+from pipeline.export.export_command import add_export_options, run_export
 from pipeline.options import JobParser, add_job
 from pipeline.session import spark_session
-from pipeline.skew_command import add_skew_options, run_skew
+from pipeline.skew.skew_command import add_skew_options, run_skew
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line as given; raises `WrongUsage`. `--help` prints and ends the process."""
+    """The parsed command line. Raises `WrongUsage`. `--help` prints the help and ends the process."""
     parser = JobParser(prog="mq pipeline", description="Heavy work on Spark, against the files of a topic.")
     jobs = parser.add_subparsers(metavar="JOB", required=True)
     add_backfill(jobs)
-    add_compact_options(
-        add_job(jobs, "compact", run_compact, "Write small files again as large ones, which stand for them.")
-    )
+    add_compact_options(add_job(jobs, "compact", run_compact, "Rewrite small files as large ones that replace them."))
     add_export_options(
-        add_job(jobs, "export", run_export, "Add what is new of a topic to a table of Parquet files, or of Iceberg.")
+        add_job(
+            jobs, "export", run_export, "Append the new messages of a topic to a table of Parquet files, or of Iceberg."
+        )
     )
-    add_skew_options(add_job(jobs, "skew", run_skew, "Report the load per slot, and suggest where to cut the slots."))
+    add_skew_options(add_job(jobs, "skew", run_skew, "Count messages per slot, and suggest where to cut the slots."))
     options = parser.parse_args(arguments)
     if "check" in options:
         options.check(options)

@@ -1,4 +1,4 @@
-"""What a job fails with, besides the errors of `filer`."""
+"""Errors of jobs, besides those of `filer`."""
 
 from filer.errors import BraidError
 
@@ -8,4 +8,4 @@ class JobFailed(BraidError):
 
 
 class WrongUsage(BraidError):
-    """The command line makes no sense."""
+    """The command line is not valid."""

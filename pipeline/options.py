@@ -1,4 +1,4 @@
-"""Options that several jobs share, and how their values are read."""
+"""Options that several jobs share, and the parsing of their values."""
 
 import argparse
 import os
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
 
 from braidmq import Client
-from braidmq.async_client import DEFAULT_URL
+from braidmq.defaults import DEFAULT_URL
 from filer import keys
-from filer.s3_settings import AddressingStyle
+from filer.stores.store_address import AddressingStyle, StoreAddress
 from pipeline.errors import JobFailed, WrongUsage
-from pipeline.store_address import StoreAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +27,7 @@ class JobParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises `WrongUsage`."""
-        raise WrongUsage(f"{message}; {self.prog} --help tells more")
+        raise WrongUsage(f"{message}; see {self.prog} --help")
 
 
 def add_job(jobs: "argparse._SubParsersAction[JobParser]", name: str, command: Command, help_line: str) -> JobParser:
@@ -61,7 +60,7 @@ def _add_store_options(parser: JobParser) -> None:
         "--store",
         metavar="URL",
         default=env("BRAIDMQ_STORE"),
-        help="the brokers' store as the tasks reach it; by default where the broker says it is [env BRAIDMQ_STORE]",
+        help="the brokers' store, as Spark's tasks reach it; by default as the broker names it [env BRAIDMQ_STORE]",
     )
     parser.add_argument("--s3-endpoint", metavar="URL", default=env("BRAIDMQ_S3_ENDPOINT"), help="of an S3 store")
     parser.add_argument("--s3-region", metavar="NAME", default=env("BRAIDMQ_S3_REGION"), help="of the bucket")
@@ -74,35 +73,35 @@ def _add_store_options(parser: JobParser) -> None:
 
 
 def store_of(options: argparse.Namespace) -> StoreAddress:
-    """The store given, or the one that the broker's files are on. Raises `JobFailed` where neither tells."""
-    url = options.store or _store_told(options.url, options.topic)
+    """The store in the options, else the one that holds the topic's files. Raises `JobFailed` if neither is known."""
+    url = options.store or _store_of_files(options.url, options.topic)
     return StoreAddress(url, options.s3_endpoint, options.s3_region, options.s3_addressing)
 
 
-def _store_told(url: str, topic: str) -> str:
+def _store_of_files(url: str, topic: str) -> str:
     with Client(url) as client:
         file = next(iter(client.files(topic)), None)
     if file is None:
-        raise JobFailed(f"topic {topic!r} has no files yet, so where the store is cannot be told: give --store")
+        raise JobFailed(f"topic {topic!r} has no files yet, so the address of the store is not known: give --store")
     root = file.uri.rpartition(f"/{keys.segments_folder(topic)}")[0]
     return unquote(root.removeprefix("file://")) if root.startswith("file://") else root
 
 
 def master(text: str) -> str:
-    """Reads what Spark takes for a cluster: of anything else it speaks in a page of Java."""
+    """Parse the address of a Spark cluster. For a wrong address Spark would print a page of Java errors."""
     if not _MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form local[N], spark://HOST:PORT, yarn or k8s://URL")
     return text
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Reads a whole number from there on."""
+    """A parser of whole numbers of at least `least`."""
     return between(least, None)
 
 
 def between(least: int, most: int | None) -> Callable[[str], int]:
-    """Reads a whole number within these bounds."""
-    bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+    """A parser of whole numbers from `least` to `most`, bounds included."""
+    bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
 
     def number(text: str) -> int:
         value = int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else -1
@@ -114,7 +113,7 @@ def between(least: int, most: int | None) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Reads a time that is not negative."""
+    """Parse a number of seconds that is not negative."""
     try:
         found = float(text)
     except ValueError:

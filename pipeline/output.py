@@ -1,4 +1,4 @@
-"""What a job prints on stdout, a table for people or JSON for machines, and its progress on stderr."""
+"""Prints results on stdout, as text for people or JSON for machines, and progress on stderr."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,17 +18,17 @@ def print_lines(*lines: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; columns of numbers only are aligned to the right."""
+    """A table. Columns that hold only numbers are aligned to the right."""
     cells = [list(row) for row in rows]
-    numeric = [all(isinstance(row[place], int | float) for row in cells) for place in range(len(columns))]
+    numeric = [all(isinstance(row[index], int | float) for row in cells) for index in range(len(columns))]
     texts = [list(columns), *([_shown(cell) for cell in row] for row in cells)]
-    widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
+    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
     lines = ["   ".join(_padded(*cell) for cell in zip(row, widths, numeric, strict=True)).rstrip() for row in texts]
     print_lines(lines[0], "─" * (sum(widths) + 3 * (len(widths) - 1)), *lines[1:])
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes in the unit that fits."""
+    """A number of bytes in a suitable unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024:
             return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
@@ -37,12 +37,12 @@ def size(size_bytes: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things, in words."""
+    """A number with its noun, singular or plural."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def say(line: str) -> None:
-    """A line about how the job gets on."""
+    """Print a line about the progress of the job on stderr."""
     sys.stderr.write(f"mq: {line}\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""The Spark session that a job runs in: local, or of the cluster that is named."""
+"""The Spark session of a job, on this machine or on a named cluster."""
 
 import contextlib
 import importlib.util
@@ -24,24 +24,24 @@ _SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The variable by which spark-submit tells that it has chosen the master and the settings."""
+"""spark-submit sets this variable. It then has chosen the master and the settings."""
 
 
 @contextlib.contextmanager
 def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
-    """A session that ends with the block, on the cluster `master`, on the one spark-submit chose, or on this machine.
+    """A session that ends with the block: on the cluster `master`, else on that of spark-submit, else on this machine.
 
-    Raises `JobFailed` where Spark or Java is missing, and where the cluster is not to be had.
+    Raises `JobFailed` if Spark or Java is missing, or the cluster cannot be reached.
     """
     _check_installed()
-    # Before Spark is imported: its Java process takes them over.
+    # Set before Spark is imported: its Java process inherits them.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from braidmq.spark.quiet import quiet_about_pandas
+    from braidmq.spark.pandas_warning import ignore_pandas_warning
 
     with warnings.catch_warnings():
-        quiet_about_pandas()
+        ignore_pandas_warning()
         session = _start(job, master)
     try:
         yield session

@@ -1,4 +1,4 @@
-"""Running the parts of a job as Spark tasks: progress on stderr, and a task's failure as one line."""
+"""Runs the parts of a job as Spark tasks, with progress on stderr and the failure of a task as one line."""
 
 import contextlib
 import re
@@ -21,33 +21,33 @@ _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)")
 
 
 def run_tasks(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
-    """What the function gives for each, a Spark task each. Raises `JobFailed` where one fails for good."""
+    """Call the function for each item in a Spark task of its own. Raises `JobFailed` if a task fails for good."""
     with watched(spark):
-        return spread(spark, tasks).map(function).collect() if tasks else []
+        return task_rdd(spark, tasks).map(function).collect() if tasks else []
 
 
-def spread(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
-    """The tasks, each a partition of its own."""
+def task_rdd(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
+    """The items as an RDD with one partition, hence one Spark task, for each."""
     return spark.sparkContext.parallelize(tasks, len(tasks))
 
 
 @contextlib.contextmanager
 def watched(spark: "SparkSession") -> Iterator[None]:
-    """Tell how many of the tasks begun in the block are done, now and then; what fails in one is a `JobFailed`."""
+    """Print from time to time how many of the block's tasks are done. Raises `JobFailed` if one fails."""
     ended = threading.Event()
-    teller = threading.Thread(target=_tell, args=(spark.sparkContext, ended), daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=_report_progress, args=(spark.sparkContext, ended), daemon=True)
+    reporter.start()
     try:
         with spark_failures():
             yield
     finally:
         ended.set()
-        teller.join()
+        reporter.join()
 
 
 @contextlib.contextmanager
 def spark_failures() -> Iterator[None]:
-    """What Spark fails with in the block is a `JobFailed`, in one line."""
+    """Raise a failure of Spark in the block as a `JobFailed` of one line."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -60,25 +60,25 @@ def spark_failures() -> Iterator[None]:
 
 
 def reason_of(message: str) -> str:
-    """What the Python exception said that made a task fail; the first line of what is none."""
+    """The message of the Python exception that made a task fail; for other failures, their first line."""
     lines = [line.strip() for line in message.partition("\n\tat ")[0].splitlines() if line.strip()]
     if lines and lines[-1].startswith("SQLSTATE: "):
         lines.pop()
     raised = _RAISED.fullmatch(lines[-1]) if lines else None
     if raised is not None and "Traceback (most recent call last):" in message:
-        # The task was made of what this machine has.
+        # The task was pickled with the packages of this machine.
         is_missing = raised[1] == "ModuleNotFoundError"
         return f"{raised[2]} on a worker of Spark: install there what is installed here" if is_missing else raised[2]
-    return lines[0] if lines else "a Spark task failed and did not say why"
+    return lines[0] if lines else "a Spark task failed without a message"
 
 
-def _tell(context: "SparkContext", ended: threading.Event) -> None:
+def _report_progress(context: "SparkContext", ended: threading.Event) -> None:
     tracker = context.statusTracker()
-    told = 0, 0
+    shown = 0, 0
     while not ended.wait(PROGRESS_SECONDS):
         found = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
         stages = [stage for stage in found if stage is not None]
         done = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-        if done[0] and done != told:
+        if done[0] and done != shown:
             say(f"{done[0]:,} of {done[1]:,} tasks done")
-            told = done
+            shown = done

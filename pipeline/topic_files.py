@@ -1,4 +1,4 @@
-"""The files of a topic as they stand on the store: names alone say which count (docs/file-format.md)."""
+"""Lists the live files of a topic. Names alone decide which files count (docs/file-format.md)."""
 
 import asyncio
 from collections import deque
@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer import keys
-from filer.catalogue import Catalogue
 from filer.clock import Clock
 from filer.errors import CorruptFile, InvalidInput
 from filer.keys import FileName
-from filer.live_files import live_names
-from filer.segment_log import SegmentRef, recover_index
-from filer.store import Store
-from filer.topic_state import Segment, TopicState
+from filer.segment.live_files import live_names
+from filer.segment.segment_log import SegmentRef, recover_index
+from filer.stores.store import Store
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_state import Segment, TopicState
 
 PART_BYTES = 64 * 1024 * 1024
 PART_FILES = 2000
@@ -53,7 +53,7 @@ class SegmentFiles:
 
 
 async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
-    """The topic as it stands; raises `InvalidInput` where there is none."""
+    """The current state of the topic. Raises `InvalidInput` if there is no such topic."""
     record = await Catalogue(store, clock).read(keys.check_name(topic))
     if record is None or record.state.deleted:
         raise InvalidInput(f"there is no topic {topic!r} at {store.uri(keys.TOPICS.rstrip('/'))}")
@@ -61,7 +61,7 @@ async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
 
 
 async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
-    """The files of every segment that topic.json has, in the order of their ids."""
+    """The files of every segment in topic.json, in the order of segment ids."""
     gate = asyncio.Semaphore(_LISTINGS_AT_ONCE)
 
     async def one(segment: Segment) -> SegmentFiles:
@@ -72,9 +72,9 @@ async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
 
 
 async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:
-    """The segment's files as they stand now, up to the end of its log: what is behind that was never acknowledged."""
+    """The segment's current files, up to the end of its log. What lies beyond the end was never acknowledged."""
     ref = SegmentRef(state.topic, segment.id, state.config.key_type, state.config.value_type)
-    # First the end, then the names: a file below the end that is listed later may have been rolled up, never undone.
+    # First the end, then the names: files below the end may be rolled up meanwhile, but their messages stay.
     end = segment.end_offset
     if end is None:
         end = (await recover_index(store, ref, start_offset=segment.start_offset)).end
@@ -84,8 +84,8 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
         if name is not None and name.base < end:
             found[name] = info
     if segment.load is not None:
-        # By an address given out before the commit a file may come late, to begin within one that was adopted. Names do
-        # not tell it from that: the index does.
+        # A file may arrive late, by a presigned URL from before the commit, and overlap one that was adopted. Its name
+        # does not show that. The index knows the files that were adopted.
         index = await recover_index(store, ref, start_offset=segment.start_offset)
         counted = {facts.name for facts in index.files}
         found = {name: info for name, info in found.items() if name.rolled or name in counted}
@@ -102,7 +102,7 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
 def in_parts(
     files: Iterable[LiveFile], *, most_bytes: int = PART_BYTES, most_files: int = PART_FILES
 ) -> Iterator[list[LiveFile]]:
-    """Files in their order, so many together as make a task; a larger one is a part by itself."""
+    """Consecutive files grouped into parts, each for one task. A file larger than `most_bytes` is a part by itself."""
     part: list[LiveFile] = []
     size_bytes = 0
     for file in files:
@@ -116,7 +116,7 @@ def in_parts(
 
 
 async def contents(store: Store, files: Sequence[LiveFile]) -> AsyncIterator[tuple[LiveFile, bytes]]:
-    """Each file's bytes in order, a few small ones read ahead."""
+    """Each file with its bytes, in order. A few small files are read ahead."""
     ahead: deque[tuple[LiveFile, asyncio.Task[bytes]]] = deque()
     waiting = deque(files)
     try:
@@ -144,7 +144,7 @@ async def _read(store: Store, file: LiveFile) -> bytes:
 
 
 def batches_of(file: LiveFile, data: bytes, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The file's rows that count, in those columns (all by default). Raises `CorruptFile`."""
+    """The live rows of the file, with those columns (all by default). Raises `CorruptFile`."""
     reached = file.name.base
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as parquet:

@@ -3,9 +3,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.shared_certificates import share_certificates
-from tests.support.spark import spark_session, start_java_quickly
-from tests.support.spark_python import start_python_quickly
+from tests.support.net.shared_certificates import share_certificates
+from tests.support.spark.session import spark_session, start_java_quickly
+from tests.support.spark.spark_python import start_python_quickly
 from tests.support.undisturbed_parsing import parse_undisturbed
 
 if TYPE_CHECKING:

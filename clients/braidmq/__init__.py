@@ -1,9 +1,13 @@
-"""The Python client of BraidMQ: `Client` for blocking code, `AsyncClient` for asyncio."""
+"""The Python client of BraidMQ: `Client` for blocking code, `AsyncClient` for asyncio.
+
+Every call starts in `async_client.py`; `client.py` is generated from it. The folders, from the bottom up: `transport`
+(HTTP and retries), `cluster` (topics, brokers, routes), then `publish`, `read` and `bulk_load`. `spark` builds on all
+of them. Errors are in `errors.py`, brokers' answers in `models.py`.
+"""
 
 from braidmq.async_client import AsyncClient
 from braidmq.blocking import Messages, Producer, Receipt, Tables
 from braidmq.client import Client
-from braidmq.cursors import AsyncMessages, AsyncTables
 from braidmq.errors import (
     BodyTooLarge,
     BraidMQError,
@@ -52,19 +56,20 @@ from braidmq.models import (
     Segment,
     SegmentFile,
     SegmentLife,
-    SegmentLoad,
     SegmentOffset,
+    SegmentTraffic,
     Topic,
     TopicPosition,
     TopicSummary,
 )
-from braidmq.outgoing import OutgoingMessage, Upload
-from braidmq.payload import AsyncPayload
 from braidmq.positions import Acknowledgement, Position, PositionRange, Published
-from braidmq.producer import AsyncProducer
-from braidmq.receipts import AsyncReceipt
-from braidmq.retry import Retry
-from braidmq.segment_pages import SegmentPage
+from braidmq.publish.encoding.outgoing import OutgoingMessage, Upload
+from braidmq.publish.producer import AsyncProducer
+from braidmq.publish.receipts import AsyncReceipt
+from braidmq.read.cursors import AsyncMessages, AsyncTables
+from braidmq.read.payload import AsyncPayload
+from braidmq.read.segment_pages import SegmentPage
+from braidmq.transport.retry import Retry
 
 __all__ = [
     "Acknowledgement",
@@ -124,10 +129,10 @@ __all__ = [
     "Segment",
     "SegmentFile",
     "SegmentLife",
-    "SegmentLoad",
     "SegmentNotFound",
     "SegmentOffset",
     "SegmentPage",
+    "SegmentTraffic",
     "SequenceExpired",
     "Tables",
     "Topic",

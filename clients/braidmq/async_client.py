@@ -1,4 +1,7 @@
-"""The asynchronous client: every call of BraidMQ, for asyncio."""
+"""The asynchronous client: every call of BraidMQ, for asyncio.
+
+`client.py` is generated from this file: run `python tools/generate_client.py` (or `make format`) after a change here.
+"""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,14 +11,22 @@ from typing import Any, BinaryIO, Self, Unpack
 import httpx
 import pyarrow as pa
 
-from braidmq.addresses import Addresses, parse_addresses
-from braidmq.admin import Admin
-from braidmq.cursors import AsyncMessages, AsyncTables
-from braidmq.delivery import Delivery
-from braidmq.discovery import Discovery
+from braidmq.bulk_load.loader import Loader, WrittenFile
+from braidmq.cluster.admin import Admin
+from braidmq.cluster.discovery import Discovery
+from braidmq.cluster.routes import Routes
+from braidmq.defaults import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_CONNECT_TIMEOUT_SECONDS,
+    DEFAULT_DELIVERY_TIMEOUT_SECONDS,
+    DEFAULT_LINGER_SECONDS,
+    DEFAULT_MAX_PENDING_BYTES,
+    DEFAULT_TIMEOUT_SECONDS,
+    DEFAULT_UPLOAD_THRESHOLD_BYTES,
+    DEFAULT_URL,
+    LONGEST_DELIVERY_TIMEOUT_SECONDS,
+)
 from braidmq.errors import InvalidArgument
-from braidmq.identity import Identities, Identity, checked_producer_id
-from braidmq.loads import Loader, WrittenFile
 from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
@@ -29,50 +40,45 @@ from braidmq.models import (
     TopicPosition,
     TopicSummary,
 )
-from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value
-from braidmq.payload import AsyncPayload
 from braidmq.positions import Position, Published
-from braidmq.producer import AsyncProducer, ProducerSettings
-from braidmq.publisher import Progress, Publisher
-from braidmq.ranges import SegmentRanges
-from braidmq.reader import PAGE_ROWS, Reader, is_more_behind, start_of
-from braidmq.retry import Retry
-from braidmq.routes import Routes
-from braidmq.segment_pages import SegmentPage, segment_page
-from braidmq.tables import Columns, TablePlan
-from braidmq.transport import Transport
-from braidmq.uploads import Uploader
+from braidmq.publish.delivery import Delivery
+from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
+from braidmq.publish.encoding.tables import Columns, TablePlan
+from braidmq.publish.identity import Identity, IdentityPool, checked_producer_id
+from braidmq.publish.producer import AsyncProducer, ProducerSettings
+from braidmq.publish.publisher import Progress, Publisher
+from braidmq.publish.ranges import SegmentRanges
+from braidmq.publish.uploads import Uploader
+from braidmq.read.cursors import AsyncMessages, AsyncTables
+from braidmq.read.payload import AsyncPayload
+from braidmq.read.reader import PAGE_ROWS, Reader, has_message_after, start_parameters
+from braidmq.read.segment_pages import SegmentPage, segment_page
+from braidmq.transport.addresses import Addresses, parse_addresses
+from braidmq.transport.retry import Retry
+from braidmq.transport.transport import Transport
+from filer.bulk_load.load_files import LoadFile
+from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import Clock, SystemClock
-from filer.load_files import LoadFile
-from filer.load_segment import LoadSegment
-
-DEFAULT_URL = "http://127.0.0.1:8080"
-DEFAULT_TIMEOUT_SECONDS = 30.0
-DEFAULT_CONNECT_TIMEOUT_SECONDS = 3.0
-DEFAULT_DELIVERY_TIMEOUT_SECONDS = 120.0
-# Owners forget a producer that has been silent for an hour, and could then store a repeated request again.
-LONGEST_DELIVERY_TIMEOUT_SECONDS = 1800.0
-DEFAULT_UPLOAD_THRESHOLD_BYTES = 1024 * 1024
-DEFAULT_LINGER_SECONDS = 0.005
-DEFAULT_BATCH_BYTES = 1024 * 1024
-DEFAULT_MAX_PENDING_BYTES = 64 * 1024 * 1024
 
 
 class AsyncClient:
-    """A cluster known by one or several of its brokers' addresses, from asyncio.
+    """A client of one cluster, for asyncio.
 
-    Use it as an asynchronous context manager, or call `aclose`. `url` is an address, several separated by commas,
-    or a list of them: where one broker fails the next is asked.
+    Use it as an asynchronous context manager, or call `aclose`. `url` is one broker's address, several addresses
+    separated by commas, or a list of them. If a broker fails, the client asks the next one.
 
-    `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
-    `headers` go with every request to brokers. Reads and repeatable calls are retried as `retry` says. Publishes are
-    `idempotent`: brokers tell a repeated request from a new one, so that it is repeated until its outcome is known,
-    for `delivery_timeout_seconds`; without, only when the broker has said, or the missing connection proves, that
-    nothing was stored. `direct` learns of the cluster's other brokers and sends messages straight to those that own
-    their segments; without, only the given addresses are used, a load balancer's say. With `read_files` readers
-    that are far behind read the topic's files from the store, as far as this machine reaches it, and ask brokers for
-    the newest messages only. Values longer than
-    `upload_threshold_bytes` are uploaded and published by reference. `http_transport` and `clock` are for tests.
+    - `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
+    - `headers` go with every request to brokers.
+    - `retry` says how long reads and other repeatable calls are retried.
+    - `idempotent`: brokers recognise a repeated publish and store it once. So the client repeats a publish for
+      `delivery_timeout_seconds` until it knows the outcome. Without `idempotent` it repeats a publish only if the
+      broker says, or the missing connection proves, that nothing was stored.
+    - `direct`: the client learns the cluster's other brokers and sends messages straight to the owners of their
+      segments. Without `direct` it uses only the given addresses, for example those of a load balancer.
+    - `read_files`: readers that are far behind read the topic's files from the store, if this machine can reach it,
+      and ask brokers only for the newest messages.
+    - Values longer than `upload_threshold_bytes` are uploaded and published by reference.
+    - `http_transport` and `clock` are for tests.
     """
 
     def __init__(
@@ -94,7 +100,7 @@ class AsyncClient:
         if not 0 < delivery_timeout_seconds <= LONGEST_DELIVERY_TIMEOUT_SECONDS:
             raise InvalidArgument(
                 f"delivery_timeout_seconds is {delivery_timeout_seconds:g}: it must be above 0 and at most "
-                f"{LONGEST_DELIVERY_TIMEOUT_SECONDS:g}, as brokers do not remember producers for ever"
+                f"{LONGEST_DELIVERY_TIMEOUT_SECONDS:g}, because brokers forget silent producers after an hour"
             )
         self._clock = clock or SystemClock()
         self._transport = Transport(
@@ -107,10 +113,10 @@ class AsyncClient:
             http_transport=http_transport,
         )
         self._admin = Admin(self._transport)
-        self._by_files = self._admin if read_files else None
+        self._file_admin = self._admin if read_files else None
         self._discovery = Discovery(self._transport, self._admin)
         if direct:
-            self._transport.heard = self._discovery.soon
+            self._transport.on_response = self._discovery.refresh_if_due
         self._uploader = Uploader(self._transport)
         self._loader = Loader(self._transport, self._admin)
         self._routes = Routes(self._admin, self._transport.addresses, self._clock) if direct else None
@@ -118,7 +124,7 @@ class AsyncClient:
         self._publisher = Publisher(
             Delivery(self._transport, self._routes, timeout_seconds=delivery_timeout_seconds),
             self._uploader,
-            Identities(self._clock) if idempotent else None,
+            IdentityPool(self._clock) if idempotent else None,
             self._routes,
             upload_threshold_bytes=upload_threshold_bytes,
         )
@@ -130,7 +136,7 @@ class AsyncClient:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The brokers' addresses that are known: those given, then those learned."""
+        """The known addresses of brokers: first those given, then those learned."""
         return self._transport.addresses.all
 
     async def __aenter__(self) -> Self:
@@ -143,24 +149,24 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Close every connection; later calls raise `ClientClosed`."""
-        await self._transport.aclose()  # first: whoever waits for a route goes on, and finds the client closed
+        await self._transport.aclose()  # first: then callers that wait for a route wake up and find the client closed
         await self._discovery.close()
         if self._routes is not None:
             await self._routes.close()
 
     async def create_topic(self, topic: str, **config: Any) -> Topic:
-        """Create a topic, or change the configuration of one that exists: `segments=4`, `retention={…}`, ….
+        """Create a topic, or change the configuration of an existing one: `segments=4`, `retention={…}`, ….
 
-        Raises `InvalidName`, `InvalidConfig` (naming the nearest known setting) or `Conflict`.
+        Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting) or `Conflict`.
         """
         return await self._admin.create_topic(topic, config)
 
     async def topic(self, topic: str) -> Topic:
-        """A topic's configuration and segments; raises `TopicNotFound`."""
+        """Return a topic's configuration and segments. Raises `TopicNotFound`."""
         return await self._admin.topic(topic)
 
     async def topics(self) -> AsyncIterator[TopicSummary]:
-        """All topics by name."""
+        """Iterate over all topics, ordered by name."""
         after: str | None = None
         while True:
             page, after = await self._admin.topics(after)
@@ -170,32 +176,33 @@ class AsyncClient:
                 return
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its messages; raises `TopicNotFound`."""
+        """Delete a topic with its messages. Raises `TopicNotFound`."""
         await self._admin.delete_topic(topic)
 
     async def route(self, topic: str) -> Route:
-        """A topic's open segments and the brokers that own them."""
+        """Return a topic's open segments and the brokers that own them."""
         return await self._admin.route(topic)
 
     async def split_segment(
         self, topic: str, segment: int, *, at: Sequence[int] | None = None, parts: int | None = None
     ) -> tuple[Segment, ...]:
-        """Cut an open segment at slots, or into parts (two unless said) that share its load; its successors by slots.
+        """Split an open segment and return its successors, ordered by slots.
 
-        Publishers and readers go on, in each key's order. Raises `SegmentNotFound`, `InvalidRequest` for slots that do
-        not lie within it in ascending order, and `Conflict` where it is sealed or `max_segments` has no room.
+        `at` gives the slots to cut at; `parts` is a number of successors (2 by default) that share its traffic.
+        Publishers and readers go on, and each key keeps its order. Raises `SegmentNotFound`, `InvalidRequest` if the
+        slots are not in the segment or not ascending, and `Conflict` if it is sealed or `max_segments` would be passed.
         """
         return await self._admin.split_segment(topic, segment, at, parts)
 
     async def merge_segments(self, topic: str, segment: int, other: int) -> Segment:
-        """Make one of two open segments that are neighbours in key order; their successor.
+        """Merge two open segments that are neighbours in key order, and return their successor.
 
-        Raises `SegmentNotFound`, and `Conflict` where they are no such neighbours or `min_segments` forbids it.
+        Raises `SegmentNotFound`, and `Conflict` if they are not open neighbours or `min_segments` forbids the merge.
         """
         return await self._admin.merge_segments(topic, segment, other)
 
     async def history(self, topic: str) -> AsyncIterator[SegmentLife]:
-        """Every segment that the topic has had, by id."""
+        """Iterate over every segment that the topic has had, ordered by id."""
         after: int | None = None
         while True:
             page, after = await self._admin.history(topic, after)
@@ -205,26 +212,26 @@ class AsyncClient:
                 return
 
     async def cluster(self) -> Cluster:
-        """The brokers of the cluster, its leader, and the transitions under way."""
+        """Return the brokers of the cluster, its leader, and the transitions under way."""
         return await self._admin.cluster()
 
     async def drain_broker(self, broker: str) -> BrokerDrain:
-        """Have the broker of that id hand over all it owns, so that it can be stopped; raises `NotFound`.
+        """Make a broker hand over all that it owns, so that it can be stopped. Raises `NotFound`.
 
-        The answer says how many segments are left: ask again until there are none.
+        The answer says how many segments are left. Call it again until there are none.
         """
         return await self._admin.drain_broker(broker)
 
     async def undrain_broker(self, broker: str) -> BrokerDrain:
-        """Let the broker of that id own segments again after it was drained; raises `NotFound`.
+        """Let a drained broker own segments again. Raises `NotFound`.
 
-        The answer says how many it has; it gets its share within seconds.
+        The answer says how many it owns now; it gets its share within seconds.
         """
         return await self._admin.undrain_broker(broker)
 
     async def files(self, topic: str, *, from_: str | datetime | None = None) -> AsyncIterator[SegmentFile]:
-        """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
-        start = start_of(from_, None)
+        """Iterate over a topic's live Parquet files, to read them without a broker: all, or those from a time on."""
+        start = start_parameters(from_, None)
         after: str | None = None
         while True:
             page, after = await self._admin.files(topic, start, after)
@@ -236,9 +243,9 @@ class AsyncClient:
     async def segment_files(
         self, topic: str, segment: int, *, offset: int = 0, end_offset: int | None = None
     ) -> AsyncIterator[SegmentFile]:
-        """The live Parquet files of one segment that hold any of its messages from `offset` to `end_offset`.
+        """Iterate over the live Parquet files of one segment that hold messages of `[offset, end_offset)`.
 
-        What is not on the store yet is in none of them. Raises `SegmentNotFound` and `PositionExpired`.
+        Messages that are not on the store yet are in no file. Raises `SegmentNotFound` and `PositionExpired`.
         """
         following: int | None = offset
         while following is not None:
@@ -249,29 +256,31 @@ class AsyncClient:
     async def segment_page(
         self, topic: str, segment: int, *, offset: int = 0, limit: int = PAGE_ROWS, wait_seconds: float = 0.0
     ) -> SegmentPage:
-        """Messages of one segment from an offset on, at most `limit`, waiting so long for a first one.
+        """Return at most `limit` messages of one segment from an offset on.
 
-        For readers that keep offsets themselves; `browse` and `subscribe` read a whole topic in each key's order.
-        Raises `SegmentNotFound`, `PositionExpired`, and `InvalidRequest` for an offset beyond the end.
+        If there is none, wait up to `wait_seconds` for the first. This is for readers that keep offsets themselves;
+        `browse` and `subscribe` read a whole topic with each key in order. Raises `SegmentNotFound`,
+        `PositionExpired`, and `InvalidRequest` for an offset beyond the end.
         """
         return await segment_page(self._transport, topic, segment, offset, limit=limit, wait_seconds=wait_seconds)
 
     async def position(
         self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
     ) -> TopicPosition:
-        """The offset of each segment at a marker, at `"earliest"`, `"latest"` (the default) or at a time.
+        """Return the offset of each segment at a marker, at `"earliest"`, `"latest"` (the default) or at a time.
 
-        Raises `InvalidMarker`, and `PositionExpired` where retention has taken what the marker names.
+        Raises `InvalidMarker`, and `PositionExpired` if retention has removed what the marker names.
         """
-        start = start_of(from_, marker) if marker is None else {"marker": marker}
+        start = start_parameters(from_, marker) if marker is None else {"marker": marker}
         return await self._admin.position(topic, start)
 
     async def wait_behind(self, topic: str, marker: str, *, seconds: float) -> bool:
-        """Wait so long for a message behind a marker; whether there is one. For readers that keep positions themselves.
+        """Wait up to `seconds` for a message after a marker, and return whether there is one.
 
-        Raises `InvalidMarker`, and `PositionExpired` where retention has taken what the marker names.
+        This is for readers that keep positions themselves. Raises `InvalidMarker`, and `PositionExpired` if retention
+        has removed what the marker names.
         """
-        return await is_more_behind(self._transport, topic, marker, wait_seconds=seconds)
+        return await has_message_after(self._transport, topic, marker, wait_seconds=seconds)
 
     async def publish(
         self,
@@ -282,17 +291,17 @@ class AsyncClient:
         headers: Headers | None = None,
         event_time: datetime | None = None,
     ) -> Position:
-        """Publish one message and return its place once it is stored.
+        """Publish one message and return its position once it is stored.
 
-        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where no acknowledgement came in time.
+        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` if no acknowledgement came in time.
         """
-        answered = await self._publisher.publish(topic, OutgoingMessage(value, key, headers or {}, event_time))
-        return Position(answered[0].segment, answered[0].offset)
+        positions = await self._publisher.publish(topic, OutgoingMessage(value, key, headers or {}, event_time))
+        return Position(positions[0].segment, positions[0].offset)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
-        """Publish messages (or bare values) in order, in few requests, one at a time.
+        """Publish messages (or bare values) in order, in few requests, one request at a time.
 
-        A failure carries in `published` what was acknowledged before it.
+        If it fails, the error's `published` says what was acknowledged before.
         """
         return await self._publisher.publish_many(topic, messages)
 
@@ -306,43 +315,46 @@ class AsyncClient:
     ) -> Published:
         """Publish each row of a pyarrow, pandas or polars table, in order.
 
-        `key`, `value` and `event_time` name columns. Without `value` the row goes as a JSON object of all
-        columns; a value column of other than bytes or text goes as JSON too. `headers` names a map column, or
-        gives the same headers for all. `progress` is called with the rows acknowledged and their total. A
-        failure carries in `published` what was acknowledged before it: go on with
+        `key`, `value` and `event_time` name columns. Without `value`, the value is the row as a JSON object of all
+        columns. A value column that is neither bytes nor text is sent as JSON too. `headers` names a map column, or
+        gives the same headers for all rows. `progress` is called with the number of acknowledged rows and the total.
+        If it fails, the error's `published` says what was acknowledged before: go on with
         `table[error.published.count:]`.
         """
         plan = TablePlan(**columns)
         return await self._publisher.publish_table(topic, table, plan, progress)
 
     async def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
-        """Publish a few rows as one request, under an id of the caller's own.
+        """Publish a few rows as one request, under a producer id of the caller's own.
 
-        Columns are `key`, `value`, `headers` and `event_time`, as far as they are there. Called again with the same
-        id, sequence and rows, by whomever and wherever, it stores nothing twice and gives the same answer, as long as
-        the id has been silent for less than an hour and has had fewer than 1,000 later sequences; only the id is
-        compared. Raises `SequenceExpired` where brokers cannot tell any more.
+        Columns are `key`, `value` and optionally `headers` and `event_time`. A second call with the same
+        id, sequence and rows, from any process or machine, stores nothing twice and returns the same answer. This holds
+        until the id has been silent for an hour or has sent 1,000 later sequences. Brokers compare only the id and the
+        sequence, not the rows. Raises `SequenceExpired` if brokers no longer remember the sequence.
         """
         return await self._publisher.publish_request(topic, table, checked_producer_id(producer_id), sequence)
 
     async def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
-        """The load of that name, if the topic has adopted it; one that is being committed is waited for."""
+        """Return the bulk load of that name if the topic has adopted it. Waits if it is being committed right now."""
         return await self._loader.committed(topic, load)
 
     async def reserve_load(self, topic: str, load: str, *, segments: int | None = None) -> list[LoadSegment]:
-        """Reserve segments for a load that is written piece by piece, or find those that it has; see `load`.
+        """Reserve segments for a bulk load that is written file by file, or return those it already has; see `load`.
 
-        Each takes the files that `filer.load_files` makes of its messages: `put_load_file`, and in the end
-        `commit_load` with all of them.
+        `filer.bulk_load.load_files` makes the files of each segment from its messages. Write each with
+        `put_load_file`, then call `commit_load` with all of them.
         """
         return await self._loader.reserve(topic, load, segments)
 
     async def put_load_file(self, topic: str, load: str, file: LoadFile) -> WrittenFile:
-        """Write one file of a load, once; raises `FileTaken` where another one has its name."""
+        """Write one file of a bulk load, once. Raises `FileTaken` if another file has its name."""
         return await self._loader.put(topic, load, file)
 
     async def commit_load(self, topic: str, load: str, files: Sequence[WrittenFile]) -> CommittedLoad:
-        """Have the topic adopt a load: all of these files or, raising `LoadRefused`, none; the same when repeated."""
+        """Make the topic adopt a bulk load: all of these files, or none and `LoadRefused`.
+
+        A repeated call returns the same answer.
+        """
         return await self._loader.commit(topic, load, files)
 
     async def load(
@@ -355,14 +367,17 @@ class AsyncClient:
         progress: Progress | None = None,
         **columns: Unpack[Columns],
     ) -> CommittedLoad:
-        """Store all messages of a table, or of Parquet files, by one load: they go straight to the store, in files of
-        segments that the topic adopts at once, and not before all are there.
+        """Store all rows of a table, or of Parquet files, as messages of one bulk load.
 
-        Give a pyarrow, pandas or polars table, a path (of a file or a folder), or several; columns are chosen as by
-        `publish_table`. The same `load` run again with the same rows goes on where it stopped, and tells the same once
-        it is committed. Each key has what was published before, then the load in the order of its rows, then what comes
-        after. `progress` is called with the rows written and their total. Raises `LoadRefused`, `FileTaken` where an
-        earlier run of that name had other rows, and `InvalidArgument` for what the topic cannot take.
+        The messages go straight to the store, as the files of new segments. The topic adopts all of these segments at
+        once, when every file is there.
+
+        `source` is a pyarrow, pandas or polars table, the path of a file or folder, or a list of paths; columns are
+        chosen as in `publish_table`. If the same `load` runs again with the same rows, it goes on where it stopped;
+        once it is committed, it returns the same answer. Each key first has the messages published before, then the
+        bulk load in the order of its rows, then the messages that follow. `progress` is called with the number of rows
+        written and the total. Raises `LoadRefused`, `FileTaken` if an earlier run of that name had other rows, and
+        `InvalidArgument` for rows that the topic cannot take.
         """
         plan = TablePlan(**columns)
         name = self._clock.ulid() if load is None else load
@@ -379,11 +394,11 @@ class AsyncClient:
         producer_id: str | None = None,
         first_sequence: int = 1,
     ) -> AsyncProducer:
-        """A producer that sends messages of a topic in batches; see `AsyncProducer`.
+        """Return a producer that sends messages of a topic in batches; see `AsyncProducer`.
 
-        `idempotent` is the client's unless given. A `producer_id` of the caller's own (a random one otherwise) may
-        be used again only with a `first_sequence` beyond every sequence it has had: what comes under an old one is
-        taken for a repetition, and not stored.
+        `idempotent` is the client's setting by default, `producer_id` a random id. An id may be used again only with
+        a `first_sequence` above every sequence it has used: brokers take a request with a known sequence for a
+        repetition and do not store it.
         """
         wanted = self._idempotent if idempotent is None else idempotent
         return AsyncProducer(
@@ -399,19 +414,23 @@ class AsyncClient:
     def _identity(self, producer_id: str | None, first_sequence: int, *, idempotent: bool) -> Identity | None:
         if not idempotent:
             if producer_id is not None:
-                raise InvalidArgument("a producer that is not idempotent has no producer_id")
+                raise InvalidArgument("producer_id needs an idempotent producer: leave it out, or set idempotent=True")
             return None
         if first_sequence < 0:
             raise InvalidArgument(f"first_sequence is {first_sequence}: it must be 0 or more")
-        known_as = self._clock.ulid() if producer_id is None else checked_producer_id(producer_id)
-        return Identity(known_as, first_sequence=first_sequence)
+        chosen_id = self._clock.ulid() if producer_id is None else checked_producer_id(producer_id)
+        return Identity(chosen_id, first_sequence=first_sequence)
 
     async def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
-        """Store a payload, from bytes or a seekable binary file, to be published as a value of this topic."""
+        """Store a payload, from bytes or a seekable binary file. Publish the result as a value of this topic."""
         return await self._uploader.upload(topic, data)
 
     def open(self, message: Message) -> AsyncPayload:
-        """The payload of a message, inline or by reference: `async with client.open(message) as payload`."""
+        """Return the payload of a message, inline or by reference: `async with client.open(message) as payload`.
+
+        The ETag is checked when it is opened, the size and
+        SHA-256 when the end is read. Raises `PayloadMismatch` if one of them differs.
+        """
         return AsyncPayload(self._transport, message)
 
     def browse(
@@ -422,21 +441,21 @@ class AsyncClient:
         marker: str | None = None,
         limit: int | None = None,
     ) -> AsyncMessages:
-        """The messages from a position to the end of the topic, each key's in order.
+        """Iterate over the messages from a position to the end of the topic, each key in order.
 
-        `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader
-        stopped. Raises `PositionExpired` where retention has taken the position.
+        `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader stopped.
+        Raises `PositionExpired` if retention has removed the position.
         """
         return AsyncMessages(
-            Reader(self._transport, topic, from_=from_, marker=marker, limit=limit, admin=self._by_files)
+            Reader(self._transport, topic, from_=from_, marker=marker, limit=limit, admin=self._file_admin)
         )
 
     def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> AsyncMessages:
-        """The messages from a position on, without end.
+        """Iterate over the messages from a position on, without end.
 
-        With neither `from_` nor `marker` it is the end of the topic at the moment that iterating begins.
-        A broken connection or a restarted broker is waited for, without loss and without doubles. Keep a
-        message's `marker` with what was made of it to go on from there in another process.
+        With neither `from_` nor `marker` it starts at the end of the topic, at the moment that iteration begins.
+        It waits out broken connections and broker restarts, without loss and without duplicates. To go on later or
+        elsewhere, store a message's `marker` together with the result of processing the message.
         """
         return AsyncMessages(self._following(topic, from_, marker, each_marker=True))
 
@@ -448,12 +467,12 @@ class AsyncClient:
         marker: str | None = None,
         limit: int | None = None,
     ) -> AsyncTables:
-        """As `browse`, in pyarrow tables as they come from the broker, without an object per message.
+        """As `browse`, but in pyarrow tables, as the broker sends them, without an object per message.
 
         Columns: `segment`, `_offset`, `_timestamp`, `key`, `value`, `event_time`, `headers`, `_ref`.
         """
         reader = Reader(
-            self._transport, topic, from_=from_, marker=marker, limit=limit, each_marker=False, admin=self._by_files
+            self._transport, topic, from_=from_, marker=marker, limit=limit, each_marker=False, admin=self._file_admin
         )
         return AsyncTables(reader)
 
@@ -465,13 +484,13 @@ class AsyncClient:
         marker: str | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """As `browse_tables`, as one table in memory."""
+        """As `browse_tables`, but as one table in memory."""
         return await self.browse_tables(topic, from_=from_, marker=marker, limit=limit).read_all()
 
     def subscribe_tables(
         self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
     ) -> AsyncTables:
-        """As `subscribe`, in pyarrow tables as they come from the broker."""
+        """As `subscribe`, but in pyarrow tables, as the broker sends them."""
         return AsyncTables(self._following(topic, from_, marker, each_marker=False))
 
     def _following(self, topic: str, from_: str | datetime | None, marker: str | None, *, each_marker: bool) -> Reader:
@@ -483,5 +502,5 @@ class AsyncClient:
             marker=marker,
             follow=True,
             each_marker=each_marker,
-            admin=self._by_files,
+            admin=self._file_admin,
         )

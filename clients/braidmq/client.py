@@ -1,4 +1,7 @@
-"""The blocking client: the asynchronous one on an event loop in a thread of its own."""
+"""The blocking client: the asynchronous one on an event loop in a thread of its own.
+
+Generated from `async_client.py` by `tools/generate_client.py`: do not edit.
+"""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +12,10 @@ from typing import Any, BinaryIO, Self, Unpack
 import httpx
 import pyarrow as pa
 
-from braidmq.async_client import (
+from braidmq.async_client import AsyncClient
+from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.bulk_load.loader import WrittenFile
+from braidmq.defaults import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_DELIVERY_TIMEOUT_SECONDS,
@@ -18,11 +24,7 @@ from braidmq.async_client import (
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
     DEFAULT_URL,
-    AsyncClient,
 )
-from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables
-from braidmq.errors import BraidMQError
-from braidmq.loads import WrittenFile
 from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
@@ -36,23 +38,23 @@ from braidmq.models import (
     TopicPosition,
     TopicSummary,
 )
-from braidmq.outgoing import Headers, Key, OutgoingMessage, Upload, Value, in_parts
 from braidmq.positions import Position, Published
-from braidmq.publisher import Progress
-from braidmq.reader import PAGE_ROWS
-from braidmq.retry import Retry
-from braidmq.segment_pages import SegmentPage
-from braidmq.tables import Columns
+from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
+from braidmq.publish.encoding.tables import Columns
+from braidmq.publish.publisher import Progress
+from braidmq.read.reader import PAGE_ROWS
+from braidmq.read.segment_pages import SegmentPage
+from braidmq.transport.retry import Retry
+from filer.bulk_load.load_files import LoadFile
+from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import Clock
-from filer.load_files import LoadFile
-from filer.load_segment import LoadSegment
 
 
 class Client:
-    """A cluster known by one or several of its brokers' addresses. Use it as a context manager, or call `close`.
+    """A client of one cluster. Use it as a context manager, or call `close`.
 
-    Calls and arguments are those of `AsyncClient`, which does the work; the client may be shared by threads,
-    an iterator or a payload may not.
+    `AsyncClient` does the work; its docstring describes the settings, which are the same. Threads may share a client,
+    but not an iterator or a payload.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Client:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The brokers' addresses that are known: those given, then those learned."""
+        """The known addresses of brokers: first those given, then those learned."""
         return self._async.urls
 
     def __enter__(self) -> Self:
@@ -112,91 +114,107 @@ class Client:
             self._loop.close()
 
     def create_topic(self, topic: str, **config: Any) -> Topic:
-        """Create a topic, or change the configuration of one that exists: `segments=4`, `retention={…}`, ….
+        """Create a topic, or change the configuration of an existing one: `segments=4`, `retention={…}`, ….
 
-        Raises `InvalidName`, `InvalidConfig` (naming the nearest known setting) or `Conflict`.
+        Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting) or `Conflict`.
         """
         return self._loop.call(self._async.create_topic, topic, **config)
 
     def topic(self, topic: str) -> Topic:
-        """A topic's configuration and segments; raises `TopicNotFound`."""
+        """Return a topic's configuration and segments. Raises `TopicNotFound`."""
         return self._loop.call(self._async.topic, topic)
 
     def topics(self) -> Iterator[TopicSummary]:
-        """All topics by name."""
+        """Iterate over all topics, ordered by name."""
         return self._loop.iterate(self._async.topics())
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its messages; raises `TopicNotFound`."""
+        """Delete a topic with its messages. Raises `TopicNotFound`."""
         self._loop.call(self._async.delete_topic, topic)
 
     def route(self, topic: str) -> Route:
-        """A topic's open segments and the brokers that own them."""
+        """Return a topic's open segments and the brokers that own them."""
         return self._loop.call(self._async.route, topic)
 
     def split_segment(
         self, topic: str, segment: int, *, at: Sequence[int] | None = None, parts: int | None = None
     ) -> tuple[Segment, ...]:
-        """Cut an open segment at slots, or into parts (two unless said) that share its load; its successors by slots.
+        """Split an open segment and return its successors, ordered by slots.
 
-        Publishers and readers go on, in each key's order. Raises `SegmentNotFound`, `InvalidRequest` for slots that do
-        not lie within it in ascending order, and `Conflict` where it is sealed or `max_segments` has no room.
+        `at` gives the slots to cut at; `parts` is a number of successors (2 by default) that share its traffic.
+        Publishers and readers go on, and each key keeps its order. Raises `SegmentNotFound`, `InvalidRequest` if the
+        slots are not in the segment or not ascending, and `Conflict` if it is sealed or `max_segments` would be passed.
         """
         return self._loop.call(self._async.split_segment, topic, segment, at=at, parts=parts)
 
     def merge_segments(self, topic: str, segment: int, other: int) -> Segment:
-        """Make one of two open segments that are neighbours in key order; their successor.
+        """Merge two open segments that are neighbours in key order, and return their successor.
 
-        Raises `SegmentNotFound`, and `Conflict` where they are no such neighbours or `min_segments` forbids it.
+        Raises `SegmentNotFound`, and `Conflict` if they are not open neighbours or `min_segments` forbids the merge.
         """
         return self._loop.call(self._async.merge_segments, topic, segment, other)
 
     def history(self, topic: str) -> Iterator[SegmentLife]:
-        """Every segment that the topic has had, by id."""
+        """Iterate over every segment that the topic has had, ordered by id."""
         return self._loop.iterate(self._async.history(topic))
 
     def cluster(self) -> Cluster:
-        """The brokers of the cluster, its leader, and the transitions under way."""
+        """Return the brokers of the cluster, its leader, and the transitions under way."""
         return self._loop.call(self._async.cluster)
 
     def drain_broker(self, broker: str) -> BrokerDrain:
-        """Have the broker of that id hand over all it owns, so that it can be stopped; raises `NotFound`.
+        """Make a broker hand over all that it owns, so that it can be stopped. Raises `NotFound`.
 
-        The answer says how many segments are left: ask again until there are none.
+        The answer says how many segments are left. Call it again until there are none.
         """
         return self._loop.call(self._async.drain_broker, broker)
 
     def undrain_broker(self, broker: str) -> BrokerDrain:
-        """Let the broker of that id own segments again after it was drained; raises `NotFound`.
+        """Let a drained broker own segments again. Raises `NotFound`.
 
-        The answer says how many it has; it gets its share within seconds.
+        The answer says how many it owns now; it gets its share within seconds.
         """
         return self._loop.call(self._async.undrain_broker, broker)
 
     def files(self, topic: str, *, from_: str | datetime | None = None) -> Iterator[SegmentFile]:
-        """A topic's live Parquet files, to be read without the broker: all, or those from a time on."""
+        """Iterate over a topic's live Parquet files, to read them without a broker: all, or those from a time on."""
         return self._loop.iterate(self._async.files(topic, from_=from_))
 
     def segment_files(
         self, topic: str, segment: int, *, offset: int = 0, end_offset: int | None = None
     ) -> Iterator[SegmentFile]:
-        """The live Parquet files of one segment that hold those offsets; see `AsyncClient.segment_files`."""
+        """Iterate over the live Parquet files of one segment that hold messages of `[offset, end_offset)`.
+
+        Messages that are not on the store yet are in no file. Raises `SegmentNotFound` and `PositionExpired`.
+        """
         return self._loop.iterate(self._async.segment_files(topic, segment, offset=offset, end_offset=end_offset))
 
     def segment_page(
         self, topic: str, segment: int, *, offset: int = 0, limit: int = PAGE_ROWS, wait_seconds: float = 0.0
     ) -> SegmentPage:
-        """Messages of one segment from an offset on; see `AsyncClient.segment_page`."""
+        """Return at most `limit` messages of one segment from an offset on.
+
+        If there is none, wait up to `wait_seconds` for the first. This is for readers that keep offsets themselves;
+        `browse` and `subscribe` read a whole topic with each key in order. Raises `SegmentNotFound`,
+        `PositionExpired`, and `InvalidRequest` for an offset beyond the end.
+        """
         return self._loop.call(
             self._async.segment_page, topic, segment, offset=offset, limit=limit, wait_seconds=wait_seconds
         )
 
     def position(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> TopicPosition:
-        """The offset of each segment at a position of the whole topic; see `AsyncClient.position`."""
+        """Return the offset of each segment at a marker, at `"earliest"`, `"latest"` (the default) or at a time.
+
+        Raises `InvalidMarker`, and `PositionExpired` if retention has removed what the marker names.
+        """
         return self._loop.call(self._async.position, topic, from_=from_, marker=marker)
 
     def wait_behind(self, topic: str, marker: str, *, seconds: float) -> bool:
-        """Wait so long for a message behind a marker; whether there is one."""
+        """Wait up to `seconds` for a message after a marker, and return whether there is one.
+
+        This is for readers that keep positions themselves. Raises `InvalidMarker`, and `PositionExpired` if retention
+        has removed what the marker names.
+        """
         return self._loop.call(self._async.wait_behind, topic, marker, seconds=seconds)
 
     def publish(
@@ -208,59 +226,64 @@ class Client:
         headers: Headers | None = None,
         event_time: datetime | None = None,
     ) -> Position:
-        """Publish one message and return its place once it is stored.
+        """Publish one message and return its position once it is stored.
 
-        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` where no acknowledgement came in time.
+        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` if no acknowledgement came in time.
         """
         return self._loop.call(self._async.publish, topic, value, key=key, headers=headers, event_time=event_time)
 
     def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
-        """Publish messages (or bare values) in order, in few requests, one at a time.
+        """Publish messages (or bare values) in order, in few requests, one request at a time.
 
-        A failure carries in `published` what was acknowledged before it.
+        If it fails, the error's `published` says what was acknowledged before.
         """
-        published = Published()
-        # Iterated here and not in the loop's thread: what is iterated may well use this very client.
-        for some in in_parts(messages):
-            try:
-                published += self._loop.call(self._async.publish_many, topic, some)
-            except BraidMQError as failure:
-                failure.published = published + (failure.published or Published())
-                raise
-        return published
+        return publish_in_batches(self._loop, self._async.publish_many, topic, messages)
 
     def publish_table(
-        self,
-        topic: str,
-        table: Any,
-        *,
-        progress: Progress | None = None,
-        **columns: Unpack[Columns],
+        self, topic: str, table: Any, *, progress: Progress | None = None, **columns: Unpack[Columns]
     ) -> Published:
-        """Publish each row of a pyarrow, pandas or polars table, in order; see `AsyncClient.publish_table`.
+        """Publish each row of a pyarrow, pandas or polars table, in order.
 
+        `key`, `value` and `event_time` name columns. Without `value`, the value is the row as a JSON object of all
+        columns. A value column that is neither bytes nor text is sent as JSON too. `headers` names a map column, or
+        gives the same headers for all rows. `progress` is called with the number of acknowledged rows and the total.
+        If it fails, the error's `published` says what was acknowledged before: go on with
+        `table[error.published.count:]`.
         `progress` is called in the client's thread.
         """
         return self._loop.call(self._async.publish_table, topic, table, progress=progress, **columns)
 
     def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:
-        """Publish a few rows as one request, under an id of the caller's own; see `AsyncClient.publish_request`."""
+        """Publish a few rows as one request, under a producer id of the caller's own.
+
+        Columns are `key`, `value` and optionally `headers` and `event_time`. A second call with the same
+        id, sequence and rows, from any process or machine, stores nothing twice and returns the same answer. This holds
+        until the id has been silent for an hour or has sent 1,000 later sequences. Brokers compare only the id and the
+        sequence, not the rows. Raises `SequenceExpired` if brokers no longer remember the sequence.
+        """
         return self._loop.call(self._async.publish_request, topic, table, producer_id=producer_id, sequence=sequence)
 
     def committed_load(self, topic: str, load: str) -> CommittedLoad | None:
-        """The load of that name, if the topic has adopted it."""
+        """Return the bulk load of that name if the topic has adopted it. Waits if it is being committed right now."""
         return self._loop.call(self._async.committed_load, topic, load)
 
     def reserve_load(self, topic: str, load: str, *, segments: int | None = None) -> list[LoadSegment]:
-        """Reserve segments for a load that is written piece by piece; see `AsyncClient.reserve_load`."""
+        """Reserve segments for a bulk load that is written file by file, or return those it already has; see `load`.
+
+        `filer.bulk_load.load_files` makes the files of each segment from its messages. Write each with
+        `put_load_file`, then call `commit_load` with all of them.
+        """
         return self._loop.call(self._async.reserve_load, topic, load, segments=segments)
 
     def put_load_file(self, topic: str, load: str, file: LoadFile) -> WrittenFile:
-        """Write one file of a load, once; raises `FileTaken` where another one has its name."""
+        """Write one file of a bulk load, once. Raises `FileTaken` if another file has its name."""
         return self._loop.call(self._async.put_load_file, topic, load, file)
 
     def commit_load(self, topic: str, load: str, files: Sequence[WrittenFile]) -> CommittedLoad:
-        """Have the topic adopt a load: all of these files or none; see `AsyncClient.commit_load`."""
+        """Make the topic adopt a bulk load: all of these files, or none and `LoadRefused`.
+
+        A repeated call returns the same answer.
+        """
         return self._loop.call(self._async.commit_load, topic, load, files)
 
     def load(
@@ -273,7 +296,18 @@ class Client:
         progress: Progress | None = None,
         **columns: Unpack[Columns],
     ) -> CommittedLoad:
-        """Store all messages of a table, or of Parquet files, by one load; see `AsyncClient.load`."""
+        """Store all rows of a table, or of Parquet files, as messages of one bulk load.
+
+        The messages go straight to the store, as the files of new segments. The topic adopts all of these segments at
+        once, when every file is there.
+
+        `source` is a pyarrow, pandas or polars table, the path of a file or folder, or a list of paths; columns are
+        chosen as in `publish_table`. If the same `load` runs again with the same rows, it goes on where it stopped;
+        once it is committed, it returns the same answer. Each key first has the messages published before, then the
+        bulk load in the order of its rows, then the messages that follow. `progress` is called with the number of rows
+        written and the total. Raises `LoadRefused`, `FileTaken` if an earlier run of that name had other rows, and
+        `InvalidArgument` for rows that the topic cannot take.
+        """
         return self._loop.call(
             self._async.load, topic, source, load=load, segments=segments, progress=progress, **columns
         )
@@ -289,67 +323,71 @@ class Client:
         producer_id: str | None = None,
         first_sequence: int = 1,
     ) -> Producer:
-        """A producer that sends messages of a topic in batches; see `AsyncClient.producer` and `AsyncProducer`."""
-        producer = self._async.producer(
-            topic,
-            linger_seconds=linger_seconds,
-            batch_bytes=batch_bytes,
-            max_pending_bytes=max_pending_bytes,
-            idempotent=idempotent,
-            producer_id=producer_id,
-            first_sequence=first_sequence,
+        """Return a producer that sends messages of a topic in batches; see `Producer`.
+
+        `idempotent` is the client's setting by default, `producer_id` a random id. An id may be used again only with
+        a `first_sequence` above every sequence it has used: brokers take a request with a known sequence for a
+        repetition and do not store it.
+        """
+        return Producer(
+            self._loop,
+            self._async.producer(
+                topic,
+                linger_seconds=linger_seconds,
+                batch_bytes=batch_bytes,
+                max_pending_bytes=max_pending_bytes,
+                idempotent=idempotent,
+                producer_id=producer_id,
+                first_sequence=first_sequence,
+            ),
         )
-        return Producer(self._loop, producer)
 
     def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
-        """Store a payload, from bytes or a seekable binary file, to be published as a value of this topic."""
+        """Store a payload, from bytes or a seekable binary file. Publish the result as a value of this topic."""
         return self._loop.call(self._async.upload, topic, data)
 
     def open(self, message: Message) -> io.BufferedReader:
-        """The payload of a message, inline or by reference, as a binary file.
+        """Return the payload of a message, inline or by reference, as a binary file.
 
-        Its ETag is checked when it is opened, its size and SHA-256 by the read that reaches the end: what
-        does not agree raises `PayloadMismatch`.
+        Its ETag is checked when it is opened, its size and SHA-256 by the read that reaches the end. Raises
+        `PayloadMismatch` if one of them differs.
         """
         return io.BufferedReader(Payload(self._loop, self._async.open(message)))
 
     def browse(
-        self,
-        topic: str,
-        *,
-        from_: str | datetime | None = None,
-        marker: str | None = None,
-        limit: int | None = None,
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None, limit: int | None = None
     ) -> Messages:
-        """The messages from a position to the end of the topic; see `AsyncClient.browse`."""
-        return Messages(self._loop, self._async.browse(topic, from_=from_, marker=marker, limit=limit).reader)
+        """Iterate over the messages from a position to the end of the topic, each key in order.
+
+        `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader stopped.
+        Raises `PositionExpired` if retention has removed the position.
+        """
+        return Messages(self._loop, self._async.browse(topic, from_=from_, marker=marker, limit=limit))
 
     def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Messages:
-        """The messages from a position on, without end; see `AsyncClient.subscribe`."""
-        return Messages(self._loop, self._async.subscribe(topic, from_=from_, marker=marker).reader)
+        """Iterate over the messages from a position on, without end.
+
+        With neither `from_` nor `marker` it starts at the end of the topic, at the moment that iteration begins.
+        It waits out broken connections and broker restarts, without loss and without duplicates. To go on later or
+        elsewhere, store a message's `marker` together with the result of processing the message.
+        """
+        return Messages(self._loop, self._async.subscribe(topic, from_=from_, marker=marker))
 
     def browse_tables(
-        self,
-        topic: str,
-        *,
-        from_: str | datetime | None = None,
-        marker: str | None = None,
-        limit: int | None = None,
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None, limit: int | None = None
     ) -> Tables:
-        """As `browse`, in pyarrow tables; see `AsyncClient.browse_tables`."""
+        """As `browse`, but in pyarrow tables, as the broker sends them, without an object per message.
+
+        Columns: `segment`, `_offset`, `_timestamp`, `key`, `value`, `event_time`, `headers`, `_ref`.
+        """
         return Tables(self._loop, self._async.browse_tables(topic, from_=from_, marker=marker, limit=limit))
 
-    def subscribe_tables(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Tables:
-        """As `subscribe`, in pyarrow tables."""
-        return Tables(self._loop, self._async.subscribe_tables(topic, from_=from_, marker=marker))
-
     def read_table(
-        self,
-        topic: str,
-        *,
-        from_: str | datetime | None = None,
-        marker: str | None = None,
-        limit: int | None = None,
+        self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None, limit: int | None = None
     ) -> pa.Table:
-        """As `browse_tables`, as one table in memory."""
+        """As `browse_tables`, but as one table in memory."""
         return self._loop.call(self._async.read_table, topic, from_=from_, marker=marker, limit=limit)
+
+    def subscribe_tables(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Tables:
+        """As `subscribe`, but in pyarrow tables, as the broker sends them."""
+        return Tables(self._loop, self._async.subscribe_tables(topic, from_=from_, marker=marker))

@@ -1,16 +1,16 @@
-"""Every failure of this client, by what the caller can do. A class's docstring is its default message.
+"""Every failure of this client, arranged by what the caller can do. A class's docstring is its default message.
 
     BraidMQError
-    ├── InvalidArgument              a call that makes no sense; nothing was sent
+    ├── InvalidArgument              the call makes no sense; nothing was sent
     │   └── InvalidName              (also from the broker)
     ├── ClientClosed                 the client or the producer has been closed
-    ├── NoConnection                 nobody answers at that address; nothing was sent      retryable
+    ├── NoConnection                 nothing answers at that address; nothing was sent     retryable
     ├── ConnectionBroken             the answer to a read or a repeatable call was lost    retryable
-    ├── OutcomeUnknown               a publish was not acknowledged in time: stored, or not
-    │   └── PublishIncomplete        some segments' share is stored: `positions` says which
+    ├── OutcomeUnknown               a publish was not acknowledged in time: stored or not
+    │   └── PublishIncomplete        some segments have stored their rows: see `positions`
     ├── NotABroker                   something answers there, but it is not a BraidMQ broker
-    ├── PayloadMismatch              a payload is not what its reference promises
-    └── Refused                      the broker said no, with a problem document
+    ├── PayloadMismatch              a payload differs from its reference
+    └── Refused                      the broker refused, with a problem document
         ├── NotFound
         │   ├── TopicNotFound
         │   ├── SegmentNotFound
@@ -20,12 +20,12 @@
         │   ├── InvalidConfig
         │   ├── InvalidMarker
         │   ├── InvalidReference
-        │   └── LoadRefused          files of a load are not what they should be
+        │   └── LoadRefused          files of a bulk load are not valid
         ├── PositionExpired          older than retention kept: `earliest` is a marker to go on from
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
-        │   ├── LoadCommitted        the load takes no more files, and cannot be given up
+        │   ├── LoadCommitted        the load takes no more files and cannot be given up
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
@@ -33,9 +33,9 @@
         ├── Unavailable              draining, segment moved, owner or store silent         retryable
         └── BrokerFailed             an error inside the broker
 
-`retryable` says whether repeating the very same call can help *and* cannot store anything twice. Where the
-broker sent a problem document, its word counts; the table above is the usual case. The client has repeated by
-itself what may be repeated: an error that reaches the user is one that outlasted it.
+`retryable` says whether repeating the same call can help *and* cannot store anything twice. If the broker sent a
+problem document, its `retryable` counts; the table above shows the usual case. The client retries by itself whatever
+may be retried: an error that reaches the user has outlasted those retries.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ from filer.errors import BraidError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem document (RFC 9457) as the broker sent it; `extras` are its members beyond the standard."""
+    """A problem document (RFC 9457) as the broker sent it; `extras` are its non-standard members."""
 
     slug: str
     title: str
@@ -81,14 +81,14 @@ class BraidMQError(BraidError):
             self.retryable = problem.retryable
 
     def __str__(self) -> str:
-        said = super().__str__()
+        message = super().__str__()
         if not self.tried_before:
-            return said
-        return f"{said}; before that: {'; '.join(map(str, self.tried_before.values()))}"
+            return message
+        return f"{message}; before that: {'; '.join(map(str, self.tried_before.values()))}"
 
     @property
     def status(self) -> int | None:
-        """The HTTP status of the broker's answer; None where there was none."""
+        """The HTTP status of the broker's answer; None if there was none."""
         return None if self.problem is None else self.problem.status
 
 
@@ -123,7 +123,7 @@ class OutcomeUnknown(BraidMQError):
         self, message: str | None = None, *, problem: Problem | None = None, retry_after_seconds: float = 0.0
     ) -> None:
         super().__init__(message, problem=problem, retry_after_seconds=retry_after_seconds)
-        # The broker's word is about the same request with the same sequence; another call is another request.
+        # The broker's `retryable` is about this request with this sequence. A repeated call would be another request.
         self.retryable = False
 
 
@@ -142,7 +142,7 @@ class NotABroker(BraidMQError):
 
 
 class PayloadMismatch(BraidMQError):
-    """The payload is not what its reference promises."""
+    """The payload differs from its reference."""
 
 
 class Refused(BraidMQError):
@@ -150,7 +150,7 @@ class Refused(BraidMQError):
 
 
 class NotFound(Refused):
-    """There is no such thing."""
+    """It does not exist."""
 
 
 class TopicNotFound(NotFound):
@@ -170,7 +170,7 @@ class LoadNotFound(NotFound):
 
 
 class InvalidRequest(Refused):
-    """The broker could not make sense of the request."""
+    """The request is not valid."""
 
 
 class InvalidConfig(InvalidRequest):
@@ -178,7 +178,7 @@ class InvalidConfig(InvalidRequest):
 
 
 class InvalidMarker(InvalidRequest):
-    """The marker is not one that this topic gave out."""
+    """The marker is not one of this topic."""
 
 
 class InvalidReference(InvalidRequest):
@@ -186,11 +186,11 @@ class InvalidReference(InvalidRequest):
 
 
 class LoadRefused(InvalidRequest):
-    """Files of the load are not what they should be; nothing of it was adopted."""
+    """Files of the bulk load are not valid; nothing of it was adopted."""
 
 
 class PositionExpired(Refused):
-    """The position is older than what retention kept."""
+    """The position is older than what retention keeps."""
 
     @property
     def earliest(self) -> str | None:
@@ -203,16 +203,16 @@ class BodyTooLarge(Refused):
 
     @property
     def limit_bytes(self) -> int | None:
-        """The largest request body that the broker takes."""
+        """The largest request body that the broker takes, in bytes."""
         return None if self.problem is None else self.problem.extras.get("limit_bytes")
 
 
 class Conflict(Refused):
-    """The request contradicts what is there already."""
+    """The request conflicts with the current state."""
 
 
 class SequenceExpired(Conflict):
-    """The sequence is older than what the owner remembers of this producer."""
+    """The sequence is older than those that the owner remembers of this producer."""
 
 
 class LoadCommitted(Conflict):
@@ -220,15 +220,15 @@ class LoadCommitted(Conflict):
 
 
 class LoadOvertaken(Conflict):
-    """A load that was reserved later has been committed: this one must be reserved and written anew."""
+    """A load that was reserved later has been committed: reserve and write this one again."""
 
 
 class FileTaken(Conflict):
-    """A file of the load is there with other bytes, or the load has been committed with more or fewer messages."""
+    """A file of the load exists with other bytes, or the load has been committed with more or fewer messages."""
 
 
 class Forbidden(Refused):
-    """This is not allowed to you."""
+    """You are not allowed to do this."""
 
 
 class FrontStoreFull(Refused):
@@ -264,17 +264,17 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "load-overtaken": LoadOvertaken,
     "name-taken": FileTaken,
 }
-# Failures of a broker that say for certain that nothing of a publish was stored.
+# A broker that fails with one of these has certainly stored nothing of the publish.
 _NOTHING_STORED = ("segment-moved", "draining")
 _BY_STATUS: dict[int, type[Refused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 429: FrontStoreFull}
 
 
 def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float = 0.0) -> BraidMQError:
-    """The exception for a problem document.
+    """Return the exception for a problem document.
 
-    A publish that failed inside the broker is one whose outcome is unknown, unless it says otherwise.
+    If a publish failed inside the broker, its outcome is unknown unless the problem says otherwise.
     """
-    return _class_of(problem, publishing)(_sentence(problem), problem=problem, retry_after_seconds=retry_after_seconds)
+    return _class_of(problem, publishing)(_message(problem), problem=problem, retry_after_seconds=retry_after_seconds)
 
 
 def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
@@ -292,6 +292,6 @@ def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
     return BrokerFailed if problem.status >= 500 else InvalidRequest
 
 
-def _sentence(problem: Problem) -> str:
-    said = problem.detail or problem.title
-    return f"{said} [{problem.slug}, HTTP {problem.status}]"
+def _message(problem: Problem) -> str:
+    text = problem.detail or problem.title
+    return f"{text} [{problem.slug}, HTTP {problem.status}]"

@@ -1,24 +1,24 @@
-"""Messages as they are read: from the columns of a page to objects, a few at a time."""
+"""Messages as they are read: objects, made from the columns of a page a few at a time."""
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from braidmq.markers import PageMarkers
+from filer.times import EPOCH
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A payload stored beside the log: `Client.open` reads it and checks it against these facts."""
+    """A payload that is stored as an object of its own. `Client.open` reads it and checks it against these values."""
 
     uri: str
     size_bytes: int
@@ -28,9 +28,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: what its producer gave, and where and when the broker put it.
+    """One message: what its producer sent, and the segment, offset and time that the broker gave it.
 
-    `value` is None for a null value and for one given by reference, which has `ref`.
+    `value` is None for a null value, and for a value by reference, which is in `ref`.
     """
 
     topic: str
@@ -47,38 +47,38 @@ class Message:
 
     @property
     def id(self) -> str:
-        """`<segment>-<offset>`: unique within the topic, and usable in the broker's addresses."""
+        """`<segment>-<offset>`: unique within the topic. Broker URLs use it."""
         return f"{self.segment}-{self.offset}"
 
     @property
     def key_text(self) -> str | None:
-        """The key as text; raises `UnicodeDecodeError` where it is not UTF-8."""
+        """The key as text. Raises `UnicodeDecodeError` if it is not UTF-8."""
         return None if self.key is None else self.key.decode()
 
     @property
     def value_text(self) -> str | None:
-        """The value as text; raises `UnicodeDecodeError` where it is not UTF-8."""
+        """The value as text. Raises `UnicodeDecodeError` if it is not UTF-8."""
         return None if self.value is None else self.value.decode()
 
     def json(self) -> Any:
-        """The value parsed as JSON, None for a null value; raises `orjson.JSONDecodeError` for other data.
+        """Return the value parsed as JSON; None for a null value. Raises `orjson.JSONDecodeError` if it is not JSON.
 
-        Whole numbers of any size are `int`.
+        Integers of any size are `int`.
         """
         if self.value is None:
             return None
         document = orjson.loads(self.value)
-        # Of one beyond 64 bits orjson makes a float.
+        # orjson turns integers beyond 64 bits into floats.
         return document if _LONG_NUMBER.search(self.value) is None else json.loads(self.value)
 
     @property
     def marker(self) -> str | None:
-        """Where to go on once this message has been dealt with; None for one that was not read in order."""
+        """Where to go on after this message; None if it was not read in order."""
         return None if self._markers is None else self._markers.after(self._row)
 
 
 class MessagePage:
-    """The messages of one answer, made into objects slice by slice."""
+    """The messages of one answer; a slice at a time becomes objects."""
 
     def __init__(self, topic: str, table: pa.Table, *, start: str | None, end: str) -> None:
         self.table = table
@@ -90,14 +90,14 @@ class MessagePage:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def messages(self, first: int, count: int) -> list[Message]:
-        """The messages of at most `count` rows from row `first` on."""
+    def messages(self, start: int, count: int) -> list[Message]:
+        """Return the messages of at most `count` rows from row `start` on."""
         markers = self._page_markers()
-        columns = [_python_column(self.table.slice(first, count), name) for name in _COLUMNS]
+        columns = [_python_column(self.table.slice(start, count), name) for name in _COLUMNS]
         return [
             Message(self._topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row)
             for row, (segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
-                zip(*columns, strict=True), start=first
+                zip(*columns, strict=True), start=start
             )
         ]
 
@@ -113,7 +113,7 @@ _COLUMNS = ("segment", "_offset", "_timestamp", "key", "value", "event_time", "h
 
 
 def _python_column(table: pa.Table, name: str) -> list[Any]:
-    """One column as Python objects of the kind `Message` holds."""
+    """One column as the Python objects that `Message` holds."""
     column = table[name]
     if name == "headers":
         return _headers(column)
@@ -129,9 +129,9 @@ def _python_column(table: pa.Table, name: str) -> list[Any]:
 
 
 def _times(column: "pa.ChunkedArray[Any]") -> list[datetime | None]:
-    # Through integers: three times as fast as Arrow's own conversion, which looks up the zone each time.
+    # Through integers: three times as fast as Arrow's own conversion, which looks up the time zone for each value.
     microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
-    return [None if each is None else _EPOCH + timedelta(microseconds=each) for each in microseconds]
+    return [None if each is None else EPOCH + timedelta(microseconds=each) for each in microseconds]
 
 
 def _headers(column: "pa.ChunkedArray[Any]") -> list[dict[str, bytes]]:

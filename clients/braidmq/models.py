@@ -1,19 +1,19 @@
-"""What the broker tells about topics, brokers and files. Members that a newer broker adds are let pass."""
+"""Brokers' answers about topics, segments, brokers and files. Unknown members, of newer brokers, are ignored."""
 
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 
 class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class SegmentLoad(_Answer):
-    """How busy a segment is just now, at its owner: what is published, what readers get, what is not stored yet.
+class SegmentTraffic(_Answer):
+    """The current traffic of a segment at its owner: what is published, what is read, and what is not stored yet.
 
-    `times_target` is the published rate set against the topic's target, of messages or bytes: whichever is more.
+    `times_target` is the published rate divided by the topic's target, for messages or bytes, whichever is larger.
     """
 
     messages_per_second: float
@@ -27,8 +27,8 @@ class SegmentLoad(_Answer):
 class Segment(_Answer):
     """One segment of a topic: a half-open range of key slots on a list of brokers, the owner first.
 
-    Offsets from `start_offset` on are kept; `end_offset` is the offset after the last, known once sealed. Of an open
-    segment `load` is told where it is known, and `hot_slot` where so much of it is in one slot that no split helps.
+    Offsets from `start_offset` on are kept. `end_offset` is the offset after the last one, known once it is sealed.
+    Open segments have `traffic`, if it is known, and `hot_slot`, if one slot has so much of it that no split helps.
     """
 
     segment: int
@@ -39,16 +39,17 @@ class Segment(_Answer):
     brokers: tuple[str, ...] = ()
     start_offset: int = 0
     end_offset: int | None = None
-    load: SegmentLoad | None = None
+    # Older brokers call it `load`.
+    traffic: SegmentTraffic | None = Field(default=None, validation_alias=AliasChoices("traffic", "load"))
     hot_slot: int | None = None
 
 
 class SegmentLife(_Answer):
-    """One segment in the history of a topic: when and why it was opened, when it was sealed, and what it carried.
+    """One segment in the history of a topic: when and why it was opened, when it was sealed, and what it held.
 
-    `sealed` is None while it is open. It is `removed` once retention has taken all of it. The means per second are of
-    its whole life so far; `bytes`, those of its files, are None where the broker that was asked does not know them.
-    `load` is the load that it was adopted from.
+    `sealed` is None while it is open. Its state is `removed` once retention has removed all of it. The rates per
+    second are means over its whole life so far. `bytes`, the size of its files, is None if the answering broker does
+    not know it. `load` is the bulk load that it was adopted from.
     """
 
     segment: int
@@ -76,7 +77,7 @@ class Topic(_Answer):
 
 
 class TopicSummary(_Answer):
-    """A topic in the list of all: its name, how many segments are open, its version."""
+    """A topic in the list of all topics: its name, the number of its open segments, its version."""
 
     topic: str
     open_segments: int = Field(alias="segments")
@@ -84,7 +85,7 @@ class TopicSummary(_Answer):
 
 
 class Owner(_Answer):
-    """The broker that takes a segment's messages; `url` is None while its address is not known."""
+    """The broker that takes a segment's messages; `url` is None while its address is unknown."""
 
     broker: str
     url: str | None = None
@@ -107,7 +108,7 @@ class Route(_Answer):
 
 
 class Broker(_Answer):
-    """One broker of the cluster. `segments` is how many open ones it owns, where the cluster tells."""
+    """One broker of the cluster. `segments` is the number of open segments that it owns, if the cluster knows."""
 
     broker: str
     url: str | None = None
@@ -118,14 +119,14 @@ class Broker(_Answer):
 
 
 class BrokerDrain(_Answer):
-    """A broker that was asked to hand over what it owns, or to take part again, and how many segments it has."""
+    """A broker that was asked to hand over what it owns, or to own segments again, and how many it owns now."""
 
     broker: str
     segments: int
 
 
 class Cluster(_Answer):
-    """The brokers, which of them leads, and the transitions under way."""
+    """The brokers, the leader among them, and the transitions under way."""
 
     cluster: str
     version: str
@@ -137,7 +138,7 @@ class Cluster(_Answer):
 class SegmentFile(_Answer):
     """One live Parquet file: the offsets `[base_offset, end_offset)` of a segment.
 
-    `url` is a presigned address where the store can make one; `uri` is the file's own.
+    `uri` is the file's own address; `url` is a presigned one, if the store can make it.
     """
 
     uri: str
@@ -160,7 +161,7 @@ class SegmentOffset(_Answer):
 
 
 class TopicPosition(_Answer):
-    """A position in a whole topic, and the marker that names it: what is read from there on comes after it."""
+    """A position in a whole topic, and the marker that names it. Reading from the marker returns what comes after."""
 
     topic: str
     marker: str
@@ -173,7 +174,7 @@ class TopicPosition(_Answer):
 
 
 class ReservedSegment(_Answer):
-    """A segment that is reserved for a load: its files go below `prefix` of the store."""
+    """A segment that is reserved for a bulk load. Its files go below `prefix` in the store."""
 
     segment: int
     range: tuple[int, int]
@@ -181,7 +182,7 @@ class ReservedSegment(_Answer):
 
 
 class ReservedLoad(_Answer):
-    """Segments reserved for a load until `expires`; all its messages get its `timestamp`."""
+    """Segments that are reserved for a bulk load until `expires`. All its messages get its `timestamp`."""
 
     load: str
     timestamp: datetime
@@ -190,7 +191,7 @@ class ReservedLoad(_Answer):
 
 
 class LoadedSegment(_Answer):
-    """A segment of a committed load."""
+    """A segment of a committed bulk load."""
 
     segment: int
     range: tuple[int, int]
@@ -198,7 +199,7 @@ class LoadedSegment(_Answer):
 
 
 class CommittedLoad(_Answer):
-    """A load that the topic has adopted, as of its `version`."""
+    """A bulk load that the topic has adopted, as of the topic's `version`."""
 
     load: str
     version: int

@@ -1,4 +1,4 @@
-"""Names in addresses: checked here, since `..` or a slash would silently become another address."""
+"""Names in URLs. They are checked here, because `..` or a slash would silently make another URL."""
 
 import filer.errors
 from braidmq.errors import InvalidName
@@ -6,7 +6,7 @@ from filer.keys import check_name
 
 
 def topic_path(topic: str) -> str:
-    """The address of a topic on its broker; raises `InvalidName`."""
+    """Return the path of a topic on its broker. Raises `InvalidName`."""
     try:
         return f"/v1/topics/{check_name(topic)}"
     except filer.errors.InvalidName as failure:

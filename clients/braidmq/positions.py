@@ -1,11 +1,11 @@
-"""Where published messages went: what the broker answers, and what a producer learns from it."""
+"""Positions of published messages, as brokers and producers acknowledge them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """The place of one message: an offset (from 0, without gaps) in a segment of its topic."""
+    """The position of one message: its segment, and its offset there (from 0, without gaps)."""
 
     segment: int
     offset: int
@@ -16,7 +16,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PositionRange:
-    """The `count` messages of one request that went into one segment, from `offset` on, in their order."""
+    """The `count` messages of one request that one segment holds, in order, from `offset` on."""
 
     segment: int
     offset: int
@@ -25,10 +25,10 @@ class PositionRange:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a call that publishes many messages got acknowledged.
+    """The acknowledgements of a call that publishes many messages.
 
-    The first `count` messages of the input are stored. `positions` lists, request by request, the ranges
-    they took; a request that failed half-way may have left ranges beyond those `count` messages.
+    The first `count` messages of the input are stored. `positions` lists their ranges, request by request. A request
+    that failed in part may have added ranges beyond those `count` messages.
     """
 
     count: int = 0
@@ -40,11 +40,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """The answer to one message of a producer's batch.
+    """The acknowledgement of one message of a producer's batch.
 
-    `position` is this message's own place where it follows from the answer without doubt, else None: the
-    broker answers one range per segment, and which of several segments a message without a key fell into
-    cannot always be told. `positions` are the ranges of the whole batch.
+    `position` is the position of this message if it follows from the answer for certain, else None. The broker answers
+    with one range for each segment, which does not always show the segment of a message without a key. `positions` are
+    the ranges of the whole batch.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""A broker for tests of code that uses BraidMQ: the real one, in this process, in memory.
+"""A broker for tests of code that uses BraidMQ: a real one, in this process and in memory.
 
     with InMemoryBroker() as broker, broker.client() as client:
         client.create_topic("orders")
@@ -19,16 +19,16 @@ from typing import Any, Self
 from braidmq.async_client import AsyncClient
 from braidmq.client import Client
 from filer.clock import SystemClock
-from filer.memory_store import MemoryStore
+from filer.stores.memory_store import MemoryStore
 
 try:
     import uvicorn
 
-    from leader.coordinator import InProcessCoordinator
+    from leader.membership.coordinator import InProcessCoordinator
+    from mq.base.settings import BrokerSettings
     from mq.broker import Broker
     from mq.http.app import create_asgi
-    from mq.listen import bind, local_url
-    from mq.settings import BrokerSettings
+    from mq.process.listen import bind, local_url
 except ImportError as failure:
     raise ImportError(
         f"braidmq.testing runs the real broker, which needs more packages ({failure}): pip install 'braidmq[server]'"
@@ -36,16 +36,16 @@ except ImportError as failure:
 
 
 class InMemoryBroker:
-    """A broker on a free port of this machine, with a store in memory: nothing outlives the `with` block.
+    """A broker on a free port of this machine, with a store in memory. Nothing outlives the `with` block.
 
-    `settings` are those of `mq serve`, with underscores: `InMemoryBroker(max_body_bytes=2048)`. It runs on a
-    thread of its own, so that blocking and asynchronous clients, and `curl`, can use it alike.
+    `settings` are those of `mq serve`, with underscores: `InMemoryBroker(max_body_bytes=2048)`. It runs in a thread of
+    its own, so blocking clients, asynchronous clients and `curl` can all use it.
     """
 
     def __init__(self, **settings: Any) -> None:
         self._settings = BrokerSettings(**settings)
         self._started: Future[str] = Future()
-        self._stop: Callable[[], None] = _nothing
+        self._stop: Callable[[], None] = _not_started
         self._thread = threading.Thread(target=self._run, name="braidmq in-memory broker", daemon=True)
         self.url = ""
 
@@ -61,17 +61,17 @@ class InMemoryBroker:
         self._thread.join()
 
     def client(self, **options: Any) -> Client:
-        """A blocking client of this broker; options are those of `Client`."""
+        """Return a blocking client of this broker; options are those of `Client`."""
         return Client(self.url, **options)
 
     def async_client(self, **options: Any) -> AsyncClient:
-        """An asynchronous client of this broker; options are those of `AsyncClient`."""
+        """Return an asynchronous client of this broker; options are those of `AsyncClient`."""
         return AsyncClient(self.url, **options)
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as failure:  # it has to reach the thread that waits for the start
+        except BaseException as failure:  # it must reach the thread that waits for the start
             if self._started.done():
                 raise
             self._started.set_exception(failure)
@@ -79,7 +79,7 @@ class InMemoryBroker:
     async def _serve(self) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._stop = partial(_ask, loop, stop)
+        self._stop = partial(_set_from_thread, loop, stop)
         store = MemoryStore()
         broker = Broker(store, SystemClock(), InProcessCoordinator(), self._settings, payloads=store)
         with bind("127.0.0.1", 0) as sock:
@@ -108,21 +108,21 @@ class InMemoryBroker:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, telling when it takes requests."""
+    """Uvicorn with a callback for when it takes requests."""
 
     def __init__(self, config: uvicorn.Config, *, on_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         self._on_started()
 
 
-def _ask(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _set_from_thread(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     loop.call_soon_threadsafe(stop.set)
 
 
-def _nothing() -> None:
-    """Before the start there is nothing to stop."""
+def _not_started() -> None:
+    """Do nothing: before the start there is nothing to stop."""

@@ -1,4 +1,4 @@
-"""Spark looks for packages that are called `pyspark_…`: so every session knows the data source `braidmq` by itself."""
+"""Makes the data source `braidmq` available in every session: Spark looks for packages named `pyspark_…`."""
 
 from braidmq.spark.source import BraidSource as DefaultSource
 

@@ -1,1 +1,5 @@
-"""Request bodies: from the bytes of a publish to columns."""
+"""The bodies of publish requests: from bytes to columns.
+
+`intake` reads a body within the bounds of the front store. `json_body` and `arrow_body` decode it to `Rows`, which is
+defined in `rows`. Which media type goes to which decoder is in `mq/http/formats.py`.
+"""

@@ -1,7 +1,7 @@
-"""Arrow IPC streams from untrusted clients: checked whole before use, without an object per message.
+"""Decodes Arrow IPC streams of untrusted clients, without an object per message.
 
-IPC with bad offsets crashes the process on access unless it was validated in full; compressed buffers, dictionaries
-and views can stand for far more bytes than they take, so only plain columns are accepted.
+Every batch is validated in full before use: reading a column with bad offsets would crash the process. Only plain
+columns are accepted: compressed buffers, dictionaries and views can expand to far more bytes than they take.
 """
 
 import struct
@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
+from filer.format.schema import HEADERS, REF, TIMESTAMP
 from filer.nearest import unknown_name
-from filer.schema import EARLIEST_US, HEADERS, LATEST_US, REF, TIMESTAMP
+from filer.times import EARLIEST_US, LATEST_US
 from filer.uploads import Claim
+from mq.base.errors import Malformed
 from mq.bodies.rows import Columns, Rows, check_json_values
-from mq.errors import Malformed
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
 MAX_BATCHES = 10_000
@@ -26,12 +27,12 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 def decode_arrow(body: bytes, columns: Columns) -> Rows:
     """The rows of an IPC stream.
 
-    Raises `Malformed` where the bytes are no (complete, valid) stream and `InvalidInput` where the columns are wrong.
+    Raises `Malformed` if the bytes are not a complete, valid stream, and `InvalidInput` if the columns are wrong.
     """
     buffer = pa.py_buffer(body)
     if not body.endswith(_END_OF_STREAM):
-        # Arrow takes a stream that stops between two batches for a whole one.
-        raise Malformed("the body is not a whole Arrow IPC stream: it lacks the end-of-stream mark; close the writer")
+        # Arrow does not notice that a stream was cut off between two batches.
+        raise Malformed("the Arrow IPC stream is incomplete: it lacks the end-of-stream mark; close the writer")
     try:
         _refuse_compression(buffer)
         with pa.ipc.open_stream(buffer) as reader:
@@ -53,7 +54,7 @@ def decode_arrow(body: bytes, columns: Columns) -> Rows:
 
 
 def _refuse_compression(buffer: pa.Buffer) -> None:
-    """Compressed buffers claim their own inflated size; nothing bounds it before decoding."""
+    """Raise `InvalidInput` for compressed buffers: nothing limits their decompressed size before decoding."""
     for message in pa.ipc.MessageReader.open_stream(buffer):
         if message.type in ("record batch", "dictionary") and _is_compressed(message.metadata.to_pybytes()):
             raise InvalidInput("compressed Arrow IPC is not accepted: write the stream without compression")
@@ -72,7 +73,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, field: int) -> int | None:
-    """Position of the table that a table's field refers to; None where the field is not set."""
+    """The position of the table in a field of another table; None if the field is not set."""
     vtable = table - int(struct.unpack_from("<i", data, table)[0])
     slot = 4 + 2 * field
     if struct.unpack_from("<H", data, vtable)[0] < slot + 2:
@@ -88,13 +89,13 @@ def _check_schema(schema: pa.Schema) -> None:
         if name not in KNOWN_COLUMNS:
             raise InvalidInput(unknown_name("column", name, KNOWN_COLUMNS))
     if len(set(schema.names)) < len(schema.names):
-        raise InvalidInput("a column name stands twice in the Arrow schema")
+        raise InvalidInput("the Arrow schema has two columns of the same name")
     if "value" not in schema.names:
         raise InvalidInput("the Arrow schema lacks a column 'value' (binary or string)")
     for name, accepts in (("key", _BYTES_TYPES), ("value", _BYTES_TYPES)):
         if name in schema.names and schema.field(name).type not in accepts:
             raise InvalidInput(
-                f"column '{name}' is of type {schema.field(name).type}: binary or string is wanted "
+                f"column '{name}' is of type {schema.field(name).type}, but must be binary or string "
                 "(plain, not dictionary-encoded or view)"
             )
     _check_optional(schema)
@@ -102,18 +103,18 @@ def _check_schema(schema: pa.Schema) -> None:
 
 def _check_optional(schema: pa.Schema) -> None:
     if "event_time" in schema.names and not pa.types.is_timestamp(schema.field("event_time").type):
-        raise InvalidInput(f"column 'event_time' is of type {schema.field('event_time').type}: a timestamp is wanted")
+        raise InvalidInput(f"column 'event_time' is of type {schema.field('event_time').type}, but must be a timestamp")
     if "headers" in schema.names:
         kind = schema.field("headers").type
         if not (pa.types.is_map(kind) and kind.key_type in _BYTES_TYPES and kind.item_type in _BYTES_TYPES):
-            raise InvalidInput(f"column 'headers' is of type {kind}: map<string, binary> is wanted")
+            raise InvalidInput(f"column 'headers' is of type {kind}, but must be map<string, binary>")
     if "ref" in schema.names:
         kind = schema.field("ref").type
         if not pa.types.is_struct(kind) or "upload" not in [kind.field(i).name for i in range(kind.num_fields)]:
-            raise InvalidInput(f"column 'ref' is of type {kind}: struct<upload: string, …> is wanted")
+            raise InvalidInput(f"column 'ref' is of type {kind}, but must be struct<upload: string, …>")
         fields = [kind.field(i) for i in range(kind.num_fields)]
         if len({field.name for field in fields}) < len(fields):
-            raise InvalidInput(f"column 'ref' is of type {kind}: a field's name stands twice")
+            raise InvalidInput(f"column 'ref' is of type {kind}: it has two fields of the same name")
         for field in fields:
             _check_ref_field(field)
 
@@ -123,7 +124,9 @@ def _check_ref_field(field: pa.Field) -> None:
     if field.name not in known:
         raise InvalidInput(unknown_name("field of column 'ref'", field.name, known))
     if field.type != known[field.name]:
-        raise InvalidInput(f"field '{field.name}' of column 'ref' is of type {field.type}, not {known[field.name]}")
+        raise InvalidInput(
+            f"field '{field.name}' of column 'ref' is of type {field.type}, but must be {known[field.name]}"
+        )
 
 
 def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
@@ -151,7 +154,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
 
 
 def _times(array: pa.Array) -> pa.Array:
-    """Microseconds UTC; times without a zone are taken as UTC, finer ones are cut off at the microsecond."""
+    """The times in microseconds, UTC. A time without a zone counts as UTC; nanoseconds are truncated."""
     try:
         micros = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
     except pa.ArrowInvalid as error:
@@ -164,7 +167,7 @@ def _times(array: pa.Array) -> pa.Array:
 
 def _headers(array: pa.Array) -> pa.Array:
     if array.items.null_count:
-        raise InvalidInput("column 'headers' holds a header without a value: leave it out, or give it empty bytes")
+        raise InvalidInput("column 'headers' has a header without a value: leave it out, or give it empty bytes")
     return _cast(array, HEADERS, "headers")
 
 

@@ -1,18 +1,17 @@
-"""Taking in a request body within bounds: room in the front store first, then the bytes."""
+"""Reads a request body within bounds: first reserves room in the front store, then receives the bytes."""
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
-from typing import Any
 
-from mq.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.front_store import FrontStore
+from starlette.types import Receive
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
+from mq.base.front_store import FrontStore
+
 STALL_SECONDS = 30.0
 SLOWEST_BYTES_PER_SECOND = 64 * 1024
-# A body of a packet or so holds too little to be worth a timer.
+# A body of about one packet holds too little room to be worth a timer.
 _QUICK_BYTES = 16 * 1024
 _INFLATE_STEP_BYTES = 1024 * 1024
 
@@ -22,15 +21,15 @@ class ClientGone(Exception):
 
 
 class Intake:
-    """The front store's room that one request holds from its first byte until it is answered.
+    """The room in the front store that one request holds, from its first byte until its answer.
 
-    A context manager: whatever way the request ends, the room is given back. `wait` (of the topic's overflow
-    setting `block`) lets the body wait in the socket, where it costs the broker nothing.
+    A context manager: the room is released however the request ends. With `wait` (the topic has `overflow: block`),
+    the body waits in the socket for room, where it costs the broker no memory.
     """
 
     def __init__(self, front_store: FrontStore, limit_bytes: int, upload_path: str, *, wait: bool) -> None:
         self._front_store, self._upload_path, self._wait = front_store, upload_path, wait
-        # What the whole front store has no room for would be told to try again, or wait, for ever.
+        # A body larger than the whole front store would be retried, or would wait, for ever.
         self._limit_bytes = min(limit_bytes, front_store.limit_bytes)
         self.held_bytes = 0
 
@@ -43,12 +42,12 @@ class Intake:
         self._front_store.release(self.held_bytes)
 
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
-        """The whole body; raises `BodyTooLarge`, `FrontStoreFull`, `ClientGone`."""
+        """Return the whole body. Raises `BodyTooLarge`, `FrontStoreFull`, `BodyTimeout` and `ClientGone`."""
         if declared_bytes is not None and not self._hold_at_once(declared_bytes):
             await self._hold(declared_bytes)
         if declared_bytes is not None and declared_bytes <= _QUICK_BYTES:
             return await self._receive(receive)
-        # Room is held for what was declared: a sender that stalls must not keep it from the others for ever.
+        # The declared size is reserved: a sender that stalls must not keep that room for ever.
         allowed_seconds = STALL_SECONDS + (declared_bytes or self._limit_bytes) / SLOWEST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout(allowed_seconds):
@@ -84,14 +83,14 @@ class Intake:
         return b"".join(chunks)
 
     def _hold_at_once(self, size_bytes: int) -> bool:
-        """Hold room for that many bytes in all, if they are allowed and there is room: as nearly always."""
+        """Hold room for that many bytes in total, if the limit allows it and there is room. Returns whether it does."""
         if size_bytes > self._limit_bytes or not self._front_store.try_reserve(size_bytes - self.held_bytes):
             return False
         self.held_bytes = size_bytes
         return True
 
     async def _hold(self, size_bytes: int) -> None:
-        """Hold room for that many bytes in all."""
+        """Hold room for that many bytes in total; raises `BodyTooLarge` and `FrontStoreFull`."""
         if size_bytes > self._limit_bytes:
             raise BodyTooLarge(
                 f"the body is larger than {self._limit_bytes} bytes: publish in several requests, or upload a large "
@@ -102,17 +101,17 @@ class Intake:
         while not self._front_store.try_reserve(size_bytes - self.held_bytes):
             if not self._wait or not await self._front_store.room(self.held_bytes):
                 raise FrontStoreFull(
-                    f"{self._front_store.pending_bytes} bytes are waiting for the store, of "
-                    f"{self._front_store.limit_bytes} that may; nothing of this request was stored: send it again later"
+                    f"{self._front_store.pending_bytes} bytes wait for the store, and at most "
+                    f"{self._front_store.limit_bytes} may; nothing of this request was stored: send it again later"
                 )
         self.held_bytes = size_bytes
 
     async def inflate(self, body: bytes, encoding: str) -> bytes:
-        """The body without its content encoding, never more than the limit; raises `UnsupportedMedia` too."""
+        """Decompress the body, up to the limit. Raises as `read`, and `UnsupportedMedia` and `Malformed`."""
         if encoding == "identity":
             return body
         if encoding != "gzip":
-            raise UnsupportedMedia(f"content encoding {encoding!r:.80} is not understood: send gzip or none")
+            raise UnsupportedMedia(f"content encoding {encoding!r:.80} is not supported: send gzip or none")
         inflater = zlib.decompressobj(wbits=31)
         chunks: list[bytes] = []
         size_bytes = 0
@@ -127,5 +126,5 @@ class Intake:
         except zlib.error as error:
             raise Malformed(f"the body is not valid gzip: {error}") from error
         if not inflater.eof or inflater.unused_data:
-            raise Malformed("the body is not valid gzip: it is cut short, or goes on behind its end")
+            raise Malformed("the body is not valid gzip: it is truncated, or has bytes after its end")
         return b"".join(chunks)

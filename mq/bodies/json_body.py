@@ -1,32 +1,31 @@
-"""JSON and NDJSON publishes: for people and curl."""
+"""Decodes JSON and NDJSON bodies of publishes. They are for people and curl; programs send Arrow."""
 
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from filer.errors import InvalidInput
+from filer.format.schema import REF
 from filer.nearest import unknown_name
-from filer.schema import EARLIEST_US, LATEST_US, REF
+from filer.times import parse_rfc3339
 from filer.uploads import Claim
-from mq import exact_json
+from mq.base import exact_json
+from mq.base.errors import Malformed
 from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_json_text
-from mq.errors import Malformed
 
 MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")
 REF_FIELDS = ("upload", "size", "etag", "sha256")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def decode_json(body: bytes, columns: Columns) -> Rows:
-    """The rows of `{"messages": [...]}`; raises `Malformed` or `InvalidInput` naming the message."""
+    """The rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
     document = _parse(body, "the body")
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        raise InvalidInput('the body is to be an object {"messages": [...]}')
+        raise InvalidInput('the body must be an object {"messages": [...]}')
     for name in document:
         if name != "messages":
             raise InvalidInput(unknown_name("field", name, ["messages"]))
@@ -35,7 +34,7 @@ def decode_json(body: bytes, columns: Columns) -> Rows:
 
 
 def decode_ndjson(body: bytes, columns: Columns) -> Rows:
-    """The rows of one message a line; blank lines are passed over. Raises as `decode_json`, naming the line."""
+    """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
     return _to_rows(_lines(body), columns)
 
 
@@ -61,7 +60,7 @@ def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Rows:
     claims: list[tuple[int, Claim]] = []
     for where, message in messages:
         if not isinstance(message, dict):
-            raise InvalidInput(f"{where}: a message is an object with {', '.join(MESSAGE_FIELDS)}")
+            raise InvalidInput(f"{where}: a message must be an object with fields of {', '.join(MESSAGE_FIELDS)}")
         _check_fields(message, where)
         named = _headers(message.get("headers"), where)
         value, is_json = _value(message, where)
@@ -86,7 +85,7 @@ def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Rows:
 
 
 def check_types(key: bytes | None, value: bytes | None, columns: Columns, where: str) -> None:
-    """Raises `InvalidInput` where a key or value does not fit the topic's column types."""
+    """Raise `InvalidInput` if the key or the value does not fit the topic's column types."""
     if columns.key_type == "string" and key is not None:
         _check_utf8(key, "key", where)
     if columns.value_type == "string" and value is not None:
@@ -99,7 +98,7 @@ def _check_utf8(data: bytes, what: str, where: str) -> None:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{where}: the topic's {what}s are strings, and this {what} is not UTF-8") from error
+        raise InvalidInput(f"{where}: the topic's {what}s must be strings, but this {what} is not UTF-8") from error
 
 
 def _check_fields(message: Mapping[str, Any], where: str) -> None:
@@ -107,11 +106,11 @@ def _check_fields(message: Mapping[str, Any], where: str) -> None:
         if name not in MESSAGE_FIELDS:
             raise InvalidInput(f"{where}: {unknown_name('field', name, MESSAGE_FIELDS)}")
     if "key" in message and "key_base64" in message:
-        raise InvalidInput(f"{where}: key or key_base64, not both")
+        raise InvalidInput(f"{where}: give key or key_base64, not both")
     given = [name for name in ("value", "value_base64", "ref") if name in message]
     if len(given) != 1:
         raise InvalidInput(
-            f"{where}: one of value, value_base64 and ref is wanted, not {' and '.join(given) or 'none'}"
+            f"{where}: give exactly one of value, value_base64 and ref, not {' and '.join(given) or 'none'}"
         )
 
 
@@ -120,12 +119,12 @@ def _key(message: Mapping[str, Any], where: str) -> bytes | None:
         return decode_base64(message["key_base64"], f"{where}: key_base64")
     key = message.get("key")
     if key is not None and not isinstance(key, str):
-        raise InvalidInput(f"{where}: a key is a string, or base64 in key_base64, not {type(key).__name__}")
+        raise InvalidInput(f"{where}: a key must be a string, or base64 in key_base64, not {type(key).__name__}")
     return None if key is None else _encode(key, where)
 
 
 def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
-    """The stored bytes, and whether they are JSON text rather than the string itself."""
+    """The bytes to store, and whether they are JSON text. A string is stored as it is, not as JSON."""
     if "value_base64" in message:
         return decode_base64(message["value_base64"], f"{where}: value_base64"), False
     value = message.get("value")
@@ -136,20 +135,20 @@ def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
     try:
         return orjson.dumps(value), True
     except TypeError as error:
-        raise InvalidInput(f"{where}: its value is nested too deeply: give it as a string of JSON text") from error
+        raise InvalidInput(f"{where}: the value is nested too deeply: send it as a string of JSON text") from error
 
 
 def _encode(text: str, where: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{where}: a lone surrogate is no Unicode text") from error
+        raise InvalidInput(f"{where}: a lone surrogate is not valid Unicode") from error
 
 
 def decode_base64(text: Any, where: str) -> bytes:
-    """Strict standard base64; raises `InvalidInput`."""
+    """The bytes of strict standard base64. Raises `InvalidInput`."""
     if not isinstance(text, str):
-        raise InvalidInput(f"{where} is to be a string of base64")
+        raise InvalidInput(f"{where} must be a string of base64")
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
@@ -160,7 +159,7 @@ def _headers(headers: Any, where: str) -> list[tuple[str, bytes]]:
     if headers is None:
         return []
     if not isinstance(headers, dict):
-        raise InvalidInput(f"{where}: headers are an object of strings")
+        raise InvalidInput(f"{where}: headers must be an object of strings")
     return [(_encode(name, where).decode(), _header(name, value, where)) for name, value in headers.items()]
 
 
@@ -169,7 +168,7 @@ def _header(name: str, value: Any, where: str) -> bytes:
         return _encode(value, where)
     if isinstance(value, dict) and list(value) == ["base64"]:
         return decode_base64(value["base64"], f"{where}: header {name!r}")
-    raise InvalidInput(f'{where}: header {name!r} is to be a string, or {{"base64": "…"}}')
+    raise InvalidInput(f'{where}: header {name!r} must be a string, or {{"base64": "…"}}')
 
 
 def _event_time(text: Any, where: str) -> int | None:
@@ -178,31 +177,25 @@ def _event_time(text: Any, where: str) -> int | None:
 
 def parse_time(text: Any, where: str) -> int:
     """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`."""
-    wanted = f"{where}: an RFC 3339 time with its offset is wanted, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
+    wanted = f"{where} must be an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
     if not isinstance(text, str):
         raise InvalidInput(wanted)
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise InvalidInput(wanted)
-        time_us = (moment - _EPOCH) // timedelta(microseconds=1)
-        if not EARLIEST_US <= time_us <= LATEST_US:
-            raise InvalidInput(wanted)
-        return time_us
-    except (ValueError, OverflowError) as error:
+        return parse_rfc3339(text)
+    except ValueError as error:
         raise InvalidInput(wanted) from error
 
 
 def _claim(ref: Any, where: str) -> Claim:
     if not isinstance(ref, dict):
-        raise InvalidInput(f'{where}: a ref is an object {{"upload": id}}')
+        raise InvalidInput(f'{where}: a ref must be an object {{"upload": id}}')
     for name in ref:
         if name not in REF_FIELDS:
             raise InvalidInput(f"{where}: {unknown_name('field of ref', name, REF_FIELDS)}")
     kinds = {"upload": str, "size": int, "etag": str, "sha256": str}
     for name, kind in kinds.items():
         if ref.get(name) is not None and (not isinstance(ref[name], kind) or isinstance(ref[name], bool)):
-            raise InvalidInput(f"{where}: ref.{name} is to be of type {kind.__name__}")
+            raise InvalidInput(f"{where}: ref.{name} must be of type {kind.__name__}")
     if "upload" not in ref:
-        raise InvalidInput(f"{where}: ref lacks 'upload', the id that POST …/uploads gave")
+        raise InvalidInput(f"{where}: ref lacks 'upload', the id that POST …/uploads returned")
     return Claim(ref["upload"], ref.get("size"), ref.get("etag"), ref.get("sha256"))

@@ -1,4 +1,4 @@
-"""Running a command's coroutine against a broker."""
+"""Run a command's coroutine with a client."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def with_client(url: str, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
-    """The result of `work`, given a client of that broker; the client is closed afterwards."""
+    """Run `work` with a client for the broker at `url`, close the client, and return the result."""
 
     async def run() -> T:
         async with AsyncClient(url) as client:

@@ -1,4 +1,4 @@
-"""From an exception to one line on stderr and an exit code."""
+"""Turn an exception into one line on stderr and an exit code."""
 
 import os
 import sys
@@ -17,41 +17,41 @@ class CommandFailed(BraidError):
 
 
 class OutputClosed(BraidError):
-    """Whoever read the output has seen enough, as `head` does."""
+    """The reader of the output has closed it, as `head` does."""
 
 
 def report(error: BaseException) -> int:
-    """Say what went wrong in one line, where there is something to say; the exit code."""
+    """Print what went wrong on one line, if there is anything to print. Return the exit code."""
     if isinstance(error, typer.TyperException):
-        _say(error.format_message())
+        _print(error.format_message())
         return error.exit_code
     if isinstance(error, typer.Abort):
-        _say("stopped: nothing was done")
+        _print("stopped: nothing was done")
         return FAILED
     if isinstance(error, OutputClosed):
-        _abandon_stdout()
+        _discard_stdout()
         return 0
     if isinstance(error, BraidError):
-        _say(str(error))
+        _print(str(error))
     elif isinstance(error, OSError):
-        _say(_os_sentence(error))
+        _print(_os_error_text(error))
     else:
-        _say(f"internal error, please report it: {type(error).__name__}: {error} (mq --debug shows where)")
+        _print(f"internal error, please report it: {type(error).__name__}: {error} (mq --debug shows where)")
     return FAILED
 
 
-def _abandon_stdout() -> None:
-    """Write what is left in buffers to nowhere."""
+def _discard_stdout() -> None:
+    """Discard what is left in the output buffers."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _os_sentence(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     line = " ".join(message.split())
     if line:
         sys.stderr.write(f"mq: {line}\n")

@@ -1,4 +1,4 @@
-"""The command `mq`: its commands, and the one place where errors become words and exit codes."""
+"""The program `mq`: its commands, and the one place where errors become messages and exit codes."""
 
 import sys
 from collections.abc import Sequence
@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
-from mq.cli import cluster, files, pipeline, topic
-from mq.cli.bench import bench
-from mq.cli.doctor import doctor
+from mq.base.version import VERSION
+from mq.cli import pipeline
+from mq.cli.diagnosis.bench import bench
+from mq.cli.diagnosis.doctor import doctor
 from mq.cli.failures import report
-from mq.cli.local import local
-from mq.cli.publish import publish
-from mq.cli.serve import serve
-from mq.cli.subscribe import subscribe
-from mq.version import VERSION
+from mq.cli.publishing.publish import publish
+from mq.cli.reading import files
+from mq.cli.reading.subscribe import subscribe
+from mq.cli.server import cluster
+from mq.cli.server.local import local
+from mq.cli.server.serve import serve
+from mq.cli.topics import topic
 
 app = typer.Typer(
     name="mq",
@@ -37,7 +40,7 @@ app.command("doctor")(doctor)
 
 @dataclass(slots=True)
 class Invocation:
-    """What the options before the command said."""
+    """The options before the command."""
 
     debug: bool = False
 
@@ -51,7 +54,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _before_command(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -60,11 +63,11 @@ def _before_command(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code. Nothing but `SystemExit` of the interpreter itself leaves here."""
+    """Run one command line and return its exit code. Raises nothing but the interpreter's own `SystemExit`."""
     invocation = Invocation()
     command = typer.main.get_command(app)
     try:
-        # Not standalone: Typer's own report of an error is a box of several lines.
+        # Not standalone: Typer prints an error as a box of several lines.
         code = command.main(list(arguments), prog_name="mq", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except Exception as error:
@@ -75,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point of the program."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for machines, both on stdout."""
+"""Output on stdout: tables for people, JSON for machines."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,21 +12,21 @@ from rich.text import Text
 
 from mq.cli.failures import OutputClosed
 
-# Wide enough for any table: a pipe has no edge at which to wrap or cut.
+# Wide enough for any table: output to a pipe is neither wrapped nor cut.
 _PIPE_WIDTH = 10_000
 
 
 def print_json(answer: Any) -> None:
-    """One JSON document on one line."""
+    """Print one JSON document on one line."""
     write_out(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; columns of numbers only are aligned to the right."""
+    """Print a table. Columns that hold only numbers are aligned to the right."""
     cells = [list(row) for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, name in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[place], int | float) for row in cells)
+    for index, name in enumerate(columns):
+        numeric = bool(cells) and all(isinstance(row[index], int | float) for row in cells)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
@@ -34,12 +34,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_lines(*lines: str) -> None:
-    """Text for people."""
+    """Print lines of text."""
     write_out("".join(f"{line}\n" for line in lines).encode())
 
 
 def shown(value: object) -> str:
-    """A value as people read it, without what would steer their terminal."""
+    """Format a value for people. Characters that would control the terminal are escaped."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -52,7 +52,7 @@ def shown(value: object) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes in the unit that fits."""
+    """Format a number of bytes in a suitable unit."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size_bytes < 1024 or unit == "TiB":
             break
@@ -60,8 +60,14 @@ def size(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
 
 
+def slots(key_range: tuple[int, int]) -> str:
+    """Format a half-open key range as its first and last slot."""
+    start, stop = key_range
+    return f"{start}-{stop - 1}"
+
+
 def write_out(block: bytes | memoryview) -> None:
-    """Write to stdout at once; raises `OutputClosed` where nobody reads it any more."""
+    """Write to stdout and flush. Raises `OutputClosed` if the reader has closed it."""
     try:
         sys.stdout.buffer.write(block)
         sys.stdout.buffer.flush()

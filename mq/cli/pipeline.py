@@ -1,4 +1,4 @@
-"""`mq pipeline`: jobs on Spark. The process becomes the job, as the broker's tools do without Spark."""
+"""`mq pipeline`: jobs on Spark. The process replaces itself with the job, so `mq` itself does not need Spark."""
 
 import os
 import sys
@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 import typer
 
-app = typer.Typer(help="Heavy work on a topic's files, on Spark.", no_args_is_help=True)
+app = typer.Typer(help="Run jobs on a topic's files, on Spark.", no_args_is_help=True)
 
-# The job knows its own options, --help included.
+# The job parses its own options, --help included.
 _AS_GIVEN: dict[str, Any] = {
     "add_help_option": False,
     "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -17,31 +17,31 @@ _AS_GIVEN: dict[str, Any] = {
 
 @app.command("skew", **_AS_GIVEN)
 def skew(context: typer.Context) -> NoReturn:
-    """Report the load per slot, and suggest where to cut the slots."""
-    _start("skew", context)
+    """Report the traffic per slot, and suggest where to cut the slots."""
+    _run("skew", context)
 
 
 @app.command("compact", **_AS_GIVEN)
 def compact(context: typer.Context) -> NoReturn:
-    """Write small files again as large ones, which stand for them."""
-    _start("compact", context)
+    """Rewrite small files as large ones that replace them."""
+    _run("compact", context)
 
 
 @app.command("export", **_AS_GIVEN)
 def export(context: typer.Context) -> NoReturn:
-    """Add what is new of a topic to a table of Parquet files, or of Iceberg."""
-    _start("export", context)
+    """Append the new messages of a topic to a table of Parquet files, or of Iceberg."""
+    _run("export", context)
 
 
 @app.command("backfill", **_AS_GIVEN)
 def backfill(context: typer.Context) -> NoReturn:
-    """Load a table or files into a topic, past the brokers."""
-    _start("backfill", context)
+    """Bulk load a table or files into a topic, past the brokers."""
+    _run("backfill", context)
 
 
-def _start(job: str, context: typer.Context) -> NoReturn:
-    """Become the job, with the options as they were given: what ends `mq` ends the job, whatever the signal."""
+def _run(job: str, context: typer.Context) -> NoReturn:
+    """Replace this process with the job and the given options, so that every signal to `mq` reaches the job."""
     sys.stdout.flush()
-    # A folder that happens to be called `pipeline` is not this one, for the job and for Spark's Python processes.
+    # Keep a folder named `pipeline` in the working directory from being imported instead, here and in Spark's workers.
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     os.execve(sys.executable, [sys.executable, "-m", "pipeline", job, *context.args], environment)

@@ -1,16 +1,17 @@
-"""Documents the hot paths, which FastAPI does not serve, in its OpenAPI document."""
+"""Adds the hot paths, which FastAPI does not serve, to its OpenAPI document."""
 
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from mq.http.formats import PUBLISH_FORMATS
 from mq.http.request_id import MAX_SEQUENCE, PRODUCER_PATTERN
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TOPIC = {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}}
 _PROBLEM = {
-    "description": "What was wrong, and what would be right.",
+    "description": "What is wrong, and what would be right.",
     "content": {
         "application/problem+json": {
             "schema": {
@@ -32,7 +33,7 @@ _TEXT = {"type": "string"}
 
 
 def _stored(properties: dict[str, Any]) -> dict[str, Any]:
-    """The responses of an upload, whose answer has all of these."""
+    """The responses of an upload whose answer has these fields."""
     schema = {"type": "object", "required": [*properties], "properties": properties}
     created = {"description": "Stored.", "content": {"application/json": {"schema": schema}}}
     return {"201": created, "4XX": _PROBLEM, "503": _PROBLEM}
@@ -52,25 +53,13 @@ _POSITIONS = {
         }
     },
 }
-_MESSAGE = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "key": {"type": ["string", "null"]},
-        "key_base64": {"type": "string", "contentEncoding": "base64"},
-        "value": {"description": "Strings are stored as they are, other JSON values as JSON text."},
-        "value_base64": {"type": "string", "contentEncoding": "base64"},
-        "ref": {"type": "object", "required": ["upload"], "properties": {"upload": {"type": "string"}}},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-        "event_time": {"type": "string", "format": "date-time"},
-    },
-}
 _PUBLISH = {
     "tags": ["messages"],
     "summary": "Publish",
     "description": (
-        "Store messages; answered when they are durable. The rows of one segment keep the order of the request. With "
-        "`producer` and `sequence` it may be sent again: it is stored once, and answered with the first positions."
+        "Store messages. The answer comes when they are durable. Rows of one segment keep the order of the request. "
+        "A request with `producer` and `sequence` can be repeated: it is stored once, and a repeat gets the positions "
+        "of the first time."
     ),
     "operationId": "publish",
     "parameters": [
@@ -79,30 +68,21 @@ _PUBLISH = {
         {
             "name": "producer",
             "in": "query",
-            "description": "An id of the publisher's own; goes with `sequence`.",
+            "description": "An id that the publisher has chosen; needs `sequence`.",
             "schema": {"type": "string", "pattern": PRODUCER_PATTERN},
         },
         {
             "name": "sequence",
             "in": "query",
-            "description": "A number that grows with each request of the producer; goes with `producer`.",
+            "description": "A number that grows with each request of the producer; needs `producer`.",
             "schema": {"type": "integer", "minimum": 0, "maximum": MAX_SEQUENCE},
         },
-        {"name": "key", "in": "query", "description": "Of a raw body.", "schema": {"type": "string"}},
-        {"name": "key_base64", "in": "query", "description": "Of a raw body.", "schema": {"type": "string"}},
+        {"name": "key", "in": "query", "description": "The key of a raw body.", "schema": {"type": "string"}},
+        {"name": "key_base64", "in": "query", "description": "The key of a raw body.", "schema": {"type": "string"}},
     ],
     "requestBody": {
         "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["messages"],
-                    "additionalProperties": False,
-                    "properties": {"messages": {"type": "array", "items": _MESSAGE}},
-                }
-            },
-            "application/x-ndjson": _BINARY,
-            "application/vnd.apache.arrow.stream": _BINARY,
+            **{each.media_type: {"schema": each.publish_schema} for each in PUBLISH_FORMATS.values()},
             "application/octet-stream": _BINARY,
         }
     },
@@ -115,7 +95,7 @@ _PUBLISH = {
 _UPLOAD = {
     "tags": ["uploads"],
     "summary": "Upload a payload",
-    "description": "Where uploads go when the store is a local directory: the body is the payload.",
+    "description": "Stores a payload if the store is a local directory. The body is the payload.",
     "operationId": "upload",
     "parameters": [_TOPIC, {"name": "upload", "in": "path", "required": True, "schema": {"type": "string"}}],
     "requestBody": {"content": {"application/octet-stream": _BINARY}},
@@ -123,10 +103,10 @@ _UPLOAD = {
 }
 _LOAD_FILE = {
     "tags": ["loads"],
-    "summary": "Upload a file of a load",
+    "summary": "Upload a file of a bulk load",
     "description": (
-        "Where files of loads go when the store is a local directory: the body is the file. The very bytes that are "
-        "there already are taken again; others are refused (412)."
+        "Stores a file of a bulk load if the store is a local directory. The body is the file. The same bytes can be "
+        "sent again; other bytes are refused (412)."
     ),
     "operationId": "uploadLoadFile",
     "parameters": [
@@ -141,7 +121,7 @@ _LOAD_FILE = {
 
 
 def describe_hot_paths(app: FastAPI) -> None:
-    """Make `/openapi.json` speak of the endpoints that the dispatcher serves itself."""
+    """Add the endpoints that the dispatcher serves itself to `/openapi.json`."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

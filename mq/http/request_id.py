@@ -1,10 +1,10 @@
-"""`?producer=&sequence=`: what makes a publish one that may be repeated."""
+"""`?producer=&sequence=`: the id that makes a publish safe to repeat."""
 
 import re
 from collections.abc import Mapping
 
 from filer.errors import InvalidInput
-from filer.requests import RequestId
+from filer.format.requests import RequestId
 
 PARAMETERS = ("producer", "sequence")
 PRODUCER_PATTERN = r"^[A-Za-z0-9._:-]{1,200}$"
@@ -14,13 +14,13 @@ _SEQUENCE = re.compile(r"[0-9]{1,19}\Z")
 
 
 def request_id(parameters: Mapping[str, str]) -> RequestId | None:
-    """The id that a publish carries; None where it carries none. Raises `InvalidInput` with the rule."""
+    """The id of a publish; None if it has none. Raises `InvalidInput` with the rule."""
     producer, sequence = parameters.get("producer"), parameters.get("sequence")
     if producer is None and sequence is None:
         return None
     if producer is None or sequence is None:
         given, missing = PARAMETERS if sequence is None else reversed(PARAMETERS)
-        raise InvalidInput(f"{given} without {missing}: a publish carries both, or neither")
+        raise InvalidInput(f"{given} without {missing}: send both, or neither")
     if not _PRODUCER.match(producer):
         raise InvalidInput(f"producer is 1 to 200 of the characters A-Z a-z 0-9 . _ : -, not {producer!r:.80}")
     if not _SEQUENCE.match(sequence) or int(sequence) > MAX_SEQUENCE:

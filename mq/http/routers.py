@@ -1,4 +1,4 @@
-"""Routers of the framework's part: what all of their endpoints have in common."""
+"""What the routers of all FastAPI endpoints have in common."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,15 +11,15 @@ from filer.nearest import unknown_name
 
 
 def new_router(tag: str) -> APIRouter:
-    """A router whose endpoints refuse parameters that they do not know."""
+    """A router whose endpoints refuse unknown parameters."""
     return APIRouter(tags=[tag], dependencies=[Depends(_refuse_unknown_parameters)])
 
 
 def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
-    """Have the app serve what is in these routers.
+    """Make the app serve these routers.
 
-    `include_router` would analyse each endpoint once more, at the first request that comes to its router: publishers
-    would wait meanwhile.
+    `include_router` would analyse each endpoint again at the first request to its router. Publishers would have to
+    wait for that.
     """
     for router in routers:
         app.router.routes.extend(router.routes)
@@ -37,7 +37,7 @@ async def _refuse_unknown_parameters(request: Request) -> None:
 
 
 def _parameters_of(dependant: Dependant) -> Iterator[str]:
-    """Names of the query parameters of an endpoint and of all that it depends on."""
+    """The names of the query parameters of an endpoint and of all its dependencies."""
     yield from (field.alias for field in dependant.query_params)
     for inner in dependant.dependencies:
         yield from _parameters_of(inner)

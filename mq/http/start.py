@@ -1,11 +1,11 @@
-"""Where reading begins: `marker`, or `from` as earliest, latest or a time."""
+"""Where a read begins: at a `marker`, or `from` earliest, latest or a time."""
 
 from filer.errors import InvalidInput
-from filer.positions import PositionExpired, Positions, from_marker, to_marker
+from filer.topic.positions import PositionExpired, Positions, from_marker, to_marker
+from mq.base.errors import NotFound, PositionTooOld
 from mq.bodies.json_body import parse_time
-from mq.errors import NotFound, PositionTooOld
-from mq.topic_reader import TopicReader
-from mq.topic_runtime import TopicRuntime
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_runtime import TopicRuntime
 
 
 async def start_positions(
@@ -27,7 +27,7 @@ async def start_positions(
 
 
 async def check_positions(topic: str, reader: TopicReader, positions: Positions) -> None:
-    """Raises `PositionTooOld` with the marker to go on from, or `InvalidMarker`."""
+    """Raises `PositionTooOld`, with the marker of the oldest messages, or `InvalidMarker`."""
     try:
         await reader.check(positions)
     except PositionExpired as error:
@@ -35,10 +35,10 @@ async def check_positions(topic: str, reader: TopicReader, positions: Positions)
 
 
 async def check_offset(runtime: TopicRuntime, segment: int, offset: int, reader: TopicReader) -> None:
-    """Raises `NotFound` for a segment that is none, `PositionTooOld` or `InvalidInput` for an offset outside it."""
+    """Raises `NotFound` for an unknown segment, `PositionTooOld` or `InvalidInput` for an offset outside it."""
     found = runtime.state.segment(segment)
     if found is None:
-        # Another broker may have opened it, and we have not heard of that.
+        # Another broker may have opened it, and this one does not know yet.
         await runtime.refresh()
         found = runtime.state.segment(segment)
     if found is None:
@@ -53,6 +53,6 @@ async def check_offset(runtime: TopicRuntime, segment: int, offset: int, reader:
             f"offset {offset} of segment {segment} is older than what is kept (from {found.start_offset} on)",
             to_marker(runtime.topic, reader.earliest()),
         )
-    end = found.end_offset if found.end_offset is not None else await runtime.end_of(segment, at_least=offset)
+    end = found.end_offset if found.end_offset is not None else await runtime.reads.end_of(segment, at_least=offset)
     if offset > end:
         raise InvalidInput(f"offset {offset} is beyond the end of segment {segment}, {end} now")

@@ -1,4 +1,4 @@
-"""A process of a local cluster: it logs to a file of its own, and ends with the process that started it."""
+"""A process of a local cluster. It logs to its own file, and ends with the process that started it."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ProcessFailed(BraidError):
-    """A process of the local cluster did not start, or ended by itself."""
+    """A process of the local cluster did not start, or ended unexpectedly."""
 
 
 class ToolMissing(BraidError):
@@ -24,10 +24,10 @@ class ToolMissing(BraidError):
 
 
 class ChildProcess:
-    """A process that can be started again after its end. Its output goes to the file `log`, one life after the other.
+    """A process that can be started again after its end. The output of all its lives is appended to the file `log`.
 
-    A terminal's Ctrl-C does not reach it: whoever started it decides in which order things end. On Linux it is
-    killed when the thread that started it ends, even by SIGKILL; elsewhere it would stay.
+    Ctrl-C in a terminal does not reach it: the parent decides in which order processes end. On Linux it is killed when
+    the thread that started it ends, even by SIGKILL; on other systems it stays.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None) -> None:
@@ -38,12 +38,12 @@ class ChildProcess:
 
     @property
     def started(self) -> bool:
-        """Whether it has been started, whatever became of it."""
+        """Whether it was ever started."""
         return self._process is not None
 
     @property
     def pid(self) -> int:
-        """The process id of the newest life."""
+        """The process id of its newest life."""
         return self._newest().pid
 
     @property
@@ -53,11 +53,11 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code; negative for a signal; None while it runs."""
+        """The exit code; the negative number of a signal that ended it; None while it runs."""
         return self._newest().poll()
 
     def start(self) -> None:
-        """Start it. Raises `ProcessFailed` where the program cannot be run."""
+        """Start it. Raises `ProcessFailed` if the program cannot be run."""
         assert not self.running, f"{self.name} is running already"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
@@ -81,19 +81,19 @@ class ChildProcess:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone; a stopped process dies too."""
+        """Send SIGKILL, and wait until it has ended. This works for a stopped process, too."""
         if self.running:
             self.send(signal.SIGKILL)
             self._newest().wait()
 
     def output(self) -> str:
-        """What its newest life has logged so far."""
+        """All that its newest life has logged so far."""
         with self.log.open("rb") as log:
             log.seek(self._log_start_bytes)
             return log.read().decode(errors="replace")
 
     def log_end(self) -> str:
-        """The last lines that it has logged."""
+        """The last lines of its log."""
         with self.log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_END_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
@@ -112,7 +112,7 @@ def how_it_ended(returncode: int) -> str:
 def _end_with_parent() -> Callable[[], None] | None:
     if sys.platform != "linux":
         return None
-    # Looked up before the fork: the child has nothing left to do but two system calls.
+    # Looked up before the fork: the child only has to make two system calls.
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 

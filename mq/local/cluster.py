@@ -1,4 +1,4 @@
-"""A local cluster: which processes it is made of, and in which order they start and end."""
+"""A local cluster: its processes, and the order in which they start and end."""
 
 import contextlib
 import fcntl
@@ -14,20 +14,20 @@ import httpx
 
 from filer.clock import Clock
 from filer.errors import BraidError
-from mq.listen import CannotListen, bind
 from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
 from mq.local.zookeeper import HOST, ZooKeeperNode, zookeeper_nodes
+from mq.process.listen import CannotListen, bind
 
 CLUSTER = "local"
 START_SECONDS = 60.0
-# A broker's own --drain-timeout, and some more.
+# Longer than a broker's own --drain-timeout.
 DRAIN_SECONDS = 35.0
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 2.0
 _BUCKET = "braidmq"
 _SIGN = "listening on "
-# moto takes any; without them a broker would go looking for some.
+# moto takes any credentials. Without them a broker would search for some.
 S3_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_EC2_METADATA_DISABLED": "true"}
 
 StoreKind = Literal["directory", "s3"]
@@ -38,12 +38,12 @@ class FolderInUse(BraidError):
 
 
 class PortTaken(BraidError):
-    """Something else listens where a broker is to listen."""
+    """Another program listens on the port of a broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """What a local cluster is to be. Brokers listen on `first_port` and those after it; 0 takes free ones."""
+    """Settings of a local cluster. Brokers listen on `first_port` and the ports after it; 0 takes free ports."""
 
     folder: Path
     brokers: int = 3
@@ -54,11 +54,11 @@ class LocalSettings:
 
 
 class LocalBroker(ChildProcess):
-    """`mq serve` as a part of the cluster."""
+    """A broker of the cluster: `mq serve`."""
 
     @property
     def url(self) -> str:
-        """Where it listens; empty until it has said so."""
+        """Its URL; empty until it has logged it."""
         for line in self.output().splitlines():
             if _SIGN in line:
                 return line.partition(_SIGN)[2].strip()
@@ -66,14 +66,14 @@ class LocalBroker(ChildProcess):
 
     @property
     def ended_well(self) -> bool:
-        """Whether it drained; before it takes requests there is nothing to drain, and a signal may just end it."""
+        """Whether it drained. Before it takes requests it has nothing to drain, and a signal may simply end it."""
         return self.returncode == 0 or (self.returncode == -signal.SIGTERM and not self.url)
 
 
 class LocalCluster:
-    """The processes of a cluster. `start`, then `look` from time to time, then `stop`; all log below `folder`.
+    """The processes of a cluster. `start`, then poll `newly_ended`, then `stop`; all log below `folder`.
 
-    Raises `ToolMissing` where something is not installed.
+    Raises `ToolMissing` if something is not installed.
     """
 
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
@@ -88,25 +88,25 @@ class LocalCluster:
         self.s3 = self._s3_server() if settings.store == "s3" else None
         self.s3_endpoint = ""
         self.brokers: list[LocalBroker] = []
-        self._told: set[ChildProcess] = set()
+        self._reported: set[ChildProcess] = set()
 
     @property
     def hosts(self) -> str:
-        """The ZooKeeper's addresses."""
+        """The addresses of ZooKeeper, as `host:port,host:port`."""
         return ",".join(node.address for node in self.zookeepers)
 
     @property
     def store(self) -> str:
-        """The store's address."""
+        """The URL of the store."""
         return f"s3://{_BUCKET}" if self.s3 is not None else (self.folder / "store").as_uri()
 
     @property
     def processes(self) -> list[ChildProcess]:
-        """All that there are, in the order in which they start."""
+        """All processes, in the order in which they start."""
         return [node.process for node in self.zookeepers] + ([self.s3] if self.s3 is not None else []) + [*self.brokers]
 
     def broker_command(self, name: str, port: int) -> list[str]:
-        """The command line of a broker of this cluster, after `mq`."""
+        """The arguments of `mq` for a broker of this cluster."""
         command = ["serve", "--broker", name, "--cluster", CLUSTER, "--port", str(port), "--store", self.store]
         command += ["--zookeeper", self.hosts, "--session-timeout", f"{self.settings.session_timeout_seconds:g}"]
         if self.s3 is not None:
@@ -121,7 +121,7 @@ class LocalCluster:
         for number in range(1, self.settings.brokers + 1):
             _check_port(self._port(number))
         for node in self.zookeepers:
-            # What it held may be lost (DESIGN.md §8), and without it brokers of an earlier run need not expire first.
+            # ZooKeeper's data may be lost (docs/design.md §8). Without it, brokers of an earlier run need not expire.
             node.forget()
             node.start()
         if self.s3 is not None:
@@ -135,16 +135,16 @@ class LocalCluster:
         for broker in self.brokers:
             await self._until(broker, lambda broker=broker: _is_ready(broker))  # type: ignore[misc]
 
-    def look(self) -> list[ChildProcess]:
-        """The processes that have ended by themselves since the last look."""
-        ended = [each for each in self.processes if each.started and not each.running and each not in self._told]
-        self._told.update(ended)
+    def newly_ended(self) -> list[ChildProcess]:
+        """The processes that have ended by themselves since the last call."""
+        ended = [each for each in self.processes if each.started and not each.running and each not in self._reported]
+        self._reported.update(ended)
         return ended
 
     async def stop(self) -> list[LocalBroker]:
-        """End everything that runs: brokers drain while they still have a store and a ZooKeeper.
+        """End all processes. Brokers drain first, while the store and ZooKeeper still run.
 
-        Returns those that did not end well; none is left.
+        Returns the brokers that did not end well; none runs any more.
         """
         asked = [broker for broker in self.brokers if broker.running]
         await self._end(asked, DRAIN_SECONDS)
@@ -152,15 +152,15 @@ class LocalCluster:
         return [broker for broker in asked if not broker.ended_well]
 
     def kill(self) -> None:
-        """End everything at once."""
+        """Kill all processes."""
         for process in self.processes:
             process.kill()
 
     async def _end(self, asked: Sequence[ChildProcess], seconds: float) -> None:
-        """Ask processes that run to end, kill those that do not in time."""
+        """Ask running processes to end, and kill those that do not end in time."""
         for each in asked:
             each.send(signal.SIGTERM)
-            # One that somebody has stopped would not hear it.
+            # A stopped process handles SIGTERM only once it continues.
             each.send(signal.SIGCONT)
         deadline = self._clock.monotonic_seconds() + seconds
         while any(each.running for each in asked) and self._clock.monotonic_seconds() < deadline:
@@ -202,28 +202,28 @@ class LocalCluster:
 
 @contextlib.contextmanager
 def folder_of_its_own(folder: Path) -> Iterator[None]:
-    """Keep other local clusters off the folder, and make room for logs.
+    """Lock the folder against other local clusters, and delete old logs.
 
-    Raises `FolderInUse`, or `OSError` where the folder cannot be made.
+    Raises `FolderInUse`, and `OSError` if the folder cannot be created.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # The folder may be anybody's, and have a file of that name.
+    # The folder may have other uses, and contain a file of that name.
     with (folder / "lock").open("a") as lock:
         try:
-            # The kernel lets go of it with the process, however that ends.
+            # The kernel releases the lock when the process ends, however it ends.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise FolderInUse(
                 f"another local cluster runs on {folder}: stop it, or take another folder with --data"
             ) from error
-        # Logs of earlier runs would be taken for this one's; what else lies there is not ours to delete.
+        # Logs of earlier runs would be mistaken for this run's. Other files there are not ours to delete.
         for log in [*(folder / "logs").glob("broker-*.log"), folder / "logs" / "s3.log"]:
             log.unlink(missing_ok=True)
         yield
 
 
 def _check_port(port: int) -> None:
-    """Before anything is started: a broker would find it out only when all that it needs is there."""
+    """Check before anything starts: a broker would find out only after all that it needs has started."""
     try:
         bind(HOST, port).close()
     except CannotListen as error:

@@ -1,16 +1,16 @@
-"""Ports for programs that have to be told theirs."""
+"""Free ports, for programs that cannot choose one themselves."""
 
 import socket
 
 from filer.clock import Clock
 
-# Below what systems hand out to outgoing connections: nothing takes such a port by chance before it is used.
+# Below the range for outgoing connections: no connection takes such a port by chance before it is used.
 _FIRST, _LAST = 20_000, 32_767
 _TRIES = 1000
 
 
 def free_port(clock: Clock) -> int:
-    """A port of this machine nobody listens on. Raises `OSError` where there is none."""
+    """A port of this machine on which no program listens. Raises `OSError` if there is none."""
     for _ in range(_TRIES):
         port = _FIRST + int.from_bytes(clock.entropy(4), "big") % (_LAST - _FIRST + 1)
         with socket.socket() as probe:

@@ -17,7 +17,7 @@ _ASK_SECONDS = 0.5
 _SHORTEST_TICK_MS, _LONGEST_TICK_MS = 100, 2000
 _TICKS_PER_SESSION = 10
 _LONGEST_SESSION_MS = 120_000
-# How long members may take to find each other, and how far one may lag behind, whatever the tick.
+# How long members may take to find each other, and how far one may lag behind. Independent of the tick.
 _INIT_MS, _SYNC_MS = 20_000, 5_000
 _OPTIONS = (
     "-Xmx256m",
@@ -26,7 +26,7 @@ _OPTIONS = (
     "-Djava.net.preferIPv4Stack=true",
     "-Dorg.apache.logging.log4j.level=INFO",
     "-Dzookeeper.jmx.log4j.disable=true",
-    # What ZooKeeper holds may be lost (DESIGN.md §8), and a laptop's disk is slow to sync.
+    # ZooKeeper's data may be lost (docs/design.md §8), and a laptop's disk is slow to sync.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.preAllocSize=1024",
 )
@@ -43,7 +43,7 @@ class _Member:
 
 
 class ZooKeeperNode:
-    """One ZooKeeper process. Started again after its end, it has the same port and data."""
+    """One ZooKeeper process. Started again, it has the same port and data."""
 
     def __init__(self, folder: Path, member: _Member, ensemble: tuple[_Member, ...], *, tick_ms: int) -> None:
         self.folder, self.port = folder, member.client_port
@@ -58,19 +58,19 @@ class ZooKeeperNode:
         return f"{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Start it, with what its folder holds; `serves` tells when clients may come."""
+        """Start it with the data in its folder. Clients can connect once `serves` is true."""
         self._data.mkdir(parents=True, exist_ok=True)
         (self._data / "myid").write_text(f"{self._member.number}\n")
         self._config.write_text(self._settings())
         self.process.start()
 
     def forget(self) -> None:
-        """Take its data away while it does not run."""
+        """Delete its data. Only while it does not run."""
         assert not self.process.running, "a running ZooKeeper needs its data"
         shutil.rmtree(self._data, ignore_errors=True)
 
     def serves(self) -> bool:
-        """Whether clients get answers: in an ensemble, whether it has found enough of the others."""
+        """Whether it answers clients; in an ensemble, whether it belongs to a quorum."""
         with suppress(OSError), socket.create_connection((HOST, self.port), _ASK_SECONDS) as connection:
             connection.sendall(b"srvr")
             answer = b""
@@ -107,14 +107,14 @@ class ZooKeeperNode:
 
 
 def zookeeper_nodes(folder: Path, count: int, clock: Clock, *, session_timeout_seconds: float) -> list[ZooKeeperNode]:
-    """One ZooKeeper, or the members of an ensemble, not started yet. Each has a folder of its own below `folder`.
+    """A single ZooKeeper, or the members of an ensemble, not started yet. Each has its own folder below `folder`.
 
-    Raises `ToolMissing` where there is no Java or no PySpark.
+    Raises `ToolMissing` if there is no Java or no PySpark.
     """
     tick_ms = int(session_timeout_seconds * 1000) // _TICKS_PER_SESSION
     tick_ms = max(_SHORTEST_TICK_MS, min(tick_ms, _LONGEST_TICK_MS))
     ports = _distinct_ports(3 * count, clock)
-    ensemble = tuple(_Member(place + 1, *ports[3 * place : 3 * place + 3]) for place in range(count))
+    ensemble = tuple(_Member(index + 1, *ports[3 * index : 3 * index + 3]) for index in range(count))
     return [
         ZooKeeperNode(folder / f"zookeeper-{member.number}", member, ensemble, tick_ms=tick_ms) for member in ensemble
     ]

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.faults import (
+from tests.cluster.faults.faults import (
     FEWEST_BROKERS,
     MOST_BROKERS,
     add_broker,
     kill_broker_for_good,
     remove_broker,
 )
-from tests.cluster.mixed_load import demand_clean, light_load
-from tests.cluster.scene import Scene
-from tests.support.cluster import Cluster
-from tests.support.shared_store import SharedDirectory
+from tests.cluster.faults.mixed_workload import demand_clean, light_load
+from tests.cluster.faults.scene import Scene
+from tests.support.cluster.cluster import Cluster
+from tests.support.store.shared_store import SharedDirectory
 
 pytestmark = pytest.mark.timeout(300)
 

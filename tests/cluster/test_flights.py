@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 
 from braidmq import Client
 from filer.keys import FileName, segments_folder
-from filer.live_files import live_names
-from tests.support.broker_process import BrokerProcess
-from tests.support.flights import ALL_FLIGHTS, KEY, ROW, Flights, write_flights
-from tests.support.mq import mq
-from tests.support.offline_readers import COLUMNS, by_duckdb, by_pandas, by_polars, by_spark, in_order
-from tests.support.s3_server import s3_server
+from filer.segment.live_files import live_names
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.process.mq import mq
+from tests.support.store.s3_server import s3_server
+from tests.support.topic.flights import ALL_FLIGHTS, KEY, ROW, Flights, write_flights
+from tests.support.topic.offline_readers import COLUMNS, by_duckdb, by_pandas, by_polars, by_spark, in_order
 
 # Two minutes would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
@@ -111,8 +111,8 @@ def by_subscribe(url: str, flights: Flights) -> tuple[pa.Table, pa.Table]:
     schema = pa.schema([("segment", pa.int64()), ("offset", pa.int64()), ("key", pa.string()), ("value", value)])
     options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     messages = json.read_json(pa.BufferReader(printed), parse_options=options)
-    places = messages.select(["segment", "offset", "key"]).rename_columns(["segment", "_offset", "key"])
-    return places, pa.Table.from_struct_array(messages["value"])
+    positions = messages.select(["segment", "offset", "key"]).rename_columns(["segment", "_offset", "key"])
+    return positions, pa.Table.from_struct_array(messages["value"])
 
 
 def flights_in(read: pa.Table, flights: Flights) -> pa.Table:
@@ -127,15 +127,15 @@ def check_read(read: pa.Table, flights: Flights) -> None:
     check_complete(read, flights_in(read, flights), flights)
 
 
-def check_complete(places: pa.Table, found: pa.Table, flights: Flights) -> None:
+def check_complete(positions: pa.Table, found: pa.Table, flights: Flights) -> None:
     """Every flight once as it was, each key's in order and in one segment, no gap in any segment."""
     found = found.select(flights.table.column_names)
     assert found.sort_by(ROW).combine_chunks().equals(flights.table.combine_chunks())
-    assert places["key"].cast(pa.string()).combine_chunks().equals(found[KEY].combine_chunks())
-    segments = places["segment"].to_numpy()
+    assert positions["key"].cast(pa.string()).combine_chunks().equals(found[KEY].combine_chunks())
+    segments = positions["segment"].to_numpy()
     assert set(segments.tolist()) == set(range(SEGMENTS))
     for segment in range(SEGMENTS):
-        offsets = places["_offset"].to_numpy()[segments == segment]
+        offsets = positions["_offset"].to_numpy()[segments == segment]
         assert np.array_equal(offsets, np.arange(len(offsets)))
     check_order(found, segments)
 
@@ -151,9 +151,9 @@ def check_order(found: pa.Table, segments: npt.NDArray[np.int64]) -> None:
     assert (np.diff(segments[order])[same] == 0).all(), "a key is in two segments"
 
 
-def same_places(places: pa.Table, expected: pa.Table) -> bool:
+def same_positions(positions: pa.Table, expected: pa.Table) -> bool:
     """Whether each key is where it is expected, in the order of segments and offsets."""
-    ordered = places.sort_by([("segment", "ascending"), ("_offset", "ascending")]).combine_chunks()
+    ordered = positions.sort_by([("segment", "ascending"), ("_offset", "ascending")]).combine_chunks()
     return bool(ordered.set_column(2, "key", ordered["key"].cast(pa.binary())).equals(expected.select(COLUMNS[:3])))
 
 
@@ -164,9 +164,9 @@ def test_client(all_flights: Topic) -> None:
 
 
 def test_subscribe(all_flights: Topic, by_broker: pa.Table) -> None:
-    places, values = by_subscribe(all_flights.url, all_flights.flights)
-    check_complete(places, values, all_flights.flights)
-    assert same_places(places, by_broker)
+    positions, values = by_subscribe(all_flights.url, all_flights.flights)
+    check_complete(positions, values, all_flights.flights)
+    assert same_positions(positions, by_broker)
 
 
 @pytest.mark.parametrize("read", [by_duckdb, by_pandas, by_polars])
@@ -241,9 +241,9 @@ def test_same_on_s3(s3_endpoint: str, tmp_path: Path) -> None:
         read = by_client(broker.url)
         check_read(read, flights)
         assert in_order(read).equals(expected)
-        places, values = by_subscribe(broker.url, flights)
-        check_complete(places, values, flights)
-        assert same_places(places, expected)
+        positions, values = by_subscribe(broker.url, flights)
+        check_complete(positions, values, flights)
+        assert same_positions(positions, expected)
     download(s3, f"some/prefix/{segments_folder(TOPIC)}", copy.folder)
     check_same_files(local.folder, copy.folder)
     for read in (by_duckdb, by_pandas, by_polars):

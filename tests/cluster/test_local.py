@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.broker_process import broker_environment
-from tests.support.local_cluster import LocalClusterProcess, alive
-from tests.support.processes import until
+from tests.support.broker.broker_process import broker_environment
+from tests.support.cluster.local_cluster import LocalClusterProcess, alive
+from tests.support.process.processes import until
 
 
 def gone(cluster: LocalClusterProcess) -> bool:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.rclone_server import KEY_ID, SECRET, rclone_server
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.store.rclone_server import KEY_ID, SECRET, rclone_server
 
 BUCKET = "messages"
 REFUSAL_SECONDS = 60

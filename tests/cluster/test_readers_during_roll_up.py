@@ -14,8 +14,8 @@ import pytest
 from braidmq import Client
 from filer import keys
 from filer.keys import FileName
-from tests.support.broker_process import BrokerProcess
-from tests.support.counting_publisher import CountingPublisher
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.cluster.counting_publisher import CountingPublisher
 from tests.support.format_snippets import (
     DuckDbSnippets,
     PythonSnippets,
@@ -24,7 +24,7 @@ from tests.support.format_snippets import (
     read_independently,
     rows_of,
 )
-from tests.support.quick_folder import quick_folder
+from tests.support.store.quick_folder import quick_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,11 +18,11 @@ from tests.cluster.checker.consumers import Consumer
 from tests.cluster.checker.history import Start
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.workload import Workload
-from tests.cluster.mixed_load import TIMEOUT_SECONDS, demand_clean
-from tests.support.cluster import POLL_SECONDS, Cluster
-from tests.support.kept_cluster import KeptCluster
-from tests.support.mq import mq
-from tests.support.shared_store import SharedDirectory
+from tests.cluster.faults.mixed_workload import TIMEOUT_SECONDS, demand_clean
+from tests.support.cluster.cluster import POLL_SECONDS, Cluster
+from tests.support.cluster.reused_cluster import ReusedCluster
+from tests.support.process.mq import mq
+from tests.support.store.shared_store import SharedDirectory
 
 # One flood at a time, on one cluster: two side by side would take each other's processors.
 pytestmark = [pytest.mark.xdist_group("scaling"), pytest.mark.timeout(180)]
@@ -49,15 +49,15 @@ MOST_SPARE = 3
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptCluster]:
+def reused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReusedCluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    with KeptCluster(lambda: Cluster(folder, SharedDirectory(folder / "store"), arguments=ARGUMENTS)) as kept:
-        yield kept
+    with ReusedCluster(lambda: Cluster(folder, SharedDirectory(folder / "store"), arguments=ARGUMENTS)) as reused:
+        yield reused
 
 
 @pytest.fixture
-async def cluster(kept: KeptCluster) -> AsyncIterator[Cluster]:
-    with kept.use() as cluster:
+async def cluster(reused: ReusedCluster) -> AsyncIterator[Cluster]:
+    with reused.use() as cluster:
         yield cluster
 
 
@@ -120,10 +120,10 @@ async def mean_loads(cluster: Cluster, topic: str, seconds: float) -> dict[int, 
     until_seconds = time.monotonic() + seconds
     while time.monotonic() < until_seconds:
         segments = await open_segments(cluster, topic)
-        if any(segment["load"] is None for segment in segments):
+        if any(segment["traffic"] is None for segment in segments):
             return {}
         for segment in segments:
-            loads[segment["segment"]].append(segment["load"]["times_target"])
+            loads[segment["segment"]].append(segment["traffic"]["times_target"])
         samples += 1
         await asyncio.sleep(REPORT_SECONDS)
     return {i: fmean(each) for i, each in loads.items()} if all(len(x) == samples for x in loads.values()) else {}
@@ -204,7 +204,7 @@ async def test_one_hot_key_is_named_and_split_no_further(cluster: Cluster, tmp_p
         await until(is_named)
         any_url = random.choice(cluster.urls)
         described = (await asyncio.to_thread(mq, "topic", "describe", topic, "--url", any_url)).decode()
-        assert f"most of its load is in slot {slot}, so no split would help" in described
+        assert f"most of its traffic is in slot {slot}, so a split would not help" in described
         await until(has_settled)
         assert len(await history(cluster, topic, "split")) <= 8
         pace(producers, CALM_EVERY_SECONDS)

@@ -1,4 +1,4 @@
-"""A second broker started on the same store by mistake: the store decides, nobody loses an acknowledged message."""
+"""A second broker is started on the same store by mistake: the store decides, and no acknowledged message is lost."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ from tests.cluster.checker.history import Form
 from tests.cluster.checker.log_verdict import judge_log
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.workload import Workload
-from tests.support.broker_process import BrokerProcess
-from tests.support.s3_server import S3_ENVIRONMENT, s3_server
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
 
 TOPIC = "events"
 UPKEEP = ("--maintenance-interval", "0.5")
@@ -23,7 +23,7 @@ UPKEEP = ("--maintenance-interval", "0.5")
 
 @pytest.fixture(params=["directory", "s3"])
 def new_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
-    """Makes brokers that all share one store."""
+    """Makes brokers that share one store."""
     if request.param == "directory":
         yield lambda: BrokerProcess(data=tmp_path / "data", args=UPKEEP)
         return
@@ -52,16 +52,16 @@ async def test_a_second_broker_under_load(new_broker: Callable[[], BrokerProcess
             load.urls.append(second.url)
             await load.acknowledged(30)
             check_refusals(load)
-            for place, broker in enumerate((first, second)):
+            for index, broker in enumerate((first, second)):
                 await asyncio.to_thread(broker.restart)
-                load.urls[place] = broker.url
+                load.urls[index] = broker.url
                 await load.acknowledged(30)
         assert judge_log(load.history, TOPIC, await read_topic(second.url, TOPIC)) == []
         await becomes_sound(load, first.url)
 
 
 def check_refusals(load: Workload) -> None:
-    """Whoever lost says so, and that it is safe to try again."""
+    """The broker that lost says so, and that a retry is safe."""
     refusals = [
         each.detail for request in load.history.requests for each in request.attempts if each.outcome == "failed"
     ]

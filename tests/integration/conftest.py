@@ -6,10 +6,11 @@ import pytest
 from ulid import ULID
 
 from filer.clock import SystemClock
-from filer.local_store import LocalStore
-from filer.open_store import open_store
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.s3_server import S3_ENVIRONMENT, s3_server
+from filer.stores.local.local_store import LocalStore
+from filer.stores.open_store import open_store
+from filer.stores.store_address import StoreAddress
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +38,6 @@ async def broker_on_each_store(request: pytest.FixtureRequest, tmp_path: Path) -
     else:
         url = f"s3://{request.getfixturevalue('s3_bucket')}/prefix"
         endpoint = request.getfixturevalue("s3_endpoint")
-        running = http_broker(open_store(url, clock=SystemClock(), endpoint_url=endpoint), store=url)
+        running = http_broker(open_store(StoreAddress(url, endpoint), SystemClock()), store=url)
     async with running as made:
         yield made

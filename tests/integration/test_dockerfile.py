@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mq.load_settings import load_settings
-from tests.support.broker_process import broker_environment
+from mq.base.read_settings import read_settings
+from tests.support.broker.broker_process import broker_environment
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -92,12 +92,12 @@ def test_it_runs_as_a_user_that_it_has_made_and_may_write_where_it_starts() -> N
     assert int(add[add.index("--uid") + 1]) > 0
     assert arguments_of("WORKDIR")[-1] == add[add.index("--home-dir") + 1] == arguments_of("VOLUME")[0]
     steps = [name for name, _ in instructions()]
-    assert steps.index("USER") > max(place for place, name in enumerate(steps) if name == "RUN")
+    assert steps.index("USER") > max(index for index, name in enumerate(steps) if name == "RUN")
 
 
 def test_its_settings_are_settings_and_let_others_in() -> None:
     environment = dict(arguments.split("=", 1) for arguments in arguments_of("ENV"))
-    settings = load_settings({}, environment, {})
+    settings = read_settings({}, environment, {})
     assert settings.host == "0.0.0.0"
     assert arguments_of("EXPOSE") == [str(settings.port)]
 

@@ -8,19 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from filer.even_cuts import even_cut_points
-from filer.topic_config import TopicConfig
-from filer.topic_state import Segment, TopicState, broken_invariants
-from leader.broker_loads import carried, weights_of
-from leader.coordinator import BrokerInfo
-from leader.cut_points import Cut, cut_hot
-from leader.load_averages import LoadAverages, SegmentLoad, goes_on_for
-from leader.load_table import LoadTable
-from leader.placement import choose, replacements
-from leader.scaling import Reshape, Split, decide
-from leader.spreading import moves
-from leader.successors import reshaped
-from leader.transitions import SealedEnd, finished, new_topic, replacing
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Segment, TopicState, broken_invariants
+from leader.membership.coordinator import BrokerInfo
+from leader.policy.cut_points import Cut, cut_hot
+from leader.policy.even_cuts import even_cut_points
+from leader.policy.placement import choose, replacements
+from leader.policy.rebalancing import rebalance
+from leader.policy.scaling import ScalingDecision, SplitDecision, decide
+from leader.policy.successors import begin_split_or_merge
+from leader.traffic.broker_traffic import carried, weights_of
+from leader.traffic.traffic_averages import SegmentTraffic, TrafficAverages, goes_on_for
+from leader.traffic.traffic_table import TrafficTable
+from leader.transitions import SealedEnd, begin_replacement, finished, new_topic
 from tests.simulation.traffic import Traffic
 
 STALE_TICKS = 5
@@ -47,7 +47,7 @@ class Change:
 class Braid:
     """Topics, their traffic, and the brokers that own their segments.
 
-    `by_number`: placing and spreading know nothing of the load.
+    `by_number`: placement and rebalancing know no traffic.
     """
 
     traffic: Mapping[str, Traffic]
@@ -64,7 +64,7 @@ class Braid:
     def __post_init__(self) -> None:
         self.members = [BrokerInfo(f"b{n:04}", f"http://b{n}", f"zone {n % 3}", "1") for n in range(self.brokers)]
         self.states: dict[str, TopicState] = {}
-        self.averages: dict[str, dict[int, LoadAverages]] = defaultdict(dict)
+        self.averages: dict[str, dict[int, TrafficAverages]] = defaultdict(dict)
         owned: Counter[str] = Counter()
         for topic in self.traffic:
             placed = choose(self.members, owned, [1] * self.segments, replicas=1, salt=topic)
@@ -78,14 +78,14 @@ class Braid:
 
     def new_leader(self) -> None:
         """It knows what the store says, and nothing of the load."""
-        self.table = LoadTable()
+        self.table = TrafficTable()
         for state in self.states.values():
-            self.table.see(state)
+            self.table.apply(state)
 
     def configure(self, topic: str, config: TopicConfig) -> None:
         state = self.states[topic]
         self._take(state.model_copy(update={"config": config, "version": state.version + 1}))
-        self.table.see(self.states[topic])
+        self.table.apply(self.states[topic])
         for averages in self.averages[topic].values():
             averages.configure(config)
 
@@ -104,7 +104,9 @@ class Braid:
         """All its segments have successors at the same brokers."""
         state = self.states[topic]
         opened = state.open_segments
-        begun = replacing(state, [s.id for s in opened], lambda n: opened[n].brokers, "roll", now_us=self._now_us)
+        begun = begin_replacement(
+            state, [s.id for s in opened], lambda n: opened[n].brokers, "roll", now_us=self._now_us
+        )
         self._carry_out(begun)
 
     def _fail_over(self, state: TopicState, gone: str) -> None:
@@ -113,7 +115,9 @@ class Braid:
             del self.averages[state.topic][segment.id]
         weights = weights_of(self.table, state.topic, [s.id for s in lost])
         placed = replacements(state, lost, self.members, carried(self.table), weights)
-        begun = replacing(state, [s.id for s in lost], lambda n: placed[lost[n].id], "failover", now_us=self._now_us)
+        begun = begin_replacement(
+            state, [s.id for s in lost], lambda n: placed[lost[n].id], "failover", now_us=self._now_us
+        )
         self._carry_out(begun)
 
     # -- time ----------------------------------------------------------------------------------------------
@@ -131,20 +135,20 @@ class Braid:
         heard = [load for topic in self.traffic for load in self._heard(topic)]
         if self.by_number:
             heard = [replace(load, messages_per_second=0.0, bytes_per_second=0.0) for load in heard]
-        self.table.report(heard, now_seconds=self.seconds)
+        self.table.record(heard, now_seconds=self.seconds)
         self.act(decide(self.table, now_seconds=self.seconds, stale_seconds=STALE_TICKS * self.tick_seconds))
-        self._spread()
+        self._rebalance()
 
-    def _spread(self) -> None:
+    def _rebalance(self) -> None:
         """Nothing is heard in between: once nothing moves, nothing would until the next tick."""
         for _ in range(max(int(self.tick_seconds / SPREAD_SECONDS), 1)):
-            plan = moves(self.table, self.members)
+            plan = rebalance(self.table, self.members)
             if not plan:
                 return
             for topic, owners in plan.items():
                 self._move(self.states[topic], owners)
 
-    def _heard(self, topic: str) -> list[SegmentLoad]:
+    def _heard(self, topic: str) -> list[SegmentTraffic]:
         traffic, averages = self.traffic[topic], self.averages[topic]
         heard = []
         for segment in self.states[topic].open_segments:
@@ -153,24 +157,24 @@ class Braid:
             heard.append(averages[segment.id].load(topic, segment.id))
         return heard
 
-    def act(self, decisions: Sequence[Reshape]) -> None:
-        for reshape in decisions:
-            state = self.states[reshape.topic]
-            cuts = {s.segment: cut for s in reshape.splits if (cut := self._cut(state, s)).points}
-            pairs = [(merge.left, merge.right) for merge in reshape.merges]
+    def act(self, decisions: Sequence[ScalingDecision]) -> None:
+        for decision in decisions:
+            state = self.states[decision.topic]
+            cuts = {s.segment: cut for s in decision.splits if (cut := self._cut(state, s)).points}
+            pairs = [(merge.left, merge.right) for merge in decision.merges]
             sealing = [*cuts, *(segment for pair in pairs for segment in pair)]
-            weights = weights_of(self.table, reshape.topic, sealing)
-            begun = reshaped(
+            weights = weights_of(self.table, decision.topic, sealing)
+            begun = begin_split_or_merge(
                 state, cuts, pairs, brokers=self.members, carried=carried(self.table), weights=weights,
                 now_us=self._now_us,
             )  # fmt: skip
             self._carry_out(begun)
 
-    def _cut(self, state: TopicState, split: Split) -> Cut:
+    def _cut(self, state: TopicState, split: SplitDecision) -> Cut:
         segment = state.segment(split.segment)
         assert segment is not None
         seen = self.traffic[state.topic].slot_rates(self.seconds, *segment.range)
-        if not split.by_load:
+        if not split.by_traffic:
             return Cut(even_cut_points(seen, *segment.range, split.parts, observations=OBSERVED_MESSAGES))
         cut = cut_hot(seen, *segment.range, split.parts, most_parts=split.most_parts, observations=OBSERVED_MESSAGES)
         if cut.hot_slot is not None:
@@ -181,8 +185,8 @@ class Braid:
     def _move(self, state: TopicState, owners: Mapping[int, str]) -> None:
         """Their new owners go on with what the former ones know of the load."""
         moving = [segment for segment in state.open_segments if segment.id in owners]
-        place = [(owners[segment.id],) for segment in moving].__getitem__
-        self._carry_out(replacing(state, [s.id for s in moving], place, "move", now_us=self._now_us))
+        brokers_for = [(owners[segment.id],) for segment in moving].__getitem__
+        self._carry_out(begin_replacement(state, [s.id for s in moving], brokers_for, "move", now_us=self._now_us))
 
     def _carry_out(self, begun: TopicState | None) -> None:
         if begun is None or begun.transition is None:
@@ -196,7 +200,7 @@ class Braid:
         self.changes.append(Change(self.seconds, after.topic, record.reason, len(record.seal), len(record.open)))
         # Versions as the two compare-and-swaps would leave them.
         self._take(after.model_copy(update={"version": after.version + 2}))
-        self.table.see(self.states[after.topic])
+        self.table.apply(self.states[after.topic])
 
     def _take(self, state: TopicState) -> None:
         known, opened = self.averages[state.topic], state.open_segments
@@ -205,7 +209,7 @@ class Braid:
         for segment in opened:
             before = goes_on_for(segment, segments)
             averages = known.get(segment.id) or (known.get(before.id) if before is not None else None)
-            self.averages[state.topic][segment.id] = averages or LoadAverages(state.config, now_seconds=self.seconds)
+            self.averages[state.topic][segment.id] = averages or TrafficAverages(state.config, now_seconds=self.seconds)
         # Sealed ones are of no more use here, and a week of them would only take time.
         self.states[state.topic] = state.model_copy(
             update={"segments": tuple(s for s in state.segments if s in opened)}
@@ -228,7 +232,7 @@ class Braid:
         """Segments that were moved only to spread the load."""
         return sum(c.sealed for c in self.changes if c.reason == "move")
 
-    def reshapes(self) -> list[Change]:
+    def splits_and_merges(self) -> list[Change]:
         """Splits and merges."""
         return [c for c in self.changes if c.reason in ("split", "merge")]
 

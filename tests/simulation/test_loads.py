@@ -21,32 +21,32 @@ import pyarrow as pa
 import pytest
 
 from filer import keys
-from filer.catalogue import Catalogue
+from filer.bulk_load.load_check import FileClaim
+from filer.bulk_load.load_files import LoadFile, load_files
+from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import ManualClock, settle
 from filer.errors import BraidError, LoadRefused, ObjectExists, OutcomeUnknown, SegmentMoved
-from filer.failing_store import FailingStore
-from filer.faults import Fault, FaultKind, SeededFaults
+from filer.format.requests import Position, RequestId
+from filer.format.segment_file import decode
 from filer.keys import FileName
-from filer.load_check import FileClaim
-from filer.load_files import LoadFile, load_files
-from filer.load_segment import LoadSegment
-from filer.loads import LIFETIME_US
-from filer.memory_store import MemoryStore
-from filer.next_file import Single
-from filer.producer_windows import EXPIRY_US
-from filer.requests import Position, RequestId
-from filer.segment_file import decode
-from filer.segment_log import SegmentRef, recover_index
+from filer.segment.next_file import Single
+from filer.segment.producer_windows import EXPIRY_US
+from filer.segment.segment_log import SegmentRef, recover_index
 from filer.slots import slot_of
-from filer.topic_config import TopicConfig
-from filer.topic_state import Load, TopicState
-from leader.coordinator import BrokerInfo
-from leader.cut_points import Cut
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import Fault, FaultKind, SeededFaults
+from filer.stores.memory_store import MemoryStore
+from filer.topic.catalogue import Catalogue
+from filer.topic.reservations import LIFETIME_US
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Load, TopicState
+from leader.membership.coordinator import BrokerInfo
+from leader.policy.cut_points import Cut
 from leader.transitions import new_topic
-from mq.errors import Conflict, NotFound, Repeatable, TransitionUnderWay
-from mq.topic_reader import TopicReader
-from tests.support.killed_leaders import TOPIC, Chronicle
-from tests.support.simulated_broker import GRACE_SECONDS, SimulatedBroker
+from mq.base.errors import Conflict, NotFound, Repeatable, TransitionUnderWay
+from mq.topic.topic_reader import TopicReader
+from tests.support.broker.killed_leaders import TOPIC, Chronicle
+from tests.support.broker.simulated_broker import GRACE_SECONDS, SimulatedBroker
 
 SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "10"))
 STEPS = 200
@@ -73,8 +73,8 @@ ACTIONS = {
     "write": 80,
     "commit": 24,
     "abandon": 1,
-    "reshape": 8,
-    "mend": 10,
+    "split_or_merge": 8,
+    "repair": 10,
     "keep": 8,
     "crash": 2,
     "expel": 1,
@@ -255,17 +255,17 @@ class Simulation:
 
     async def _refresh(self, process: Process) -> None:
         assert process.broker is not None
-        self._begin(process, process.broker.refresh(TOPIC))
+        self._begin(process, process.broker.topics.refresh(TOPIC))
 
-    async def _mend(self, process: Process) -> None:
+    async def _repair(self, process: Process) -> None:
         assert process.broker is not None
-        self._begin(process, process.broker.mend(TOPIC))
+        self._begin(process, process.broker.repair(TOPIC))
 
     async def _keep(self, process: Process) -> None:
         assert process.broker is not None
         self._begin(process, process.broker.maintenance.round())
 
-    async def _reshape(self, process: Process) -> None:
+    async def _split_or_merge(self, process: Process) -> None:
         assert process.broker is not None
         runtime = process.broker.topics.get(TOPIC)
         if runtime is None or not (opened := runtime.state.open_segments):
@@ -273,15 +273,15 @@ class Simulation:
         segment = self.chance.choice(opened)
         kind = self.chance.choice(["split", "merge", "roll"])
         if kind == "roll":
-            self._begin(process, process.broker.roll(TOPIC, [segment.id]))
+            self._begin(process, process.broker.executor.give_successors(TOPIC, [segment.id], "roll"))
             return
         middle = (segment.start_slot + segment.stop_slot) // 2
         cuts = {segment.id: Cut((middle,))} if kind == "split" and middle > segment.start_slot else {}
         pairs = [(s.id, n.id) for s, n in pairwise(opened)][:1] if not cuts else []
-        self._begin(process, self._reshaped(process.broker, cuts, pairs))
+        self._begin(process, self._carry_out(process.broker, cuts, pairs))
 
-    async def _reshaped(self, broker: SimulatedBroker, cuts: Mapping[int, Cut], pairs: list[tuple[int, int]]) -> None:
-        await broker.arm.reshape(TOPIC, cuts, pairs)
+    async def _carry_out(self, broker: SimulatedBroker, cuts: Mapping[int, Cut], pairs: list[tuple[int, int]]) -> None:
+        await broker.executor.split_or_merge(TOPIC, cuts, pairs)
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class Simulation:
     async def _sent(self, broker: SimulatedBroker, published: Published) -> None:
         message = Single(published.key, published.value, None, None)
         try:
-            position = await broker.topics[TOPIC].publish_single(message, 40, published.request)
+            position = await broker.topics[TOPIC].publisher.publish_single(message, 40, published.request)
         except SegmentMoved:
             published.moved += 1
             raise
@@ -442,7 +442,7 @@ class Simulation:
         self.note("the end")
         rows = await self._check()
         last = SimulatedBroker("last", self.memory, self.clock, self.alive)
-        await last.mend(TOPIC)
+        await last.repair(TOPIC)
         after = await self._check()
         assert set(rows) <= set(after), "whoever takes up what is under way takes nothing away"
         await self._check_reader(last, after)
@@ -515,14 +515,14 @@ class Simulation:
                 first = max(first for first in committing if first <= position.segment)
                 by_key[key].append((committing[first].asked, committing[first].answered, int(value.split()[-1])))
         for values in by_key.values():
-            for place, (begun, _, number) in enumerate(values):
-                later = values[place + 1 :]
+            for ordinal, (begun, _, number) in enumerate(values):
+                later = values[ordinal + 1 :]
                 assert all(told_at >= begun for _, told_at, _ in later), "it comes before what was told before it"
                 assert all(n > number for b, _, n in later if b == begun and n), "a load's messages are not in order"
 
     async def _check_reader(self, broker: SimulatedBroker, rows: list[Row]) -> None:
         """A reader of a broker gets the same, each key's in the same order."""
-        reader = TopicReader(await broker.topic(TOPIC), broker.parts.reader)
+        reader = TopicReader(await broker.topics.topic(TOPIC), broker.segment_reader)
         runs, _ = await reader.read(reader.earliest(), max_rows=1 << 20, max_bytes=1 << 30)
         read: dict[bytes, list[bytes]] = defaultdict(list)
         for run in runs:

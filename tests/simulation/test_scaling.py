@@ -8,11 +8,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from filer.even_cuts import even_cut_points
 from filer.slots import SLOTS, equal_ranges
-from filer.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
-from leader import load_table
-from leader.cut_points import LARGEST_SHARE
+from filer.topic.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
+from leader.policy.cut_points import LARGEST_SHARE
+from leader.policy.even_cuts import even_cut_points
+from leader.traffic import traffic_table
 from tests.simulation.braid import OBSERVED_MESSAGES, Braid, Change
 from tests.simulation.traffic import (
     DAY_SECONDS,
@@ -111,7 +111,7 @@ def test_steady_load_at_any_level_settles_and_then_nothing_moves(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         # What moves segments looks back ten minutes, whatever the rules say: sixty times as fast as well.
-        patch.setattr(load_table, "LASTING_SECONDS", load_table.LASTING_SECONDS / 60)
+        patch.setattr(traffic_table, "LASTING_SECONDS", traffic_table.LASTING_SECONDS / 60)
         check_that_it_settles(
             quick(shaped(steady(times_target * TARGET), shares_of(weights)), segments=segments), times_target
         )
@@ -208,14 +208,14 @@ def test_a_broker_that_restarts_makes_no_split_and_no_merge(away_seconds: float)
     """What is known of the load of its segments is lost; they are failed over, and it gets its share again."""
     braid = quick(shaped(steady(20 * TARGET), shares_of(zipf_weights())), brokers=4)
     braid.run(QUICK_SETTLED_SECONDS)
-    reshapes, before = braid.reshapes(), braid.imbalance()
+    splits_and_merges, before = braid.splits_and_merges(), braid.imbalance()
     for number in range(4):
         braid.restart_broker(number, away_seconds=away_seconds)
         moves = braid.moves()
         braid.run(45)
         assert braid.moves() - moves <= len(braid.open("t")) / 3, "its share, and little more"
         assert {segment.owner for segment in braid.open("t")} == {member.id for member in braid.members}
-    assert braid.reshapes() == reshapes
+    assert braid.splits_and_merges() == splits_and_merges
     assert braid.imbalance() <= max(1.3, before)
 
 
@@ -238,11 +238,11 @@ def test_segments_that_roll_all_the_time_split_and_merge_as_ever() -> None:
         rolling.tick()
         plain.tick()
 
-    def reshapes(braid: Braid) -> list[Change]:
+    def splits_and_merges(braid: Braid) -> list[Change]:
         return [change for change in braid.changes if change.reason != "roll"]
 
-    assert [change.reason for change in reshapes(plain)] == ["split", "merge", "merge"]
-    assert reshapes(rolling) == reshapes(plain)
+    assert [change.reason for change in splits_and_merges(plain)] == ["split", "merge", "merge"]
+    assert splits_and_merges(rolling) == splits_and_merges(plain)
 
 
 @pytest.mark.parametrize("shares", [even_shares(), shares_of(zipf_weights())], ids=["even", "zipf"])
@@ -271,14 +271,14 @@ def sizes(count: int) -> list[float]:
 
 def test_topics_of_all_sizes_are_spread_over_many_brokers_by_their_load() -> None:
     topics = {f"t{number}": even(steady(rate)) for number, rate in enumerate(sizes(300))}
-    by_load = Braid(topics, DEFAULTS, brokers=40, tick_seconds=2 * MINUTE)
+    by_traffic = Braid(topics, DEFAULTS, brokers=40, tick_seconds=2 * MINUTE)
     by_number = Braid(topics, DEFAULTS, brokers=40, tick_seconds=2 * MINUTE, by_number=True)
-    by_load.run(4 * HOUR)
+    by_traffic.run(4 * HOUR)
     by_number.run(4 * HOUR)
-    assert by_load.imbalance() <= 1.25 < by_number.imbalance()
-    settled = list(by_load.changes)
-    by_load.run(2 * HOUR)
-    assert by_load.changes == settled
+    assert by_traffic.imbalance() <= 1.25 < by_number.imbalance()
+    settled = list(by_traffic.changes)
+    by_traffic.run(2 * HOUR)
+    assert by_traffic.changes == settled
 
 
 def test_daily_waves_at_any_time_of_day_stay_spread_with_few_moves() -> None:
@@ -309,7 +309,7 @@ def test_a_flood_of_some_of_many_topics_is_absorbed_and_concerns_no_other() -> N
     assert {change.topic for change in braid.changes} == flooded, "all have split"
     braid.run(700)
     assert all(max(braid.segment_rates(topic)) <= TARGET for topic in flooded)
-    assert {change.topic for change in braid.reshapes()} == flooded
+    assert {change.topic for change in braid.splits_and_merges()} == flooded
     assert braid.imbalance() <= 1.3
 
 

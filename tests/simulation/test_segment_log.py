@@ -16,24 +16,24 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from filer.catalogue import TopicRecord
 from filer.clock import ManualClock, settle
 from filer.errors import BraidError, SegmentMoved, SegmentSealed
-from filer.failing_store import FailingStore
-from filer.faults import Fault, FaultKind, SeededFaults
-from filer.inheritance import read_inherited
-from filer.memory_store import MemoryStore
-from filer.requests import Position, RequestId
-from filer.segment_file import decode
-from filer.segment_log import Inherit, SegmentRef, recover_index, seal_at_end
-from filer.segment_upkeep import SegmentUpkeep
-from filer.segment_writer import SegmentWriter
+from filer.format.requests import Position, RequestId
+from filer.format.segment_file import decode
+from filer.segment.inheritance import read_inherited
+from filer.segment.segment_log import Inherit, SegmentRef, recover_index, seal_at_end
+from filer.segment.writer.segment_writer import SegmentWriter
 from filer.slots import SLOTS
-from filer.topic_config import TopicConfig
-from filer.topic_state import Segment, TopicState
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import Fault, FaultKind, SeededFaults
+from filer.stores.memory_store import MemoryStore
+from filer.topic.catalogue import TopicRecord
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Segment, TopicState
 from tests.support.inline_executor import InlineExecutor
-from tests.support.segment_files import list_live
-from tests.support.segment_owners import GRACE_SECONDS, owner, single, still_there, stored_values
+from tests.support.segment.segment_owners import GRACE_SECONDS, owner, single, stored_values
+from tests.support.segment.upkeeps import upkeep_of
+from tests.support.topic.segment_files import list_live
 
 SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "60"))
 STEPS = 150
@@ -240,23 +240,12 @@ class Simulation:
         """A round of upkeep of some segment by a process that meets no faults."""
         ref = SegmentRef("events", self.chance.randint(0, self.segment))
         index = await recover_index(self.memory, ref)
-        upkeep = SegmentUpkeep(
-            self.memory,
-            self.clock,
-            ref,
-            index,
-            broker="keeper",
-            grace_seconds=GRACE_SECONDS,
-            rollup_age_seconds=30,
-            executor=InlineExecutor(),
-            look=still_there,
-            born_here=False,
-        )
+        upkeep = upkeep_of(self.memory, self.clock, ref, index, InlineExecutor(), broker="maintainer")
         try:
-            kept = await upkeep.keep(rollup_bytes=1 << 20, start_offset=0)
-            self.note(f"kept {ref.segment}: {kept.rollups} roll-ups, {kept.deleted} deleted")
+            done = await upkeep.run(rollup_bytes=1 << 20, start_offset=0)
+            self.note(f"upkeep of {ref.segment}: {done.rollups} roll-ups, {done.deleted} deleted")
         except BraidError as error:
-            self.note(f"not kept: {type(error).__name__}")
+            self.note(f"upkeep failed: {type(error).__name__}")
 
     async def _end(self) -> None:
         """Let everything that still can happen, then look at what was made of it."""

@@ -82,9 +82,9 @@ def moving_hot_spot(rate: float, *, width: int, share: float, every_seconds: flo
     """That share goes to `width` neighbouring slots, elsewhere each `every_seconds`."""
 
     @lru_cache(maxsize=2)
-    def shares(place: int) -> Shares:
+    def shares(index: int) -> Shares:
         weights = np.full(SLOTS, (1 - share) / SLOTS)
-        first = place * 20_011 % (SLOTS - width)
+        first = index * 20_011 % (SLOTS - width)
         weights[first : first + width] += share / width
         return shares_of(weights)
 

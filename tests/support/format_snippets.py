@@ -1,4 +1,4 @@
-"""The snippets of docs/file-format.md as readers of a topic's folder, each in its two steps: list, then read."""
+"""The snippets of docs/file-format.md as readers of a topic's folder, each in two steps: list, then read."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ Row = tuple[int, int, bytes]
 
 
 def snippet(name: str, topic: Path) -> str:
-    """The code block of that name, over the topic in this folder."""
+    """The code block with a name, for the topic in this folder."""
     match = re.search(rf"<!-- snippet: {name} -->\n```\w+\n(.*?)```", DOCUMENT, re.DOTALL)
     assert match is not None, name
     assert _PLACE in match[1] or "-read" in name
@@ -66,7 +66,7 @@ class SparkSnippets(PythonSnippets):
 
 
 def read_independently(topic: Path) -> list[Row]:
-    """The whole reader, which lists and reads in one."""
+    """The complete reader, which lists and reads in one step."""
     names: dict[str, Any] = {}
     exec(snippet("independent-reader", topic), names)
     return [

@@ -1,4 +1,4 @@
-"""An executor without threads: what is submitted is done at once, so that simulated time never waits for a thread."""
+"""An executor without threads: it runs each call at once, so that simulated time never waits for a thread."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future

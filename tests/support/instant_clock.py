@@ -1,4 +1,4 @@
-"""A clock whose sleepers wake at once, the time having moved on."""
+"""A clock on which every sleep returns at once, with the time moved forward."""
 
 import asyncio
 import math

@@ -1,6 +1,6 @@
-"""Keeps CPython before 3.11.8 from breaking off `ast.parse` with a SystemError (python/cpython#106905).
+"""Prevent CPython before 3.11.8 from failing in `ast.parse` with a SystemError (python/cpython#106905).
 
-It counts how deep it is in one place for all threads. Collecting garbage in the middle of a parse may run a finalizer,
+It counts its depth in one variable for all threads. Collecting garbage in the middle of a parse may run a finalizer,
 or let another thread run, that parses as well (what formats a traceback does): "AST constructor recursion depth
 mismatch". pytest parses test modules, and the modules of its plugins: schemathesis imports some of its own when used.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def parse_undisturbed() -> None:
-    """From now on no garbage is collected while `ast.parse` runs; nothing where Python has been mended."""
+    """Collect no garbage while `ast.parse` runs, from now on. Does nothing if Python has the fix."""
     if sys.version_info < (3, 11, 8):
         ast.parse = _without_collecting(ast.parse)
 

@@ -1,12 +1,14 @@
-"""Topics in Apache Spark: `read` for batches, at the speed of Spark's own Parquet reader, `load` for large writes, and
-`register` for the data source: streams, and all other reads and writes.
+"""Topics in Apache Spark.
 
-Needs `pip install 'braidmq[spark]'`, on the driver and on the executors.
+`read` reads batches at the speed of Spark's own Parquet reader, `load` makes large writes as bulk loads, and
+`register` adds the data source `braidmq` for streams and all other reads and writes. Needs `pip install
+'braidmq[spark]'`, on the driver and on the executors. `source.py` and `native_read.py` are the beginnings; the folders
+`batch`, `streaming` and `writing` do the work on top of the other modules here.
 """
 
 from braidmq.spark.errors import DataLoss, InvalidOption
-from braidmq.spark.load import load
-from braidmq.spark.native import read
+from braidmq.spark.native_read import read
 from braidmq.spark.source import BraidSource, register
+from braidmq.spark.writing.load import load
 
 __all__ = ["BraidSource", "DataLoss", "InvalidOption", "load", "read", "register"]

@@ -1,4 +1,4 @@
-"""The columns that Spark gets, and turning a file's or a broker's rows into them."""
+"""The columns that Spark gets, and how rows of files and brokers become such columns."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ from pyspark.sql.types import (
 )
 
 from braidmq.spark.errors import InvalidOption
+from filer.format.schema import TIMESTAMP
 from filer.nearest import unknown_name
-from filer.schema import TIMESTAMP
 from filer.slots import slots_of
-from filer.topic_config import TopicConfig
+from filer.topic.topic_config import TopicConfig
 
 _REF = StructType(
     [
@@ -34,7 +34,7 @@ _REF = StructType(
 
 
 def topic_schema(config: TopicConfig) -> StructType:
-    """All columns of a topic, in the order that readers of the bare files have them in, `segment` first."""
+    """Return all columns of a topic: `segment`, then the columns of its files in their order."""
     key: DataType = StringType() if config.key_type == "string" else BinaryType()
     value: DataType = BinaryType() if config.value_type == "binary" else StringType()
     return StructType(
@@ -52,7 +52,7 @@ def topic_schema(config: TopicConfig) -> StructType:
 
 
 def check_schema(wanted: StructType, config: TopicConfig) -> None:
-    """Raises `InvalidOption` for a column that is none of the topic's, or not of that type."""
+    """Raise `InvalidOption` for a column that the topic does not have, or has with another type."""
     known = {field.name: field for field in topic_schema(config)}
     for field in wanted:
         if field.name not in known:
@@ -65,24 +65,24 @@ def check_schema(wanted: StructType, config: TopicConfig) -> None:
 
 
 def arrow_schema(wanted: StructType) -> pa.Schema:
-    """What record batches of these columns have to be like, to the letter."""
+    """Return the exact schema that record batches of these columns must have."""
     return to_arrow_schema(wanted, timezone="UTC")
 
 
 class RowFilter:
-    """Which rows of a segment's batch are wanted: by time of acceptance, and by the slot of their key."""
+    """Filters rows by the time of acceptance, and by the slot of their key."""
 
     def __init__(self, *, since_us: int | None, until_us: int | None, slots: tuple[int, int] | None) -> None:
         self._since_us, self._until_us, self._slots = since_us, until_us, slots
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it looks at."""
-        timed = self._since_us is not None or self._until_us is not None
-        return ({"_timestamp"} if timed else set()) | ({"key"} if self._slots is not None else set())
+        """The columns that the filter needs."""
+        filters_by_time = self._since_us is not None or self._until_us is not None
+        return ({"_timestamp"} if filters_by_time else set()) | ({"key"} if self._slots is not None else set())
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are wanted, in their order. Rows without a key have no slot, and are in no range of slots."""
+        """Return the rows that match, in order. Rows without a key have no slot, so no range of slots contains them."""
         wanted: Any = None
         if self._since_us is not None:
             wanted = pc.greater_equal(batch["_timestamp"], pa.scalar(self._since_us, TIMESTAMP))
@@ -102,7 +102,7 @@ class RowFilter:
 
 
 def spark_batch(segment: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema` from those of a file or of a broker's answer."""
+    """Return the columns of `schema`, from those of a file or of a broker's answer."""
     return pa.RecordBatch.from_arrays([_column(segment, batch, name) for name in schema.names], schema=schema)
 
 

@@ -1,11 +1,11 @@
-"""What the data source refuses, beside the errors of the client itself."""
+"""Errors of the data source, in addition to those of the client."""
 
 from braidmq.errors import BraidMQError, InvalidArgument
 
 
 class InvalidOption(InvalidArgument):
-    """An option that the data source does not know, or a value that it cannot be."""
+    """An option that the data source does not have, or a value that is not valid for it."""
 
 
 class DataLoss(BraidMQError):
-    """Messages that were to be read are not there any more; `failOnDataLoss` set to false goes on without them."""
+    """Messages to read do not exist any more. With `failOnDataLoss` set to false, reads go on without them."""

@@ -1,38 +1,38 @@
-"""The options of the data source, named as those of Spark's Kafka source; a misspelt one is refused.
+"""The options of the data source, named like those of Spark's Kafka source. Unknown options are refused.
 
-Spark hands them in as text, their names in lower case.
+Spark passes them as text, with their names in lower case.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
-from braidmq.async_client import DEFAULT_URL
-from braidmq.identity import checked_producer_id
+from braidmq.defaults import DEFAULT_URL
 from braidmq.names import topic_path
+from braidmq.publish.identity import checked_producer_id
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.spans import Span
 from filer.errors import BraidError
 from filer.nearest import unknown_name
-from filer.positions import Positions, from_marker
-from filer.schema import LATEST_US
 from filer.slots import SLOTS
+from filer.times import LATEST_US, microseconds
+from filer.topic.positions import Positions, from_marker
 
 _COMMON = ("url", "topic")
 _READ = ("subscribe", "startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss")
 BATCH_READ = (*_COMMON, *_READ, "endingOffsets", "endingTimestamp", "segments", "slots", "ranges")
 STREAM_READ = (*_COMMON, *_READ, "maxOffsetsPerTrigger")
 BATCH_WRITE = (*_COMMON, "producerId")
-# Spark says by itself where the checkpoint is and what the query is called.
+# Spark itself adds the location of the checkpoint and the name of the query.
 STREAM_WRITE = (*_COMMON, "checkpointLocation", "queryName")
 ANY_READ = tuple(dict.fromkeys((*BATCH_READ, *STREAM_READ)))
 _HEADER = "header."
 _MOST_DIGITS = 18
 _BOOLEANS = {"true": True, "false": False}
 
-Place = Literal["earliest", "latest"] | Positions
+PositionOption = Literal["earliest", "latest"] | Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is to be read. Times are in microseconds since 1970, UTC; an end, segments and slots are for batches.
+    """What to read. Times are in microseconds since 1970, UTC. An end, segments and slots are only for batches.
 
-    `ranges` are exactly those messages, whatever else there is.
+    If `ranges` are given, they replace start, end and segments.
     """
 
     source: Source
-    start: Place = "earliest"
-    end: Place = "latest"
+    start: PositionOption = "earliest"
+    end: PositionOption = "latest"
     since_us: int | None = None
     until_us: int | None = None
     min_partitions: int = 1
@@ -66,26 +66,26 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows go; `producer_id` is who has published them, for a batch that may be run again."""
+    """Where rows go. `producer_id` identifies the writer, so that a batch may be run again."""
 
     source: Source
     producer_id: str | None = None
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
-    """Raises `InvalidOption` for the first that is not known for this use."""
+    """Raise `InvalidOption` for the first option that is not allowed for this use."""
     names = {name.lower() for name in known}
     for name in options:
         if name.lower() in names or name.lower().startswith(_HEADER):
             continue
         elsewhere = {each.lower(): each for each in (*ANY_READ, *BATCH_WRITE, *STREAM_WRITE)}
         if name.lower() in elsewhere:
-            raise InvalidOption(f"option {elsewhere[name.lower()]!r} is not for {what}")
+            raise InvalidOption(f"option {elsewhere[name.lower()]!r} is not allowed for {what}")
         raise InvalidOption(unknown_name(f"option of the braidmq source for {what}:", name, known))
 
 
 def source_of(options: Mapping[str, str], *, subscribe: bool) -> Source:
-    """The topic that is read or written; raises `InvalidOption` where it is not named once."""
+    """Return the topic to read or write. Raises `InvalidOption` unless it is named exactly once."""
     names = [name for name in (("topic", "subscribe") if subscribe else ("topic",)) if name in options]
     if len(names) != 1:
         raise InvalidOption("name the topic once: option 'topic'" + (", or 'subscribe'" if subscribe else ""))
@@ -96,14 +96,14 @@ def source_of(options: Mapping[str, str], *, subscribe: bool) -> Source:
 
 
 def batch_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Of a batch read; raises `InvalidOption`."""
+    """Return the options of a batch read. Raises `InvalidOption`."""
     check_names(options, BATCH_READ, "batch reading")
     source = source_of(options, subscribe=True)
     ranges = _text(options, "ranges")
     return ReadOptions(
         source,
-        start=_place(options, "startingOffsets", "earliest", source.topic),
-        end=_place(options, "endingOffsets", "latest", source.topic),
+        start=_position(options, "startingOffsets", "earliest", source.topic),
+        end=_position(options, "endingOffsets", "latest", source.topic),
         since_us=_time(options, "startingTimestamp"),
         until_us=_time(options, "endingTimestamp"),
         min_partitions=_count(options, "minPartitions") or 1,
@@ -115,7 +115,7 @@ def batch_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Of a streaming read; raises `InvalidOption`."""
+    """Return the options of a streaming read. Raises `InvalidOption`."""
     check_names(options, STREAM_READ, "streaming")
     source = source_of(options, subscribe=True)
     since_us = _time(options, "startingTimestamp")
@@ -123,7 +123,7 @@ def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
         raise InvalidOption("startingTimestamp or startingOffsets, not both: a stream begins at one position")
     return ReadOptions(
         source,
-        start=_place(options, "startingOffsets", "latest", source.topic),
+        start=_position(options, "startingOffsets", "latest", source.topic),
         since_us=since_us,
         min_partitions=_count(options, "minPartitions") or 1,
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
@@ -132,7 +132,7 @@ def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def batch_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Of a batch write; raises `InvalidOption`."""
+    """Return the options of a batch write. Raises `InvalidOption`."""
     check_names(options, BATCH_WRITE, "batch writing")
     producer_id = _text(options, "producerId")
     if producer_id is not None:
@@ -141,16 +141,19 @@ def batch_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Of a streaming write; raises `InvalidOption`."""
+    """Return the options of a streaming write. Raises `InvalidOption`."""
     check_names(options, STREAM_WRITE, "streaming writes")
     return WriteOptions(source_of(options, subscribe=False))
 
 
 def moment_us(text: str, name: str) -> int:
-    """Milliseconds since 1970, as Kafka's source has them, or RFC 3339; raises `InvalidOption`."""
+    """Return the microseconds since 1970 of milliseconds since 1970 (as for Kafka's source) or of RFC 3339.
+
+    Raises `InvalidOption`.
+    """
     if text.isascii() and text.isdecimal():
         if len(text) > _MOST_DIGITS or int(text) * 1000 > LATEST_US:
-            raise InvalidOption(f"{name} is {text:.80}: that is no time within the years 1970 to 9999")
+            raise InvalidOption(f"{name} is {text:.80}: it must be within the years 1970 to 9999")
         return int(text) * 1000
     try:
         moment = datetime.fromisoformat(text)
@@ -158,15 +161,15 @@ def moment_us(text: str, name: str) -> int:
         raise InvalidOption(f"{name} is {text!r:.80}: give milliseconds since 1970, or RFC 3339 with a zone") from None
     if moment.tzinfo is None:
         raise InvalidOption(f"{name} is {text!r}, which has no time zone: add Z, or +01:00 and the like")
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return microseconds(moment)
 
 
 def _text(options: Mapping[str, str], name: str) -> str | None:
-    """Options come from Spark in lower case, and from a test or another Mapping as they are written."""
+    """The value of an option. Spark's names are in lower case; other mappings may have them as documented."""
     return next((value for key, value in options.items() if key.lower() == name.lower()), None)
 
 
-def _place(options: Mapping[str, str], name: str, default: Place, topic: str) -> Place:
+def _position(options: Mapping[str, str], name: str, default: PositionOption, topic: str) -> PositionOption:
     text = _text(options, name)
     if text is None:
         return default
@@ -215,22 +218,22 @@ def _slots(options: Mapping[str, str]) -> tuple[int, int] | None:
         return None
     parts = [part.strip() for part in text.split("-")]
     if len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
-        raise InvalidOption(f"slots is {text!r:.80}: give the first, and the one behind the last, such as 0-4096")
+        raise InvalidOption(f"slots is {text!r:.80}: give the first, and the one after the last, such as 0-4096")
     return checked_slots((int(parts[0]), int(parts[1])))
 
 
 def checked_positions(positions: Mapping[int, int], name: str = "a position") -> Positions:
-    """The offsets by segment, if they are some; raises `InvalidOption`."""
+    """Return the offsets by segment if they are valid. Raises `InvalidOption`."""
     for segment, offset in positions.items():
         if not _is_count(offset) or not _is_count(segment):
-            raise InvalidOption(f"{name}: {segment!r}: {offset!r} is no segment with an offset of 0 or more")
+            raise InvalidOption(f"{name}: {segment!r}: {offset!r} is not a segment with an offset of 0 or more")
     if not positions:
         raise InvalidOption(f"{name} names no segment")
     return dict(positions)
 
 
 def checked_segments(segments: Iterable[int]) -> tuple[int, ...]:
-    """The ids, if they are some; raises `InvalidOption`."""
+    """Return the ids if they are valid. Raises `InvalidOption`."""
     found = tuple(segments) if isinstance(segments, Iterable) else ()
     if not isinstance(segments, Iterable) or not all(map(_is_count, found)):
         raise InvalidOption(f"segments is {segments!r:.80}: give their ids, such as [0, 3, 4]")
@@ -238,11 +241,11 @@ def checked_segments(segments: Iterable[int]) -> tuple[int, ...]:
 
 
 def checked_slots(slots: tuple[int, int]) -> tuple[int, int]:
-    """The range, if it is one of slots; raises `InvalidOption`."""
+    """Return the range of slots if it is valid. Raises `InvalidOption`."""
     if not isinstance(slots, tuple | list) or len(slots) != 2 or not all(map(_is_count, slots)):
-        raise InvalidOption(f"slots is {slots!r:.80}: give the first, and the one behind the last, such as (0, 4096)")
+        raise InvalidOption(f"slots is {slots!r:.80}: give the first, and the one after the last, such as (0, 4096)")
     if not 0 <= slots[0] < slots[1] <= SLOTS:
-        raise InvalidOption(f"slots {slots[0]}-{slots[1]} is no range within 0-{SLOTS}")
+        raise InvalidOption(f"slots {slots[0]}-{slots[1]} is not a range within 0-{SLOTS}")
     return slots
 
 
@@ -265,7 +268,7 @@ def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in _BOOLEANS:
-        raise InvalidOption(f"{name} is {text!r:.80}: it is true or false")
+        raise InvalidOption(f"{name} is {text!r:.80}: it must be true or false")
     return _BOOLEANS[text.lower()]
 
 

@@ -10,8 +10,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from braidmq.spark.batch_reader import BatchReader
+from braidmq.spark.batch.batch_reader import BatchReader
 from braidmq.spark.columns import topic_schema
+from braidmq.spark.connection import fetch_snapshot, open_client
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.options import (
     ANY_READ,
@@ -22,9 +23,8 @@ from braidmq.spark.options import (
     stream_read_options,
     stream_write_options,
 )
-from braidmq.spark.planning import client_of, shape_of
-from braidmq.spark.sink import BatchWriter, StreamWriter
-from braidmq.spark.stream_reader import StreamReader
+from braidmq.spark.streaming.stream_reader import StreamReader
+from braidmq.spark.writing.sink import BatchWriter, StreamWriter
 
 
 class BraidSource(DataSource):
@@ -32,37 +32,37 @@ class BraidSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return "braidmq"
 
     def schema(self) -> StructType:
-        """The columns of the topic; raises `InvalidOption`, and what the brokers answer."""
+        """Return the columns of the topic. Raises `InvalidOption`, and errors of the brokers."""
         check_names(self.options, ANY_READ, "reading")
         source = source_of(self.options, subscribe=True)
-        with client_of(source) as client:
-            return topic_schema(shape_of(client, source).state.config)
+        with open_client(source) as client:
+            return topic_schema(fetch_snapshot(client, source).state.config)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         return BatchReader(batch_read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         return StreamReader(stream_read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `write`."""
+        """Return the writer for `write`."""
         _check_appends(overwrite)
         return BatchWriter(batch_write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """For `writeStream`."""
+        """Return the writer for `writeStream`."""
         _check_appends(overwrite)
         return StreamWriter(stream_write_options(self.options), schema)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("braidmq")` known to a session, for reading and writing, in batches and streams."""
+    """Register `format("braidmq")` with a session, for batch and streaming reads and writes."""
     spark.dataSource.register(BraidSource)
 
 

@@ -1,11 +1,11 @@
-"""Spans: what one task reads, and cutting a part of a topic into them."""
+"""Spans: ranges of offsets of one segment. Reads are cut into them."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from braidmq.spark.shape import Shape
-from filer.positions import passed_by
-from filer.topic_state import Segment
+from braidmq.spark.topic_snapshot import TopicSnapshot
+from filer.topic.positions import passed_by
+from filer.topic.topic_state import Segment
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,23 +18,24 @@ class Span:
 
     @property
     def count(self) -> int:
-        """How many messages that is."""
+        """The number of messages."""
         return self.stop - self.start
 
 
-def spans_between(shape: Shape, start: Mapping[int, int], end: Mapping[int, int]) -> list[Span]:
-    """All that lies between two positions of a topic, by segment: also of those opened and sealed in between."""
+def spans_between(snapshot: TopicSnapshot, start: Mapping[int, int], end: Mapping[int, int]) -> list[Span]:
+    """Return all messages between two positions of a topic, also of segments opened and sealed in between."""
     spans = []
-    before, within = passed_by(shape.state, start), passed_by(shape.state, end)
-    for segment in shape.state.segments:
-        first, last = _first(segment, start, before), _last(shape, segment, end, within)
-        if first is not None and first < last:
-            spans.append(Span(segment.id, first, last))
+    passed_by_start, passed_by_end = passed_by(snapshot.state, start), passed_by(snapshot.state, end)
+    for segment in snapshot.state.segments:
+        first = _start_offset(segment, start, passed_by_start)
+        stop = _stop_offset(snapshot, segment, end, passed_by_end)
+        if first is not None and first < stop:
+            spans.append(Span(segment.id, first, stop))
     return spans
 
 
-def _first(segment: Segment, start: Mapping[int, int], passed: Set[int]) -> int | None:
-    """The offset from which a segment comes after the start; None where it lies before it altogether."""
+def _start_offset(segment: Segment, start: Mapping[int, int], passed: Set[int]) -> int | None:
+    """The first offset of a segment that is after the start; None if the whole segment is before it."""
     if segment.id in start:
         return max(start[segment.id], segment.start_offset)
     if segment.id < min(start, default=0) or segment.id in passed:
@@ -42,21 +43,21 @@ def _first(segment: Segment, start: Mapping[int, int], passed: Set[int]) -> int 
     return segment.start_offset
 
 
-def _last(shape: Shape, segment: Segment, end: Mapping[int, int], passed: Set[int]) -> int:
-    """The offset up to which a segment comes before the end."""
+def _stop_offset(snapshot: TopicSnapshot, segment: Segment, end: Mapping[int, int], passed: Set[int]) -> int:
+    """The offset that the segment's messages before the end stop at."""
     if segment.id in end:
-        return min(end[segment.id], shape.ends[segment.id])
-    return shape.ends[segment.id] if segment.id in passed else 0
+        return min(end[segment.id], snapshot.ends[segment.id])
+    return snapshot.ends[segment.id] if segment.id in passed else 0
 
 
-def of_segments(spans: Iterable[Span], segments: Iterable[int]) -> list[Span]:
-    """Only those of some segments."""
+def only_segments(spans: Iterable[Span], segments: Iterable[int]) -> list[Span]:
+    """Return only the spans of these segments."""
     wanted = set(segments)
     return [span for span in spans if span.segment in wanted]
 
 
-def in_parts(spans: Sequence[Span], parts: int) -> list[Span]:
-    """The spans cut so that there are about so many at least, all of about equal size."""
+def split_spans(spans: Sequence[Span], parts: int) -> list[Span]:
+    """Cut the spans into at least about `parts` spans of about equal size."""
     total = sum(span.count for span in spans)
     if parts <= len(spans) or not total:
         return list(spans)

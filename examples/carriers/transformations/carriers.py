@@ -1,4 +1,4 @@
-"""Flights as they are published, counted per carrier; and per carrier and day, which goes to another topic."""
+"""Counts published flights for each carrier, and for each carrier and day; the latter go to another topic."""
 
 import os
 
@@ -12,7 +12,7 @@ spark = SparkSession.active()
 
 
 def published() -> DataFrame:
-    """What is published to the topic `flights`, from its oldest message on."""
+    """All messages of the topic `flights`, from the oldest on."""
     messages = spark.readStream.format("braidmq").options(url=URL, topic="flights", startingOffsets="earliest").load()
     flight = sf.from_json("value", "carrier STRING, time_hour TIMESTAMP")
     return messages.select(flight.alias("flight")).select("flight.*")
@@ -20,13 +20,13 @@ def published() -> DataFrame:
 
 @dp.table
 def flights() -> DataFrame:
-    """All of them, as a table that each run adds to."""
+    """All flights, as a table to which each run adds."""
     return published()
 
 
 @dp.materialized_view
 def per_carrier() -> DataFrame:
-    """How many flights each carrier has had so far."""
+    """The number of flights of each carrier so far."""
     return spark.read.table("flights").groupBy("carrier").agg(sf.count("*").alias("flights"))
 
 
@@ -35,7 +35,7 @@ dp.create_sink("carriers", "braidmq", {"url": URL, "topic": "carriers"})
 
 @dp.append_flow(target="carriers")
 def per_carrier_and_day() -> DataFrame:
-    """A message for each carrier and day, when the day is over for good."""
+    """A message for each carrier and day, once no more flights of that day are expected."""
     counted = (
         published()
         .withWatermark("time_hour", "1 day")

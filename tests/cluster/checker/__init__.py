@@ -1,4 +1,4 @@
-"""A load on topics over real HTTP, the history of it, and a verdict: see `workload.py` for how to use it.
+"""A workload on topics over real HTTP, its history, and a verdict: see `workload.py` for how to use it.
 
 | module | what it is |
 | --- | --- |

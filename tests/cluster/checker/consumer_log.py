@@ -1,4 +1,4 @@
-"""What a consumer process writes down, a line each: that it begins, the messages it is given, markers to go on from.
+"""The file that a consumer process writes, one line each for a start, a message it got, or a marker to resume from.
 
 Whoever reads the file takes whole lines only, so a line that a SIGKILL has torn was never written.
 """
@@ -13,7 +13,7 @@ from tests.cluster.checker.history import Found
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A process began at the marker behind so many of the messages in the file."""
+    """A process started at the marker after the first `count` messages in the file."""
 
     behind: int
     at_seconds: float
@@ -21,7 +21,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The marker behind so many of the messages in the file."""
+    """The marker after the first `count` messages in the file."""
 
     behind: int
     marker: str
@@ -32,18 +32,18 @@ _LINE: TypeAdapter[Line] = TypeAdapter(Line)
 
 
 def written(line: Line) -> bytes:
-    """The line as it stands in the file."""
+    """The line in the file."""
     return _LINE.dump_json(line) + b"\n"
 
 
 class ConsumerLog:
-    """The file of one consumer, read on as it grows. `read_bytes` is where the last whole line ended."""
+    """The file of one consumer, read while it grows. `read_bytes` is the end of the last complete line."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.read_bytes = path, 0
 
     def read_on(self) -> list[Line]:
-        """The whole lines that were not there at the last look."""
+        """The complete lines added since the last call."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:

@@ -69,7 +69,7 @@ async def consume(topic: str, path: Path, urls: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read until killed; 2 where it is not said what."""
+    """Read until killed. Returns 2 for wrong arguments."""
     if len(arguments) < 3:
         print(USAGE, file=sys.stderr)
         return 2

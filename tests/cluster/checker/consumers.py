@@ -1,4 +1,4 @@
-"""Who reads: streams that reconnect by marker, pages one after the other, and the Python client, at any broker."""
+"""Consumers at any broker: streams that reconnect by marker, pages one after the other, and the Python client."""
 
 import asyncio
 import base64
@@ -12,7 +12,7 @@ import httpx
 import orjson
 
 from braidmq import AsyncClient, BraidMQError
-from filer.positions import from_marker
+from filer.topic.positions import from_marker
 from tests.cluster.checker.history import GARBLED, REACHED, Found, Reader, Start, Visit
 
 PAGE_ROWS = 1000
@@ -42,7 +42,7 @@ class Consumer:
 
 
 class Follower:
-    """Carries out a consumer's reading and writes down what it gets. `silence_seconds` is how long it waits."""
+    """Reads for a consumer and records what it gets. `silence_seconds` is how long it waits for more."""
 
     def __init__(self, consumer: Consumer, now: Callable[[], float], seed: int, *, silence_seconds: float) -> None:
         self._consumer, self._now, self._silence_seconds = consumer, now, silence_seconds
@@ -55,7 +55,7 @@ class Follower:
         self.record = Reader(consumer.name, consumer.topic, consumer.form, consumer.start)
 
     def has_reached(self, ends: Mapping[int, int]) -> bool:
-        """Whether it was given everything before these end offsets that it started early enough for."""
+        """Whether it got everything before these end offsets, as far as its start allows."""
         if self.record.joined_seconds is None:
             return False
         begun = self.record.positions
@@ -65,7 +65,7 @@ class Follower:
         return all(self._reached.get(segment, 0) >= end for segment, end in mine.items())
 
     async def follow(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
-        """Visit one broker after the other until cancelled; `urls` may change meanwhile."""
+        """Visit one broker after the other until cancelled. `urls` may change in the meantime."""
         visit = {"stream": self._stream, "browse": self._page, "client": self._subscribe}[self._consumer.form]
         while True:
             before = self._count
@@ -92,7 +92,7 @@ class Follower:
             visit.ended_seconds = self._now()
 
     def _add(self, visit: Visit) -> None:
-        """Keep only the newest of several visits in a row that gave nothing and said nothing."""
+        """Of consecutive visits without any result, keep only the newest."""
         visits = self.record.visits
         silent = visits and not visits[-1].found and visits[-1].end not in (REACHED, GARBLED)
         if silent and visits[-1].behind == visit.behind:
@@ -132,7 +132,7 @@ class Follower:
             visit.end = REACHED
 
     async def _subscribe(self, client: httpx.AsyncClient, visit: Visit) -> None:
-        """By the Python client, which finds the other brokers by itself and has connections of its own."""
+        """Read with the Python client, which finds the other brokers by itself and has its own connections."""
         visit.end = "cut"
         start = {"from_": self._consumer.start} if self._marker is None else {"marker": self._marker}
         async with AsyncClient(visit.url) as subscriber:
@@ -141,12 +141,12 @@ class Follower:
                 self._take(visit, [found], message.marker or "")
 
     def _found(self, messages: Sequence[Mapping[str, Any]]) -> list[Found]:
-        """Whole before any of it is kept: a message that does not parse leaves nothing half written down."""
+        """Parse everything before recording any of it, so that a bad message leaves nothing half recorded."""
         now_seconds = self._now()
         return [found_in(message, now_seconds) for message in messages]
 
     def _take(self, visit: Visit, found: Sequence[Found], marker: str) -> None:
-        """Write down messages and the marker behind them."""
+        """Record messages and the marker after them."""
         if self.record.joined_seconds is None:
             self._join(found, marker)
         visit.found.extend(found)
@@ -181,13 +181,13 @@ async def read_pages(client: httpx.AsyncClient, url: str, topic: str) -> AsyncIt
 
 
 async def read_topic(url: str, topic: str) -> list[Found]:
-    """Every message of a topic in the order given; raises as `read_pages`."""
+    """Every message of a topic in reading order. Raises as `read_pages`."""
     async with httpx.AsyncClient(timeout=READ_TIMEOUT_SECONDS, trust_env=False) as client:
         return [found_in(message) async for page in read_pages(client, url, topic) for message in page]
 
 
 def found_in(message: Mapping[str, Any], at_seconds: float = 0.0) -> Found:
-    """A message as the JSON of an answer has it."""
+    """A message from the JSON of an answer."""
     return Found(message["segment"], message["offset"], _bytes(message, "key"), _bytes(message, "value"), at_seconds)
 
 

@@ -1,4 +1,4 @@
-"""What happened during a load: requests, readers and faults, with the times of one monotonic clock.
+"""The history of a workload: requests, readers and faults, with the times of one monotonic clock.
 
 A history is plain data. It goes to a file as JSON and comes back as it was, so that a failed run can be judged
 again.
@@ -54,7 +54,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One message as a reader got it; two are equal wherever and whenever they were read."""
+    """One message that a reader got. Two are equal wherever and whenever they were read."""
 
     segment: int
     offset: int
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One time that a request was sent, and what came back. `final`: sending it again cannot help."""
+    """One attempt to send a request, and its answer. `final`: repeating it cannot help."""
 
     url: str
     started_seconds: float
@@ -78,7 +78,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Request:
-    """Messages that were sent at once; with a `sequence` they were sent again until the outcome was known."""
+    """Messages sent in one request. With a `sequence` it was repeated until the outcome was known."""
 
     producer: str
     topic: str
@@ -88,7 +88,7 @@ class Request:
 
     @property
     def outcome(self) -> Outcome:
-        """`failed` only where no attempt can have stored anything."""
+        """The outcome; `failed` only if no attempt can have stored anything."""
         outcomes = {attempt.outcome for attempt in self.attempts}
         if "acknowledged" in outcomes:
             return "acknowledged"
@@ -101,7 +101,7 @@ class Request:
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The positions that the first acknowledgement told."""
+        """The positions in the first acknowledgement."""
         return next((attempt.positions for attempt in self.acknowledgements), ())
 
 
@@ -144,7 +144,7 @@ class Reader:
 
 @dataclass(slots=True)
 class Fault:
-    """Something that was broken on purpose, and when."""
+    """A deliberate fault, and when it happened."""
 
     name: str
     started_seconds: float
@@ -154,9 +154,9 @@ class Fault:
 
 @dataclass(slots=True)
 class History:
-    """Requests in the order in which they ended, readers with all they saw, and the faults.
+    """Requests in the order in which they ended, readers with all they read, and the faults.
 
-    Times count from `began`, which is there to find the place in the brokers' logs.
+    Times count from `began`, which helps to find the lines in the brokers' logs.
     """
 
     began: str = ""
@@ -171,11 +171,11 @@ class History:
         return sorted({request.topic for request in self.requests} | {reader.topic for reader in self.readers})
 
     def of(self, *outcomes: Outcome) -> Iterator[Sent]:
-        """Messages of the requests that ended so."""
+        """The messages of requests with this outcome."""
         return (sent for request in self.requests if request.outcome in outcomes for sent in request.messages)
 
     def count(self, outcome: Outcome) -> int:
-        """How many messages ended so."""
+        """How many messages have this outcome."""
         return sum(1 for _ in self.of(outcome))
 
     def to_json(self) -> bytes:
@@ -184,16 +184,16 @@ class History:
 
     @classmethod
     def from_json(cls, data: bytes) -> "History":
-        """What `to_json` gave; raises `ValueError` for anything else."""
+        """Parse the result of `to_json`. Raises `ValueError` for anything else."""
         return _FORM.validate_json(data)
 
     def write(self, path: Path) -> None:
-        """Keep it in a file."""
+        """Write the history to a file."""
         path.write_bytes(self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> "History":
-        """What `write` wrote; raises `NotAHistory` for anything else."""
+        """Read a file of `write`. Raises `NotAHistory` for anything else."""
         try:
             return cls.from_json(path.read_bytes())
         except ValueError as error:

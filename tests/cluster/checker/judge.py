@@ -1,4 +1,4 @@
-"""Judge a history that a failed run has left: `python -m tests.cluster.checker.judge history.json`."""
+"""Judge the history of a failed run: `python -m tests.cluster.checker.judge history.json`."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ USAGE = "usage: python -m tests.cluster.checker.judge HISTORY.json"
 
 
 def main(arguments: list[str]) -> int:
-    """Print the verdict; 0 where it is clean, 1 where it is not, 2 where there is nothing to judge."""
+    """Print the verdict. Returns 0 if it is clean, 1 if it is not, 2 if there is nothing to judge."""
     if len(arguments) != 1:
         print(USAGE, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Consumers that are processes: started, killed whenever a test says so, and started again where they were."""
+"""Consumers as processes: tests kill them at any time, and they are restarted where they stopped."""
 
 import asyncio
 import time
@@ -10,8 +10,8 @@ import httpx
 
 from tests.cluster.checker.consumer_log import Began, ConsumerLog
 from tests.cluster.checker.history import Found, Reader, Visit
-from tests.support.forked_process import ForkedProcess
-from tests.support.processes import child_environment, end_with_us
+from tests.support.process.forked_process import ForkedProcess
+from tests.support.process.processes import child_environment, end_with_us
 
 LOOK_SECONDS = 0.05
 SIGKILLED = -9
@@ -43,7 +43,7 @@ class KilledConsumer:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has begun and is no more."""
+        """Whether its process has started and ended."""
         return self._process is not None and self._process.poll() is not None
 
     @property
@@ -52,7 +52,7 @@ class KilledConsumer:
         return self._saved
 
     def kill(self) -> bool:
-        """SIGKILL, at whatever line it is; whether it ran."""
+        """SIGKILL at any point. Returns whether it was running."""
         if self._process is None or self.has_ended:
             return False
         self._process.kill()
@@ -63,7 +63,7 @@ class KilledConsumer:
         return all(self._reached.get(segment, 0) >= end for segment, end in ends.items())
 
     async def follow(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
-        """Start it again and again until cancelled; raises `AssertionError` where it ends by itself."""
+        """Restart it until cancelled. Raises `AssertionError` if it ends by itself."""
         try:
             while True:
                 self._process = self._start(urls)
@@ -96,7 +96,7 @@ class KilledConsumer:
         return process
 
     def _catch_up(self) -> None:
-        """Take over what it has written since the last look."""
+        """Read what it has written since the last call."""
         ahead_seconds = time.monotonic() - self._now()
         for line in self._log.read_on():
             if isinstance(line, Began):

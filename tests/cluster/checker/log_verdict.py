@@ -1,4 +1,4 @@
-"""What is wrong with the messages read from a topic's start to its end, against what producers were told."""
+"""Check the messages read from a topic's start to its end against the answers that producers got."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from tests.cluster.checker.history import Found, History, Outcome, Request, Sent
 
 
 def judge_log(history: History, topic: str, found: Sequence[Found]) -> list[str]:
-    """Complaints about one topic's messages, `found` in the order of reading; empty where nothing is wrong."""
+    """Complaints about the messages of one topic, `found` in reading order; empty if nothing is wrong."""
     requests = [request for request in history.requests if request.topic == topic]
     return [
         *_wrong_messages(requests, found),
@@ -38,7 +38,7 @@ def _wrong_messages(requests: Sequence[Request], found: Sequence[Found]) -> Iter
 
 
 def wrong_order(requests: Sequence[Request], found: Iterable[Found]) -> Iterator[str]:
-    """Messages of a key that come in another order than they were sent.
+    """Complaints about messages of a key in another order than they were sent.
 
     Only of acknowledged messages: one whose outcome was unknown may land after those sent later.
     """
@@ -62,7 +62,7 @@ def _wrong_offsets(found: Sequence[Found]) -> Iterator[str]:
 
 
 def _wrong_answers(requests: Sequence[Request]) -> Iterator[str]:
-    """A request with a sequence that is sent again is answered as it was the first time."""
+    """Complaints about repeated requests whose answer differs from the first one."""
     for request in requests:
         named = f"{request.producer} {request.sequence} of {len(request.messages)} messages"
         acknowledgements = request.acknowledgements
@@ -77,8 +77,8 @@ def _wrong_answers(requests: Sequence[Request]) -> Iterator[str]:
 
 
 def _wrong_positions(requests: Sequence[Request], found: Sequence[Found]) -> Iterator[str]:
-    """Each acknowledged message stands at a position that its own request was told, and at nobody else's."""
-    places = {message.value: (message.segment, message.offset) for message in found}
+    """Complaints about acknowledged messages at other positions than their own request was given."""
+    positions_found = {message.value: (message.segment, message.offset) for message in found}
     taken: set[tuple[int, int]] = set()
     for request in requests:
         told = {(s, o) for s, base, count in request.positions for o in range(base, base + count)}
@@ -88,18 +88,18 @@ def _wrong_positions(requests: Sequence[Request], found: Sequence[Found]) -> Ite
         if request.outcome != "acknowledged":
             continue
         for sent in request.messages:
-            place = places.get(sent.value)
-            if place is not None and place not in told:
-                yield f"moved: {sent} stands at {place}, its request was told {request.positions}"
-        yield from _shuffled(request, places)
+            position = positions_found.get(sent.value)
+            if position is not None and position not in told:
+                yield f"moved: {sent} stands at {position}, its request was told {request.positions}"
+        yield from _shuffled(request, positions_found)
 
 
-def _shuffled(request: Request, places: dict[bytes | None, tuple[int, int]]) -> Iterator[str]:
-    """The rows of one segment keep the order of the request, whatever their keys."""
+def _shuffled(request: Request, positions_found: dict[bytes | None, tuple[int, int]]) -> Iterator[str]:
+    """Complaints about rows of a segment that are not in the order of their request, whatever their keys."""
     offsets: dict[int, list[int]] = defaultdict(list)
     for sent in request.messages:
-        if sent.value in places:
-            segment, offset = places[sent.value]
+        if sent.value in positions_found:
+            segment, offset = positions_found[sent.value]
             offsets[segment].append(offset)
     for segment, row_offsets in offsets.items():
         if row_offsets != sorted(row_offsets):

@@ -1,4 +1,4 @@
-"""Who publishes: messages numbered per key, in one form, and what became of each request."""
+"""Producers: they publish messages numbered per key, in one format, and record the outcome of each request."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -46,21 +46,21 @@ class Producer:
             raise ValueError(f"{self.name} repeats requests, which only an identified producer may do")
 
     def take(self) -> tuple[Sent, ...]:
-        """The next request's messages."""
+        """The messages of the next request."""
         count = 1 if self.form == "raw" else self.rows
         numbers = range(self._sent, self._sent + count)
         self._sent += count
         return tuple(Sent(f"{self.name}.{n % self.keys}", n // self.keys) for n in numbers)
 
     def next_sequence(self) -> int | None:
-        """The number of the next request; None where the producer is not identified."""
+        """The sequence of the next request; None if the producer has no id."""
         if not self.identified:
             return None
         self._sequence += 1
         return self._sequence
 
     def repeats(self, sequence: int | None) -> bool:
-        """Whether the request of that number is sent once more after it was acknowledged."""
+        """Whether the request is sent once more after it was acknowledged."""
         return self.repeat_every is not None and sequence is not None and sequence % self.repeat_every == 0
 
     def request(self, url: str, messages: Sequence[Sent], sequence: int | None = None) -> dict[str, Any]:
@@ -113,7 +113,7 @@ _BODIES: dict[Form, Callable[[Sequence[Sent]], Body]] = {"raw": _raw, "json": _j
 
 
 async def publish(client: httpx.AsyncClient, url: str, arguments: dict[str, Any], now: Callable[[], float]) -> Attempt:
-    """Send one request and say what became of it."""
+    """Send one request and return its outcome."""
     started_seconds = now()
 
     def ended(outcome: Outcome, detail: str, positions: tuple[Position, ...] = (), *, final: bool = False) -> Attempt:

@@ -1,4 +1,4 @@
-"""What is wrong with what readers were given while a load ran, against the log as it was read at the end.
+"""Check what readers got during a workload against the log as read at the end.
 
 A reader goes on behind a marker, so per segment it must get one offset after the other; nothing it was given may be
 missing or other in the end; and a broker that says "there is nothing more" must know of what was seen before.
@@ -14,12 +14,12 @@ from tests.cluster.checker.log_verdict import wrong_order
 
 Place = tuple[int, int]
 Offsets = dict[int, int]
-"""Per segment the offset that comes next."""
+"""The next offset of each segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A broker said to a reader that started at the earliest message that there is nothing more."""
+    """A broker's answer, to a reader that started at the earliest message, that there are no more messages."""
 
     reader: str
     url: str
@@ -29,7 +29,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """An offset that was known to somebody from then on: a reader that got it, or a producer that was told it."""
+    """An offset known from a time on, to a reader that got it or a producer whose answer had it."""
 
     at_seconds: float
     url: str
@@ -39,7 +39,7 @@ class Sighting:
 
 @dataclass(slots=True)
 class Walk:
-    """One reader's visits followed in order: what it complains of, and every "nothing more" it was told."""
+    """The result of following one reader's visits: complaints, and every "nothing more" that it was given."""
 
     complaints: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -52,7 +52,7 @@ def judge_readers(
     *,
     staleness_seconds: float,
 ) -> list[str]:
-    """Complaints about the readers of one topic, whose messages at the end are `log`."""
+    """Complaints about the readers of one topic. `log` are its messages at the end."""
     walks = [walk(reader) for reader in readers]
     return [
         *(complaint for each in walks for complaint in each.complaints),
@@ -64,7 +64,7 @@ def judge_readers(
 
 
 def walk(reader: Reader) -> Walk:
-    """Follow a reader from visit to visit: each goes on exactly behind the marker it was given."""
+    """Follow a reader from visit to visit: each must resume exactly after its marker."""
     result = Walk()
     wanted = {visit.behind for visit in reader.visits}
     following: Offsets = dict(reader.positions or {})
@@ -100,22 +100,23 @@ def _step(name: str, visit: Visit, following: Offsets, message: Found) -> Iterat
 def _not_in_the_log(readers: Iterable[Reader], log: Mapping[Place, Found]) -> Iterator[str]:
     for reader in readers:
         for message in dict.fromkeys(reader.found):
-            place = (message.segment, message.offset)
-            if place not in log:
-                yield f"phantom: {reader.name} got {message.value!r} at {place}, where nothing is in the end"
-            elif log[place] != message:
-                yield f"changed: {reader.name} got {message.value!r} at {place}, in the end it is {log[place].value!r}"
+            position = (message.segment, message.offset)
+            if position not in log:
+                yield f"phantom: {reader.name} got {message.value!r} at {position}, where nothing is in the end"
+            elif log[position] != message:
+                final = log[position].value
+                yield f"changed: {reader.name} got {message.value!r} at {position}, in the end it is {final!r}"
 
 
 def _wrong_order(reader: Reader, requests: Sequence[Request]) -> Iterator[str]:
     first_seen = {(message.segment, message.offset): message for message in reversed(list(reader.found))}
     in_order = dict.fromkeys((message.segment, message.offset) for message in reader.found)
-    for complaint in wrong_order(requests, (first_seen[place] for place in in_order)):
+    for complaint in wrong_order(requests, (first_seen[position] for position in in_order)):
         yield f"{reader.name}: {complaint}"
 
 
 def _not_seen(reader: Reader, requests: Sequence[Request]) -> Iterator[str]:
-    """What was acknowledged to a request begun after the reader had joined, or at any time where it read it all."""
+    """Acknowledged messages that a reader should have got: since it joined, or all if it read everything."""
     if not reader.finished:
         return
     if reader.joined_seconds is None:
@@ -133,7 +134,7 @@ def _not_seen(reader: Reader, requests: Sequence[Request]) -> Iterator[str]:
 def _back_in_time(
     walks: Sequence[Walk], readers: Sequence[Reader], requests: Sequence[Request], staleness_seconds: float
 ) -> Iterator[str]:
-    """What one broker has given it may not forget; what any has given or acknowledged all know soon."""
+    """Complaints about brokers that forget: own messages never, those of other brokers not after a short time."""
     claims = [claim for each in walks for claim in each.claims]
     given = list(_given(readers))
     known = [*given, *_told(requests)]
@@ -147,15 +148,15 @@ def _forgotten(claims: Sequence[Claim], sightings: Iterable[Sighting], allowed_s
     history = _furthest(sightings)
     for claim in claims:
         for segment, (times, furthest) in history.items():
-            place = bisect_right(times, claim.at_seconds - allowed_seconds)
+            index = bisect_right(times, claim.at_seconds - allowed_seconds)
             end = claim.following.get(segment, 0)
-            if place and end <= furthest[place - 1]:
+            if index and end <= furthest[index - 1]:
                 told = f"{claim.reader} was told by {claim.url} that segment {segment} ends at {end}"
-                yield f"back in time: {told}, though {furthest[place - 1]} had been seen {allowed_seconds:g} s before"
+                yield f"back in time: {told}, though {furthest[index - 1]} had been seen {allowed_seconds:g} s before"
 
 
 def _furthest(sightings: Iterable[Sighting]) -> dict[int, tuple[list[float], list[int]]]:
-    """Per segment, times and the furthest offset known since."""
+    """For each segment, times and the furthest offset known since then."""
     history: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
     for sighting in sorted(sightings, key=lambda each: each.at_seconds):
         times, furthest = history[sighting.segment]

@@ -1,4 +1,4 @@
-"""How long a fault kept producers waiting."""
+"""How long a fault made producers wait."""
 
 from itertools import pairwise
 

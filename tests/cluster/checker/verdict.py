@@ -1,4 +1,4 @@
-"""The whole verdict over a history: a pure function, so that any run can be judged again."""
+"""The complete verdict on a history: a pure function, so that any run can be judged again."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def _judge_topic(history: History, topic: str, staleness_seconds: float) -> Iter
 
 
 def summary(history: History) -> str:
-    """A few words on what the history holds."""
+    """A short summary of the history."""
     counts = ", ".join(f"{history.count(outcome)} {outcome}" for outcome in ("acknowledged", "unknown", "failed"))
     faults = ", ".join(fault.name for fault in history.faults) or "none"
     seen = sum(1 for reader in history.readers for _ in reader.found)

@@ -1,4 +1,4 @@
-"""A load on topics over real HTTP, and the history of it.
+"""A workload on topics over real HTTP, and its history.
 
     load = Workload(
         [broker.url],
@@ -41,11 +41,11 @@ KEPT_ATTEMPTS = 50
 
 
 class HistoryFull(AssertionError):
-    """The load has sent as many messages as a history holds: judge it, and start another one."""
+    """The workload has sent as many messages as a history holds: judge it, and start another one."""
 
 
 class NoProgress(AssertionError):
-    """Too little was acknowledged in the time given."""
+    """Too few messages were acknowledged in time."""
 
 
 class NotReadable(AssertionError):
@@ -96,7 +96,7 @@ class Workload:
         return time.monotonic() - self._origin
 
     def add(self, *consumers: Consumer) -> None:
-        """Have more consumers; those that come while it runs begin to read at once."""
+        """Add consumers. While the workload runs, they begin to read at once."""
         for consumer in consumers:
             follower = Follower(consumer, self.now, self.history.seed, silence_seconds=self._timeout_seconds)
             self._followers.append(follower)
@@ -106,11 +106,11 @@ class Workload:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Workload"]:
-        """Publish and read while the block runs; every request under way is finished at its end."""
+        """Publish and read within the block. At its end every request in flight is finished."""
         self._stop.clear()
         async with self._client() as client:
-            for place, producer in enumerate(self._producers):
-                self._publishing.append(asyncio.create_task(self._produce(client, producer, place)))
+            for index, producer in enumerate(self._producers):
+                self._publishing.append(asyncio.create_task(self._produce(client, producer, index)))
             for follower in self._followers:
                 self._reading.append(asyncio.create_task(follower.follow(client, self.urls)))
             self._read_by = client
@@ -123,7 +123,7 @@ class Workload:
 
     @contextlib.contextmanager
     def fault(self, name: str, detail: str = "") -> Iterator[Fault]:
-        """Write down that the block breaks something."""
+        """Record that the block is a fault."""
         fault = Fault(name, self.now(), detail=detail)
         self.history.faults.append(fault)
         try:
@@ -132,7 +132,7 @@ class Workload:
             fault.ended_seconds = self.now()
 
     async def acknowledged(self, more: int, *, timeout_seconds: float = 30.0) -> None:
-        """Wait until that many more messages have been acknowledged; raises as `each_acknowledged`."""
+        """Wait until `count` more messages are acknowledged. Raises as `each_acknowledged`."""
         wanted = self._acknowledged.total() + more
         await self._until(lambda: self._acknowledged.total() >= wanted, timeout_seconds)
 
@@ -153,16 +153,16 @@ class Workload:
             if self._sent >= self._capacity:
                 raise HistoryFull(f"{self._sent} messages were sent, a history holds {self._capacity}")
             if self.now() > deadline_seconds:
-                raise NoProgress(f"in {timeout_seconds:g} s: {self._whereabouts()}")
+                raise NoProgress(f"in {timeout_seconds:g} s: {self._progress()}")
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _whereabouts(self) -> str:
-        """How far each producer has come, and what it was told last."""
-        places = []
+    def _progress(self) -> str:
+        """How far each producer has got, and its last answer."""
+        progress = []
         for name, request in self._newest.items():
             told = request.attempts[-1] if request.attempts else "nothing yet"
-            places.append(f"{name} has {self._acknowledged[name]} acknowledged, then {told}")
-        return "; ".join(places)
+            progress.append(f"{name} has {self._acknowledged[name]} acknowledged, then {told}")
+        return "; ".join(progress)
 
     async def read_to_the_end(self) -> None:
         """Stop publishing, let the consumers read what there is, then read every topic through every broker.
@@ -189,14 +189,14 @@ class Workload:
             timeout=self._timeout_seconds, limits=limits, transport=self._transport, trust_env=False
         )
 
-    async def _produce(self, client: httpx.AsyncClient, producer: Producer, place: int) -> None:
+    async def _produce(self, client: httpx.AsyncClient, producer: Producer, index: int) -> None:
         while not self._stop.is_set() and self._sent < self._capacity:
             begun_seconds = self.now()
             messages = producer.take()
             self._sent += len(messages)
             request = Request(producer.name, producer.topic, messages, sequence=producer.next_sequence())
             self._newest[producer.name] = request
-            place = await self._deliver(client, producer, request, place)
+            index = await self._deliver(client, producer, request, index)
             self.history.requests.append(request)
             if request.outcome == "acknowledged":
                 self._acknowledged[producer.name] += len(messages)
@@ -206,26 +206,26 @@ class Workload:
             if pause_seconds > 0:
                 await asyncio.sleep(pause_seconds)
 
-    async def _deliver(self, client: httpx.AsyncClient, producer: Producer, request: Request, place: int) -> int:
-        """Send a request, again and again where that cannot double it; the place of the broker that served it."""
+    async def _deliver(self, client: httpx.AsyncClient, producer: Producer, request: Request, index: int) -> int:
+        """Send a request, repeating it if that cannot store it twice. Returns the index of its broker."""
         deadline_seconds: float | None = None
         while True:
-            attempt = await self._attempt(client, producer, request, place)
+            attempt = await self._attempt(client, producer, request, index)
             if attempt.outcome == "acknowledged":
                 if producer.repeats(request.sequence):
-                    await self._attempt(client, producer, request, place + 1)
-                return place
-            place += 1
+                    await self._attempt(client, producer, request, index + 1)
+                return index
+            index += 1
             if request.sequence is None or attempt.final:
-                return place
+                return index
             if self._stop.is_set():
                 deadline_seconds = deadline_seconds or self.now() + self._finish_seconds
                 if self.now() > deadline_seconds:
-                    return place
+                    return index
             await asyncio.sleep(RETRY_SECONDS * self._chance.uniform(0.5, 1.5))
 
-    async def _attempt(self, client: httpx.AsyncClient, producer: Producer, request: Request, place: int) -> Attempt:
-        url = self.urls[place % len(self.urls)]
+    async def _attempt(self, client: httpx.AsyncClient, producer: Producer, request: Request, index: int) -> Attempt:
+        url = self.urls[index % len(self.urls)]
         attempt = await publish(client, url, producer.request(url, request.messages, request.sequence), self.now)
         *earlier, last = request.attempts or [attempt]
         # So many attempts say no more than a few, as long as each outcome is among them.
@@ -246,7 +246,7 @@ class Workload:
             follower.record.finished = True
 
     async def _stop_publishing(self) -> None:
-        """Let every request under way end; raises what a producer's task raised."""
+        """Let every request in flight end. Raises the error of a producer's task."""
         self._stop.set()
         ended, self._publishing = self._publishing, []
         await asyncio.gather(*ended)
@@ -261,7 +261,7 @@ class Workload:
                 raise outcome
 
     async def _read_whole(self, client: httpx.AsyncClient, url: str, topic: str) -> Reader:
-        """All of a topic as one broker gives it; a read that breaks off is begun again from the start."""
+        """Read all of a topic from one broker. An interrupted read starts over."""
         reader = Reader(f"final at {url}", topic, "final", joined_seconds=self.now())
         deadline_seconds = self.now() + self._finish_seconds
         while not reader.finished:
@@ -280,5 +280,5 @@ class Workload:
 
 
 def _ends(reader: Reader) -> dict[int, int]:
-    """The end offset of each segment in which it found anything."""
+    """The end offset of each segment in which the reader found messages."""
     return {message.segment: message.offset + 1 for message in reader.found}

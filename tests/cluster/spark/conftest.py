@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from braidmq import Client
 from braidmq.spark import register
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerProcess
 
 NO_UPKEEP = ("--maintenance-interval", "3600")
 
@@ -41,5 +41,5 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """Where a streaming query keeps how far it is."""
+    """The checkpoint of a streaming query."""
     return str(tmp_path / "checkpoint")

@@ -8,14 +8,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-import braidmq.spark.native
+import braidmq.spark.native_read
 from braidmq import Client, SegmentFile, TopicNotFound
 from braidmq.spark import DataLoss, InvalidOption, read
 from braidmq.spark.spans import Span
 from braidmq.testing import InMemoryBroker
 from filer.slots import slot_of
-from tests.support.numbered_topic import KEYS, NumberedTopic
-from tests.support.spark import compiling
+from tests.support.spark.session import compiling
+from tests.support.topic.numbered_topic import KEYS, NumberedTopic
 
 # Half a minute would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
@@ -57,7 +57,7 @@ def shaped(client: Client, topic: str) -> NumberedTopic:
 
 
 def test_whole_topic(braid_spark: SparkSession, shaped: NumberedTopic) -> None:
-    """All columns of all messages, as a client reads them, by either way."""
+    """All columns of all messages, as a client reads them, in both ways."""
     client, topic = shaped.client, shaped.topic
     client.publish(topic, "one with everything", key="k", headers={"a": "b"}, event_time=datetime.now(UTC))
     client.publish(topic, None)
@@ -114,7 +114,7 @@ def test_segments_and_files_that_are_not_touched_are_not_listed(
 
 
 def test_from_one_position_to_another(braid_spark: SparkSession, shaped: NumberedTopic) -> None:
-    """Two reads that meet at a position are the whole, whichever way each goes."""
+    """Two reads that meet at a position are the whole topic, in both ways."""
     client, topic = shaped.client, shaped.topic
     page = client.browse(topic, limit=shaped.messages // 2 + 3)
     assert len(list(page)) == shaped.messages // 2 + 3
@@ -143,8 +143,8 @@ def test_by_time(braid_spark: SparkSession, shaped: NumberedTopic) -> None:
         braid_spark, client.url, topic, startingTimestamp=since.isoformat(), endingTimestamp=until.isoformat()
     )
     for found in (frame, source):
-        places = [(row["segment"], row["_offset"]) for row in in_order(found).to_pylist()]
-        assert places == [(row["segment"], row["_offset"]) for row in rows]
+        positions = [(row["segment"], row["_offset"]) for row in in_order(found).to_pylist()]
+        assert positions == [(row["segment"], row["_offset"]) for row in rows]
     late = datetime.now(UTC) + timedelta(hours=1)
     assert read(braid_spark, topic, url=client.url, start=late).count() == 0
 
@@ -168,12 +168,12 @@ def test_what_is_not_on_the_store_yet(
     braid_spark: SparkSession, shaped: NumberedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest messages come from brokers, beside the files."""
-    listed = braidmq.spark.native.listed_files
+    listed = braidmq.spark.native_read.list_files
 
     def without_newest(client: Client, topic: str, spans: list[Span]) -> list[list[SegmentFile]]:
         return [files[:-1] for files in listed(client, topic, spans)]
 
-    monkeypatch.setattr(braidmq.spark.native, "listed_files", without_newest)
+    monkeypatch.setattr(braidmq.spark.native_read, "list_files", without_newest)
     shaped.publish()
     frame = read(braid_spark, shaped.topic, url=shaped.client.url)
     assert frame.inputFiles()
@@ -201,7 +201,7 @@ def test_a_filter_stays_with_its_own_query(braid_spark: SparkSession, shaped: Nu
 
 
 def test_what_is_refused(braid_spark: SparkSession, client: Client, topic: str) -> None:
-    """In the driver, with our own words."""
+    """In the driver, with this package's error texts."""
     client.create_topic(topic, segments=2)
     for options, message in (
         ({"startingOfsets": "earliest"}, "did you mean 'startingOffsets'"),
@@ -221,7 +221,7 @@ def test_bad_arguments(braid_spark: SparkSession, client: Client, topic: str) ->
     with pytest.raises(TopicNotFound, match="there is no topic"):
         read(braid_spark, topic, url=client.url)
     client.create_topic(topic)
-    with pytest.raises(InvalidOption, match="no range within"):
+    with pytest.raises(InvalidOption, match="not a range within"):
         read(braid_spark, topic, url=client.url, slots=(5, 5))
     client.delete_topic(topic)
     client.create_topic(topic)

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from braidmq import Client
-from tests.support.broker_process import ROOT, broker_environment
-from tests.support.process_group import ProcessGroup
-from tests.support.spark_python import quick_python
+from tests.support.broker.broker_process import ROOT, broker_environment
+from tests.support.process.process_group import ProcessGroup
+from tests.support.spark.spark_python import quick_python
 
 # Twenty seconds would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 

@@ -11,11 +11,11 @@ import pytest
 
 from braidmq import Client
 from filer.keys import segments_folder
-from tests.support.broker_process import BrokerProcess, broker_environment
-from tests.support.carrier_counts import BATCH_ROWS, CHECKPOINT, BatchFiles, Counts, plain_counts
-from tests.support.flights import ALL_FLIGHTS, KEY, ROW, write_flights
-from tests.support.mq import mq
-from tests.support.process_group import ProcessGroup, python
+from tests.support.broker.broker_process import BrokerProcess, broker_environment
+from tests.support.process.mq import mq
+from tests.support.process.process_group import ProcessGroup, python
+from tests.support.topic.carrier_counts import BATCH_ROWS, CHECKPOINT, BatchFiles, Counts, plain_counts
+from tests.support.topic.flights import ALL_FLIGHTS, KEY, ROW, write_flights
 
 # Three times a Spark of its own: a minute would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -31,7 +31,7 @@ NO_UPKEEP = ("--maintenance-interval", "3600")
 def carrier_counts(url: str, folder: Path, *more: str) -> ProcessGroup:
     """The query; its temporary files go where the test's are."""
     env = broker_environment({"TMPDIR": str(folder.parent)})
-    command = python("tests.support.carrier_counts", url, TOPIC, str(folder), *more)
+    command = python("tests.support.topic.carrier_counts", url, TOPIC, str(folder), *more)
     return ProcessGroup(command, env=env, log=folder / "log")
 
 

@@ -1,4 +1,4 @@
-"""A data frame as one load: adopted whole, in order, and once, whatever is tried again."""
+"""A data frame as one bulk load: adopted whole, in order and once, whichever tasks are tried again."""
 
 import sys
 from pathlib import Path
@@ -13,8 +13,8 @@ from pyspark.sql.functions import col, concat, lit, timestamp_micros
 from braidmq import Client, FileTaken
 from braidmq.spark import InvalidOption, load, read
 from tests.cluster.spark.test_write import TRIES_A_TASK, failing
-from tests.support.numbered_topic import KEYS, NumberedTopic
-from tests.support.spark import compiling
+from tests.support.spark.session import compiling
+from tests.support.topic.numbered_topic import KEYS, NumberedTopic
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -27,7 +27,7 @@ ROWS = 500
 
 
 def rows_of(spark: SparkSession, *, first: int = 0) -> DataFrame:
-    """The numbers of a few keys, the last ones first; their event times say the order."""
+    """The numbers of a few keys, in reverse order; their event times give the right order."""
     number = lit(first + ROWS - 1) - col("id")
     key = concat(lit("key-"), (number % len(KEYS)).cast("string"))
     time = timestamp_micros(number)
@@ -89,9 +89,9 @@ def test_files_that_an_earlier_run_wrote(braid_spark: SparkSession, client: Clie
 def test_a_load_that_is_overtaken_while_its_tasks_write(
     braid_spark: SparkSession, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was reserved later is committed first: the tasks fail, and all is written anew."""
+    """One that was reserved later is committed first: the tasks fail, and everything is written again."""
     client.create_topic(topic)
-    module = sys.modules["braidmq.spark.load"]  # `braidmq.spark.load` is the function
+    module = sys.modules["braidmq.spark.writing.load"]  # `braidmq.spark.load` is the function
     write, runs = module._write_files, []
 
     def late(*args: Any, **settings: Any) -> Any:
@@ -111,9 +111,9 @@ def test_a_load_that_is_overtaken_while_its_tasks_write(
 def test_a_load_that_somebody_else_commits_while_its_tasks_write(
     braid_spark: SparkSession, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same rows under the same name, twice at a time: both are told of one and the same load."""
+    """The same rows under the same name, in two concurrent runs: both return the same load."""
     client.create_topic(topic)
-    module = sys.modules["braidmq.spark.load"]  # `braidmq.spark.load` is the function
+    module = sys.modules["braidmq.spark.writing.load"]  # `braidmq.spark.load` is the function
     write, answers = module._write_files, []
     frame = rows_of(braid_spark).coalesce(1)
 

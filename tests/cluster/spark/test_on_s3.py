@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from braidmq import Client
 from braidmq.spark import read
 from tests.cluster.spark.test_stream import Recorder, query, read_over_a_split
-from tests.support.broker_process import BrokerProcess
-from tests.support.numbered_topic import NumberedTopic
-from tests.support.s3_server import S3_ENVIRONMENT, s3_server
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
+from tests.support.topic.numbered_topic import NumberedTopic
 
 # Half a minute would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]

@@ -15,13 +15,13 @@ import pytest
 from braidmq import Client
 from filer.keys import segments_folder
 from tests.cluster.spark.conftest import NO_UPKEEP
-from tests.support.broker_process import BrokerProcess
-from tests.support.cluster_reads import BY_READ, BY_SOURCE, BY_STREAM
-from tests.support.numbered_topic import KEYS, NumberedTopic
-from tests.support.process_group import ProcessGroup, python
-from tests.support.s3_faults import S3Faults
-from tests.support.s3_server import S3_ENVIRONMENT, s3_server
-from tests.support.spark_cluster import SparkCluster
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.cluster.cluster_reads import BY_READ, BY_SOURCE, BY_STREAM
+from tests.support.process.process_group import ProcessGroup, python
+from tests.support.spark.standalone_cluster import SparkCluster
+from tests.support.store.s3_faults import S3Faults
+from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
+from tests.support.topic.numbered_topic import KEYS, NumberedTopic
 
 # A minute would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -94,7 +94,7 @@ def test_reads_on_executors(site: Site, client: Client, topic: str, tmp_path: Pa
     numbered.publish()
     numbered.split()
     numbered.publish()
-    command = python("tests.support.cluster_reads", site.cluster.url, site.broker.url, topic, str(tmp_path))
+    command = python("tests.support.cluster.cluster_reads", site.cluster.url, site.broker.url, topic, str(tmp_path))
     with ProcessGroup(command, env=site.cluster.environment, log=tmp_path / "log") as reads:
         reads.finish()
     for name in (BY_READ, BY_SOURCE, BY_STREAM):

@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from braidmq import Client
-from tests.support.numbered_topic import KEYS, NumberedTopic
+from tests.support.topic.numbered_topic import KEYS, NumberedTopic
 
 # Half a minute would do on a machine that has nothing else to do.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 
 class Recorder:
-    """A sink that keeps each micro-batch; `fail_at` has it fail behind that one, before Spark knows it is done."""
+    """A sink that keeps each micro-batch. It fails after the one of `fail_at`, before Spark knows it is done."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[tuple[int, int, bytes, bytes]]] = {}
@@ -24,7 +24,7 @@ class Recorder:
         self.fail_at: int | None = None
 
     def take(self, frame: DataFrame, batch: int) -> None:
-        """For `foreachBatch`. A batch that is run again must be the very same."""
+        """For `foreachBatch`. A batch that runs again must be exactly the same."""
         rows = [(row.segment, row._offset, bytes(row.key), bytes(row.value)) for row in frame.collect()]
         assert sorted(self.batches.get(batch, rows)) == sorted(rows)
         self.batches[batch] = rows
@@ -54,7 +54,7 @@ def query(
     available: bool = False,
     **options: str,
 ) -> Iterator[StreamingQuery]:
-    """A running query; it is stopped in the end."""
+    """A running query, which is stopped at the end."""
     settings = {"url": client.url, "topic": topic, "startingOffsets": "earliest"} | options
     frame = spark.readStream.format("braidmq").options(**settings).load()
     writer = frame.writeStream.foreachBatch(sink.take).option("checkpointLocation", checkpoint)
@@ -116,7 +116,7 @@ def test_all_that_is_available_now(braid_spark: SparkSession, client: Client, to
 def test_a_micro_batch_is_the_same_again(
     braid_spark: SparkSession, client: Client, topic: str, checkpoint: str
 ) -> None:
-    """Whatever has been published, split and merged since it was planned."""
+    """Even if messages were published, and segments split and merged, since it was planned."""
     numbered, sink = NumberedTopic(client, topic, segments=2), Recorder()
     numbered.publish()
     for fail_at in (0, 1, 3):
@@ -135,10 +135,10 @@ def test_a_micro_batch_is_the_same_again(
     assert [sink.tries.count(batch) for batch in (0, 1, 2, 3, 4)] == [2, 2, 1, 2, 1]
 
 
-def test_a_query_that_began_at_the_end_keeps_its_place(
+def test_a_query_that_began_at_the_end_keeps_its_position(
     braid_spark: SparkSession, client: Client, topic: str, checkpoint: str
 ) -> None:
-    """Also where it has not had any message before it was stopped."""
+    """Also if it had no message before it was stopped."""
     numbered, sink = NumberedTopic(client, topic), Recorder()
     numbered.publish(3)
     with query(braid_spark, client, topic, checkpoint, sink, startingOffsets="latest") as running:
@@ -191,15 +191,21 @@ def test_messages_that_have_gone(
             numbered.check(again.rows)
 
 
-def test_bad_options(braid_spark: SparkSession, client: Client, topic: str, checkpoint: str) -> None:
-    client.create_topic(topic)
-    for options, message in (
-        ({"endingOffsets": "latest"}, "not for streaming"),
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "not allowed for streaming"),
         ({"maxOffsetsPerTriger": "5"}, "did you mean 'maxOffsetsPerTrigger'"),
         ({"startingTimestamp": "5"}, "begins at one position"),
+    ],
+    ids=["an-end", "a-misspelt-name", "two-starts"],
+)
+def test_bad_options(
+    braid_spark: SparkSession, client: Client, topic: str, checkpoint: str, options: dict[str, str], message: str
+) -> None:
+    client.create_topic(topic)
+    with (
+        pytest.raises(Exception, match=message),
+        query(braid_spark, client, topic, checkpoint, Recorder(), **options) as running,
     ):
-        with (
-            pytest.raises(Exception, match=message),
-            query(braid_spark, client, topic, checkpoint, Recorder(), **options) as running,
-        ):
-            running.processAllAvailable()
+        running.processAllAvailable()

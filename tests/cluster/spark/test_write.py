@@ -1,4 +1,4 @@
-"""Writes: each row once, whatever is tried again."""
+"""Writes: each row is stored once, whichever tasks are tried again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat, lit
 
 from braidmq import Client
-from tests.support.numbered_topic import NumberedTopic
+from tests.support.topic.numbered_topic import NumberedTopic
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -64,12 +64,12 @@ def test_a_batch_run_again_under_its_id(braid_spark: SparkSession, client: Clien
         write(messages_of(braid_spark, 1000), client, topic, producerId="nightly-2026-11-22")
         client.split_segment(topic, max(each.segment for each in client.topic(topic).segments))
     assert sorted(values(client, topic)) == list(range(1000))
-    with pytest.raises(PySparkException, match="are not the same"):
+    with pytest.raises(PySparkException, match="must be the same"):
         write(messages_of(braid_spark, 1100), client, topic, producerId="nightly-2026-11-22")
 
 
 def failing(folder: Path, times: int) -> Any:
-    """For `mapInArrow`: hands its rows on, and fails behind the last, so many times for each partition."""
+    """For `mapInArrow`: passes its rows on and fails after the last, so many times for each partition."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -125,16 +125,22 @@ def test_a_stream_from_topic_to_topic_that_is_killed_and_restarted(
     source.check((key, value) for key, value in copied if key is not None and value is not None)
 
 
-def test_rows_that_are_no_messages(braid_spark: SparkSession, client: Client, topic: str) -> None:
-    client.create_topic(topic)
-    for query, message in (
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
         ("select 1 value", "column 'value' is of type int: it must be string or binary"),
         ("select 'k' key", "need a column 'value'"),
-        ("select 'v' value, 1 segment", "column 'segment' is no part of a message"),
+        ("select 'v' value, 1 segment", "column 'segment' is not part of a message"),
         ("select 'v' value, map('a', 1) headers", "must be map<string,string> or map<string,binary>"),
-    ):
-        with pytest.raises(PySparkException, match=message):
-            write(braid_spark.sql(query), client, topic)
+    ],
+    ids=["number-as-value", "no-value", "unknown-column", "numbers-as-headers"],
+)
+def test_rows_that_cannot_be_messages(
+    braid_spark: SparkSession, client: Client, topic: str, query: str, message: str
+) -> None:
+    client.create_topic(topic)
+    with pytest.raises(PySparkException, match=message):
+        write(braid_spark.sql(query), client, topic)
 
 
 def test_what_writing_refuses(braid_spark: SparkSession, client: Client, topic: str, checkpoint: str) -> None:

@@ -32,8 +32,8 @@ from braidmq import (
     Upload,
 )
 from braidmq.testing import InMemoryBroker
-from tests.support.broker_process import BrokerProcess
-from tests.support.processes import child_environment
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.process.processes import child_environment
 
 MOMENT = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -90,9 +90,9 @@ def test_a_producers_positions_are_true(broker: InMemoryBroker, topic: str) -> N
         with client.producer(topic) as producer:
             receipts = [producer.send(str(n), key=str(n) if n % 10 else None) for n in range(2000)]
         stored = {Position(each.segment, each.offset): each.value for each in client.browse(topic)}
-    placed = [receipt.result().position for receipt in receipts]
-    assert sum(position is not None for position in placed) > 1000
-    for n, position in enumerate(placed):
+    positions = [receipt.result().position for receipt in receipts]
+    assert sum(position is not None for position in positions) > 1000
+    for n, position in enumerate(positions):
         assert position is None or stored[position] == str(n).encode()
 
 
@@ -156,7 +156,7 @@ async def test_a_subscription_follows_what_is_published(broker: InMemoryBroker, 
 
 
 async def _until_waiting(client: Any, topic: str, received: list[Message]) -> None:
-    """A subscription from the latest begins somewhere: publish until it has heard something."""
+    """Where a subscription from the latest begins is not known: publish until it has received a message."""
     async with asyncio.timeout(10):
         while not received:
             await client.publish(topic, "are you there?")
@@ -193,7 +193,7 @@ async def test_starting_from_a_time(broker: InMemoryBroker, topic: str) -> None:
 
 
 async def _pause(client: Any, topic: str) -> datetime:
-    """A moment surely after all that is published."""
+    """A moment that is certainly after all published messages."""
     newest = [each.timestamp async for each in client.browse(topic)][-1]
     while datetime.now(UTC) <= newest:
         await asyncio.sleep(0.001)
@@ -240,7 +240,7 @@ async def test_what_the_broker_refuses_has_its_exception(broker: InMemoryBroker,
         assert [each async for each in client.browse(topic)] == []
 
 
-async def test_a_request_above_the_limit_is_told_it() -> None:
+async def test_a_request_above_the_limit_is_refused_with_the_limit() -> None:
     with InMemoryBroker(max_body_bytes=100_000) as small:
         async with small.async_client() as client:
             await client.create_topic("t")
@@ -249,7 +249,7 @@ async def test_a_request_above_the_limit_is_told_it() -> None:
             assert caught.value.limit_bytes == 100_000
 
 
-def test_settings_without_sense_are_refused_before_the_start() -> None:
+def test_invalid_settings_are_refused_before_the_start() -> None:
     with pytest.raises(ValueError, match="max_body_byte"):
         InMemoryBroker(max_body_byte=1)
 

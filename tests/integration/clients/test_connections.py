@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from braidmq import AsyncClient, Client, ConnectionBroken, NoConnection, NotABroker, OutcomeUnknown, Retry
-from tests.support.processes import free_port
+from tests.support.process.processes import free_port
 
 
 @asynccontextmanager
 async def server_saying(answer: bytes | None) -> AsyncIterator[str]:
-    """The address of a server that gives every request that answer and closes, or (None) says nothing."""
+    """The address of a server that answers every request with `answer` and closes, or with None never answers."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,7 +71,7 @@ async def test_another_protocol_is_no_broker_and_no_hang() -> None:
             await client.publish("t", "v")
 
 
-async def test_another_web_server_is_told_from_a_broker() -> None:
+async def test_another_web_server_is_recognised() -> None:
     answer = b"HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\nsorry"
     async with server_saying(answer) as url, AsyncClient(url) as client:
         with pytest.raises(NotABroker, match=f"{url} answered GET /v1/cluster with 404 Not Found"):

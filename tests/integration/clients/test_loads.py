@@ -9,17 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import braidmq.loads
-import braidmq.store_folder
+import braidmq.bulk_load.file_uploads
+import braidmq.bulk_load.load_source
+import braidmq.bulk_load.loader
+import braidmq.bulk_load.store_folder
 from braidmq import AsyncClient, Client, FileTaken, InvalidArgument, LoadRefused, Message, TopicNotFound
+from braidmq.bulk_load.store_folder import find_store_folder
 from braidmq.models import ReservedLoad
-from braidmq.store_folder import find_store_folder
 from filer import keys
 from filer.clock import SystemClock
 from filer.keys import FileName
-from filer.local_store import LocalStore
 from filer.slots import slot_of
-from tests.support.http_broker import HttpBroker, http_broker
+from filer.stores.local.local_store import LocalStore
+from tests.support.broker.http_broker import HttpBroker, http_broker
 
 ROWS = 5000
 TABLE = pa.table(
@@ -44,12 +46,12 @@ async def local(tmp_path: Path) -> AsyncIterator[HttpBroker]:
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several files a segment."""
-    monkeypatch.setattr(braidmq.loads, "FILE_BYTES", 100_000)
+    """Make several files for each segment."""
+    monkeypatch.setattr(braidmq.bulk_load.load_source, "FILE_BYTES", 100_000)
 
 
 async def check_all(client: AsyncClient, topic: str, expected: pa.Table = TABLE) -> None:
-    """Each row once, and each key's in order."""
+    """Check that each row is there once, and each key in order."""
     found = await client.read_table(topic)
     assert found.num_rows == expected.num_rows
     for key in set(expected["carrier"].to_pylist()):
@@ -59,7 +61,7 @@ async def check_all(client: AsyncClient, topic: str, expected: pa.Table = TABLE)
 
 
 async def test_a_table(broker: HttpBroker) -> None:
-    told: list[tuple[int, int]] = []
+    progress_calls: list[tuple[int, int]] = []
     async with AsyncClient(broker.url) as client:
         await client.create_topic("t", segments=3)
         done = await client.load(
@@ -69,10 +71,10 @@ async def test_a_table(broker: HttpBroker) -> None:
             key="carrier",
             value="text",
             event_time="at",
-            progress=lambda n, of: told.append((n, of)),
+            progress=lambda n, of: progress_calls.append((n, of)),
         )
         assert (done.load, done.messages, len(done.segments)) == ("x", ROWS, 3)
-        assert told[-1] == (ROWS, ROWS) and len(told) > 6
+        assert progress_calls[-1] == (ROWS, ROWS) and len(progress_calls) > 6
         await check_all(client, "t")
         assert {row["event_time"] for row in (await client.read_table("t")).to_pylist()} == set(TABLE["at"].to_pylist())
         assert await client.load("t", TABLE, load="x", key="carrier", value="text") == done
@@ -80,7 +82,7 @@ async def test_a_table(broker: HttpBroker) -> None:
 
 
 async def test_who_follows_the_topic_has_each_message_once(local: HttpBroker) -> None:
-    """A subscriber from before the load, and one that begins in the middle of it by a marker."""
+    """A subscriber from before the load, and one that starts at a marker in the middle of it."""
     total = ROWS + 40
     async with AsyncClient(local.url) as client:
         await client.create_topic("t", segments=2)
@@ -115,7 +117,7 @@ async def test_who_follows_the_topic_has_each_message_once(local: HttpBroker) ->
 async def test_through_the_broker_where_its_directory_is_not_at_hand(
     local: HttpBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(braidmq.store_folder, "_is_ours", lambda root: False)
+    monkeypatch.setattr(braidmq.bulk_load.store_folder, "_is_ours", lambda root: False)
     async with AsyncClient(local.url) as client:
         await client.create_topic("t", segments=2)
         begun: list[str] = []
@@ -134,7 +136,7 @@ async def test_through_the_broker_where_its_directory_is_not_at_hand(
 
 
 async def test_only_the_directory_with_this_reservation_is_written_to(local: HttpBroker, tmp_path: Path) -> None:
-    """One of the same name on another machine would swallow the files."""
+    """A directory of the same name on another machine would swallow the files."""
     async with AsyncClient(local.url) as client:
         await client.create_topic("t")
     answer = (await local.client.post("/v1/topics/t/loads", json={"segments": 1, "load": "x"})).json()
@@ -186,9 +188,9 @@ async def test_blocking(local: HttpBroker) -> None:
     assert await asyncio.to_thread(work) == 100
 
 
-async def test_what_was_broken_off_goes_on(broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_load_goes_on(broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ends after some files, and one that ends before its commit is answered."""
-    begin, begun = braidmq.loads._Uploads.begin, 0
+    begin, begun = braidmq.bulk_load.file_uploads.FileUploads.start, 0
 
     async def breaking(self: Any, file: Any) -> None:
         nonlocal begun
@@ -199,7 +201,7 @@ async def test_what_was_broken_off_goes_on(broker: HttpBroker, monkeypatch: pyte
 
     async with AsyncClient(broker.url) as client:
         await client.create_topic("t", segments=2)
-        monkeypatch.setattr(braidmq.loads._Uploads, "begin", breaking)
+        monkeypatch.setattr(braidmq.bulk_load.file_uploads.FileUploads, "start", breaking)
         with pytest.raises(ConnectionError):
             await client.load("t", TABLE, load="x", key="carrier", value="text")
         assert (await client.read_table("t")).num_rows == 0
@@ -209,7 +211,7 @@ async def test_what_was_broken_off_goes_on(broker: HttpBroker, monkeypatch: pyte
 
 
 async def test_run_again_while_it_is_being_adopted(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first run is gone and its transition is under way: the second neither writes nor reserves anything."""
+    """The first run is gone while its transition runs: the second neither writes nor reserves anything."""
     put, begun, may_seal, looks = local.broker.store.create, asyncio.Event(), asyncio.Event(), 0
 
     async def sealing(key: str, *arguments: Any, **settings: Any) -> None:
@@ -226,7 +228,7 @@ async def test_run_again_while_it_is_being_adopted(local: HttpBroker, monkeypatc
         return await find(*about)
 
     monkeypatch.setattr(local.broker.store, "create", sealing)
-    monkeypatch.setattr(braidmq.loads, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(braidmq.bulk_load.loader, "POLL_SECONDS", 0.01)
     async with AsyncClient(local.url) as client:
         await client.create_topic("t")
         first = asyncio.create_task(client.load("t", TABLE, load="x", key="carrier", value="text"))
@@ -268,7 +270,7 @@ async def test_more_or_fewer_rows_under_the_name_of_a_committed_load_are_refused
         assert await client.load("t", TABLE, load="x", key="carrier", value="text") == done
 
 
-async def test_an_overtaken_load_begins_anew(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_overtaken_load_starts_again(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with AsyncClient(local.url) as client:
         await client.create_topic("t")
         await local.client.post("/v1/topics/t/loads", json={"segments": 1, "load": "slow"})
@@ -309,9 +311,9 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_sent(local: Htt
             (TABLE, {"load": 2025}, "load is '2025'"),
             (TABLE, {"key": "carier"}, "did you mean"),
             (tmp_path / "missing.parquet", {}, "there is no file"),
-            (tmp_path / "text.parquet", {}, "no Parquet file"),
-            ([TABLE], {}, "a load is of one table"),
-            (5, {}, "is no table"),
+            (tmp_path / "text.parquet", {}, "not a readable Parquet file"),
+            ([TABLE], {}, "a bulk load takes one table"),
+            (5, {}, "is not a table"),
             (TABLE, {"key": "carrier", "value": "text"}, "not JSON"),
         ):
             with pytest.raises(InvalidArgument, match=reason):

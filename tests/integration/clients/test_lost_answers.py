@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from braidmq import AsyncClient, Position
 from braidmq.testing import InMemoryBroker
-from tests.support.answer_dropper import answer_dropper
+from tests.support.broker.answer_dropper import answer_dropper
 
 
 async def test_lost_answers_of_single_calls_double_nothing(broker: InMemoryBroker, topic: str) -> None:
@@ -42,14 +42,14 @@ async def test_lost_answers_of_a_producer_double_nothing_and_keep_each_keys_orde
         numbers = [int(message.value or b"") for message in stored if message.key == key]
         expected = [n for n in range(300) if (None if n % 5 == 0 else b"%d" % (n % 7)) == key]
         assert (sorted(numbers) if key is None else numbers) == expected
-    places = {(message.segment, message.offset): message.value for message in stored}
+    value_at = {(message.segment, message.offset): message.value for message in stored}
     for n, receipt in enumerate(receipts):
         position = (await receipt).position
-        assert position is None or places[position.segment, position.offset] == b"%d" % n
+        assert position is None or value_at[position.segment, position.offset] == b"%d" % n
 
 
 async def test_a_producer_goes_straight_to_the_owner(broker: InMemoryBroker, topic: str) -> None:
-    """The proxy is all the client was given; the route tells it of the broker behind."""
+    """The client is given only the proxy's address; the route names the broker behind it."""
     async with answer_dropper(broker.url) as proxy, AsyncClient(proxy.url) as client:
         await client.create_topic(topic, segments=3)
         await client.publish(topic, "first", key="k")

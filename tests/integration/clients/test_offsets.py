@@ -1,4 +1,4 @@
-"""Reading and publishing by offsets and ids of the caller's own, as Spark does."""
+"""Reading and publishing with the caller's own offsets and ids, as Spark does."""
 
 import asyncio
 

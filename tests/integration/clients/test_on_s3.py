@@ -1,4 +1,4 @@
-"""Payloads by presigned addresses: the broker never carries them."""
+"""Payloads at presigned addresses: they never pass through the broker."""
 
 import httpx
 import pyarrow as pa
@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from braidmq import Client
-from braidmq.remote_file import RemoteFile
-from tests.support.broker_process import BrokerProcess
+from braidmq.read.remote_file import RemoteFile
+from tests.support.broker.broker_process import BrokerProcess
 
 
 def test_payloads_and_files_go_by_presigned_addresses(s3_endpoint: str, s3_bucket: str) -> None:

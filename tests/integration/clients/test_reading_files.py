@@ -1,4 +1,4 @@
-"""Readers that are far behind read the topic's files from the store; what they are given is what a broker gives."""
+"""Readers that are far behind read the topic's files from the store, with the same result as from a broker."""
 
 import asyncio
 import itertools
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from braidmq import AsyncClient, Client, file_reader, reader
-from braidmq.file_ref import FileRef
-from braidmq.remote_file import FileUnreachable
-from tests.support.broker_process import BrokerProcess
+from braidmq import AsyncClient, Client
+from braidmq.read import file_reader, reader
+from braidmq.read.file_ref import FileRef
+from braidmq.read.remote_file import FileUnreachable
+from tests.support.broker.broker_process import BrokerProcess
 
 ROWS, VALUE_BYTES = 60_000, 1000
 SEEN = datetime(2026, 5, 1, tzinfo=UTC)
@@ -71,16 +72,16 @@ def test_each_message_has_a_marker_behind_which_nothing_is_missed_or_doubled(
     broker: BrokerProcess, opened: list[str]
 ) -> None:
     with Client(broker.url) as client, Client(broker.url, read_files=False) as plain:
-        places = []
+        offsets = []
         markers = {}
         for row, message in enumerate(client.browse("t")):
-            places.append((message.segment, message.offset))
+            offsets.append((message.segment, message.offset))
             if row % 9_973 == 0:
                 markers[row] = message.marker
-        assert opened and len(set(places)) == ROWS
+        assert opened and len(set(offsets)) == ROWS
         for row, marker in markers.items():
             rest = [(each["segment"], each["_offset"]) for each in positions(plain.read_table("t", marker=marker))]
-            assert sorted(rest) == sorted(places[row + 1 :])
+            assert sorted(rest) == sorted(offsets[row + 1 :])
 
 
 def positions(table: pa.Table) -> list[dict[str, int]]:
@@ -122,8 +123,8 @@ def test_files_that_are_gone_or_not_here_are_read_by_a_broker(
 
     monkeypatch.setattr(FileRef, "path", property(mostly_gone))
     with Client(broker.url) as client:
-        places = [(each["segment"], each["_offset"]) for each in positions(client.read_table("t"))]
-    assert len(places) == len(set(places)) == ROWS
+        offsets = [(each["segment"], each["_offset"]) for each in positions(client.read_table("t"))]
+    assert len(offsets) == len(set(offsets)) == ROWS
     assert next(asked) > found
 
 

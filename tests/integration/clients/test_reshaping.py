@@ -1,4 +1,4 @@
-"""Splits and merges by hand, again and again, under the Python client's producers and readers."""
+"""Repeated manual splits and merges while the Python client's producers and readers run."""
 
 import asyncio
 from collections import defaultdict
@@ -11,7 +11,7 @@ from braidmq.testing import InMemoryBroker
 from filer.slots import SLOTS
 
 KEYS = 12
-# Several rounds are on their way at a time.
+# Several rounds are in flight at a time.
 FLUSHED_MESSAGES = 2 * KEYS
 GENERATIONS = 30
 PATIENCE_SECONDS = 60
@@ -24,7 +24,7 @@ async def client(broker: InMemoryBroker) -> AsyncIterator[AsyncClient]:
 
 
 class Load:
-    """A producer that numbers each key's messages, until it is told to stop."""
+    """A producer that numbers each key's messages, until it is stopped."""
 
     def __init__(self, client: AsyncClient, topic: str) -> None:
         self._client, self._topic = client, topic
@@ -32,7 +32,7 @@ class Load:
         self.stored = 0
         self.stop = asyncio.Event()
         self.final: dict[str, int] | None = None
-        """How many of each key there will have been; the last of them are sent after that is known."""
+        """The final number of messages of each key. The last ones are sent after this is known."""
 
     @property
     def total(self) -> int:
@@ -55,14 +55,14 @@ class Load:
             self.stored = self.total
 
     async def goes_on(self, messages: int) -> None:
-        """Until so many more have been stored."""
+        """Wait until so many more have been stored."""
         wanted = self.stored + messages
         while self.stored < wanted:
             await asyncio.sleep(0.002)
 
 
 class Reader:
-    """Checks that each key's numbers are exactly one more than the last; begins where it is told."""
+    """Checks that each key's numbers are exactly one more than the last; starts at a given position."""
 
     def __init__(self) -> None:
         self.next: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Reader:
             self.take(message)
 
     async def follow(self, client: AsyncClient, topic: str, load: Load, **start: str) -> None:
-        """Until everything has been read."""
+        """Wait until everything has been read."""
         async for message in client.subscribe(topic, **start):
             self.take(message)
             if self.next == load.final:
@@ -92,21 +92,21 @@ async def change(client: AsyncClient, topic: str, generation: int) -> None:
     """A split or a merge of some open segments, another each time."""
     found = await client.topic(topic)
     opened = sorted((s for s in found.segments if s.state == "open"), key=lambda s: s.range)
-    place = generation * 7 % len(opened)
+    index = generation * 7 % len(opened)
     if len(opened) > 3 and generation % 2:
-        left, right = opened[max(place - 1, 0)], opened[max(place - 1, 0) + 1]
+        left, right = opened[max(index - 1, 0)], opened[max(index - 1, 0) + 1]
         assert (await client.merge_segments(topic, right.segment, left.segment)).range == (
             left.range[0],
             right.range[1],
         )
     else:
-        start, stop = opened[place].range
+        start, stop = opened[index].range
         at = None if generation % 3 else (start + (stop - start) // 3,)
-        assert len(await client.split_segment(topic, opened[place].segment, at=at)) == 2
+        assert len(await client.split_segment(topic, opened[index].segment, at=at)) == 2
 
 
 async def test_each_keys_numbers_go_on_over_many_generations(client: AsyncClient, topic: str) -> None:
-    """For who reads from the start, who joins in the middle, who reads all of it afterwards, or goes on by a marker."""
+    """For readers from the start, from the middle, of everything afterwards, and from a marker."""
     await client.create_topic(topic)
     load, first, joined = Load(client, topic), Reader(), Reader()
     markers: list[str] = []
@@ -137,7 +137,7 @@ async def test_each_keys_numbers_go_on_over_many_generations(client: AsyncClient
 
 
 async def test_empty_segments_are_passed_through(client: AsyncClient, topic: str) -> None:
-    """Several generations at once, none of which has a message, for a subscriber who waits meanwhile."""
+    """Several generations without messages, while a subscriber waits."""
     await client.create_topic(topic)
     reader, load = Reader(), Load(client, topic)
     async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
@@ -153,7 +153,7 @@ async def test_empty_segments_are_passed_through(client: AsyncClient, topic: str
     assert reader.count == load.total
 
 
-async def test_what_is_refused_is_told(client: AsyncClient, topic: str) -> None:
+async def test_refusals_are_raised(client: AsyncClient, topic: str) -> None:
     await client.create_topic(topic)
     opened = await client.split_segment(topic, 0)
     assert await client.split_segment(topic, 0) == opened

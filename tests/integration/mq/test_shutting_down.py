@@ -1,4 +1,4 @@
-"""A broker that is asked to stop and cannot yet says what it waits for."""
+"""A broker that is asked to stop, and cannot stop yet, logs what it waits for."""
 
 import asyncio
 import contextlib
@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from filer.clock import SystemClock
-from filer.memory_store import MemoryStore
-from leader.coordinator import InProcessCoordinator
-from mq import drain_watch
+from filer.stores.memory_store import MemoryStore
+from leader.membership.coordinator import InProcessCoordinator
+from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.server import DrainTimeout, serve_until_stop
-from mq.settings import BrokerSettings
-from mq.stop_signals import StopSignals
-from tests.support.http_cluster import HeldStore
+from mq.process import drain_watch
+from mq.process.server import DrainTimeout, serve_until_stop
+from mq.process.stop_signals import StopSignals
+from tests.support.cluster.http_cluster import HeldStore
 
 SECONDS = 10.0
 
@@ -47,7 +47,7 @@ class Process:
 
     async def started(self) -> None:
         await until(lambda: self.broker.ready)
-        await self.broker.put_topic("t", {})
+        await self.broker.administration.put("t", {})
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain_watch, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(drain_watch, "LOG_SECONDS", 0.05)
 
 
 async def test_it_names_the_segments_and_gives_up_in_time(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import SystemClock
-from filer.even_cuts import even_cut_points
-from filer.local_store import LocalStore
 from filer.slots import SLOTS, slots_of
-from tests.support.http_broker import HttpBroker, http_broker
+from filer.stores.local.local_store import LocalStore
+from leader.policy.even_cuts import even_cut_points
+from tests.support.broker.http_broker import HttpBroker, http_broker
 
 KEYS, EXPONENT, PARTS = 100_000, 1.1, 4
 ROWS, REQUESTS = 5_000, 50

@@ -14,10 +14,10 @@ import pytest
 from ulid import ULID
 
 from braidmq import Client, CommittedLoad, FileTaken
-from pipeline.backfill import Columns, Source, backfill
+from pipeline.backfill.backfill import Columns, Source, backfill
 from pipeline.commands import parse
 from pipeline.errors import JobFailed
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,8 +148,8 @@ def test_the_command_says_what_it_loaded(
     said = capsys.readouterr()
     assert said.out == f"topic {topic}: load history of 2,000 messages in 2 segments\n"
     assert said.err.splitlines() == [
-        "mq: load history (--load history goes on with it)",
-        "mq: files written: 2; the brokers look through them",
+        "mq: load history (continue it with --load history)",
+        "mq: files written: 2; the brokers check them",
     ]
     options = parse([*given, "--json"])
     options.command(spark, options)
@@ -177,7 +177,7 @@ def test_bytes_stay_bytes(
     [
         ("missing.parquet", BY_TIME, "missing.parquet"),
         ("a.parquet", Columns("wheel", None), "has no column 'wheel'; it has n, tail, at"),
-        ("none.parquet", BY_TIME, "has no rows: nothing is loaded"),
+        ("none.parquet", BY_TIME, "has no rows: there is nothing to load"),
         ("cut.parquet", BY_TIME, r"cut.parquet: .*FAILED_READ_FILE.* Could not read footer"),
         ("damaged.parquet", BY_TIME, "FAILED_READ_FILE"),
     ],

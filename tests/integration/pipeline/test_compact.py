@@ -18,24 +18,25 @@ from braidmq import Client
 from filer import keys
 from filer.clock import ManualClock, SystemClock
 from filer.errors import CorruptFile
+from filer.format.requests import Position, RequestId, StoredRequest
+from filer.format.segment_file import Footer
 from filer.keys import FileName
-from filer.memory_store import MemoryStore
-from filer.requests import Position, RequestId, StoredRequest
-from filer.segment_file import Footer
-from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, fetch_footer, recover_index
-from filer.store import Store
-from pipeline.compact import Run, compact, roll_up_run
-from pipeline.store_address import StoreAddress
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, fetch_footer, recover_index
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Store
+from filer.stores.store_address import StoreAddress
+from pipeline.compact.compact import Run, compact, roll_up_run
+from pipeline.stores import run_on_store
 from pipeline.topic_files import SegmentFiles, list_topic, read_topic
-from tests.support.broker_process import BrokerProcess, broker_environment
-from tests.support.dying_store import DyingStore, Killed
+from tests.support.broker.broker_process import BrokerProcess, broker_environment
 from tests.support.format_snippets import DuckDbSnippets, SparkSnippets, read_independently, rows_of
-from tests.support.mq import mq
-from tests.support.quick_folder import quick_folder
-from tests.support.segment_files import START_US, append, append_singly, check_readable, rows, value_of
-from tests.support.segment_owners import stored_values
-from tests.support.stored_topic import TOPIC, put_topic, store_topic, write_sealed
+from tests.support.process.mq import mq
+from tests.support.segment.segment_owners import stored_values
+from tests.support.store.dying_store import DyingStore, Killed
+from tests.support.store.quick_folder import quick_folder
+from tests.support.topic.segment_files import START_US, append, append_singly, check_readable, rows, value_of
+from tests.support.topic.stored_topic import TOPIC, put_topic, store_topic, write_sealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ def live_of(folder: Path) -> list[SegmentFiles]:
     async def work(store: Store, clock: SystemClock) -> list[SegmentFiles]:
         return await list_topic(store, await read_topic(store, clock, TOPIC))
 
-    return StoreAddress(str(folder)).run(work)
+    return run_on_store(StoreAddress(str(folder)), work)
 
 
 def files_on_disk(folder: Path) -> int:
@@ -251,7 +252,7 @@ async def test_of_an_open_segment_a_file_behind_a_gap_does_not_come_to_count():
     await put_topic(store, ends={})
     run = await the_run(store, ManualClock())
     torn = Run((*run.files[:3], *run.files[4:]), sealed=False)
-    with pytest.raises(CorruptFile, match="do not follow each other"):
+    with pytest.raises(CorruptFile, match="are not consecutive"):
         await roll_up_run(store, ManualClock(), torn)
 
 

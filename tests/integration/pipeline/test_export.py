@@ -18,23 +18,24 @@ from sqlalchemy.exc import OperationalError
 from filer import keys
 from filer.clock import Clock, SystemClock
 from filer.errors import InvalidInput
-from filer.local_store import LocalStore
-from filer.memory_store import MemoryStore
-from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, recover_index
-from filer.store import Store
-from filer.topic_config import Retention, TopicConfig
-from filer.topic_state import TopicState
-from pipeline import iceberg_table, parquet_table
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, recover_index
+from filer.stores.local.local_store import LocalStore
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Store
+from filer.stores.store_address import StoreAddress
+from filer.topic.topic_config import Retention, TopicConfig
+from filer.topic.topic_state import TopicState
 from pipeline.errors import JobFailed
-from pipeline.export import Export, Exported, FinishRun, export_topic
-from pipeline.export_state import STATE_KEY
-from pipeline.iceberg_table import IcebergTarget, open_table
-from pipeline.store_address import StoreAddress
-from tests.support.dying_store import DyingStore, Killed
-from tests.support.mq import mq
-from tests.support.segment_files import append, value_of
-from tests.support.stored_topic import TOPIC, put_topic, store_topic, write_sealed
+from pipeline.export import iceberg_table, parquet_table
+from pipeline.export.export import Export, Exported, FinishRun, export_topic
+from pipeline.export.export_state import STATE_KEY
+from pipeline.export.iceberg_table import IcebergTarget, open_table
+from pipeline.stores import run_on_store
+from tests.support.process.mq import mq
+from tests.support.store.dying_store import DyingStore, Killed
+from tests.support.topic.segment_files import append, value_of
+from tests.support.topic.stored_topic import TOPIC, put_topic, store_topic, write_sealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +167,7 @@ def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_f
         await append(store, SegmentRef(TOPIC, 1), SegmentIndex(), 3)
         await put_topic(store, ends=ends)
 
-    source.run(fill)
+    run_on_store(source, fill)
     target = replace(source, url=f"s3://{s3_bucket}/tables/t")
     partition_by: Any = "timestamp" if table_format == "parquet" else "none"
     export = Export(source, target, TOPIC, table_format, partition_by)
@@ -177,8 +178,8 @@ def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_f
     if table_format == "iceberg":
         assert rows_of(open_table(iceberg, export).scan().to_arrow()) == expected_rows((10, 3))
     else:
-        found = target.run(lambda store, _: keys_below(store, "date="))
-        tables = [target.run(lambda store, _, key=key: store.get(key)) for key in found]
+        found = run_on_store(target, lambda store, _: keys_below(store, "date="))
+        tables = [run_on_store(target, lambda store, _, key=key: store.get(key)) for key in found]
         rows = [row for each in tables for row in rows_of(pq.read_table(pa.BufferReader(each.data)))]
         assert sorted(rows) == expected_rows((10, 3))
 
@@ -198,9 +199,6 @@ class Place:
         self.store = store
         self.url, self.endpoint_url, self.region = "", None, None
 
-    def open(self, clock: Clock) -> Store:
-        return self.store
-
 
 async def topic_in_memory() -> MemoryStore:
     store = MemoryStore()
@@ -218,7 +216,8 @@ def visible(store: Store) -> Rows:
 
 
 @pytest.mark.usefixtures("tasks_here")
-def test_killed_at_every_request_nothing_is_half_there_and_the_next_run_completes():
+def test_killed_at_every_request_nothing_is_half_there_and_the_next_run_completes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.export.export.open_retrying", lambda address, clock: address.store)
     source = asyncio.run(topic_in_memory())
     whole = expected_rows((12, 12))
 
@@ -274,7 +273,7 @@ def test_a_catalogue_that_fails_at_the_commit_is_told_and_the_next_run_completes
         raise OperationalError("UPDATE x", {}, Exception("database is locked"))
 
     export = export_of(root, tmp_path / "table", "iceberg")
-    with monkeypatch.context() as patch, pytest.raises(JobFailed, match=r"run it again: .*database is locked$"):
+    with monkeypatch.context() as patch, pytest.raises(JobFailed, match=r"run the export again: .*database is locked$"):
         patch.setattr(SqlCatalog, "commit_table", locked)
         run(export)
     run(export)
@@ -314,14 +313,14 @@ def run_aside(export: Export) -> None:
 @pytest.mark.usefixtures("tasks_here")
 def test_what_is_there_already_is_not_mixed_up_with_something_else(root: Path, tmp_path: Path):
     run(export_of(root, tmp_path / "table"))
-    with pytest.raises(JobFailed, match="is of partition by 'timestamp', not 'none'"):
+    with pytest.raises(JobFailed, match="has the partition by 'timestamp', not 'none'"):
         run(export_of(root, tmp_path / "table", partition_by="none"))
-    with pytest.raises(JobFailed, match="is of table format 'parquet', not 'iceberg'"):
+    with pytest.raises(JobFailed, match="has the table format 'parquet', not 'iceberg'"):
         run(export_of(root, tmp_path / "table", "iceberg"))
     topic = root / keys.topic(TOPIC)
     state = TopicState.from_json(topic.read_bytes())
     topic.write_bytes(state.model_copy(update={"created_us": 99}).to_json())
-    with pytest.raises(JobFailed, match="has been deleted and made again since it was exported here"):
+    with pytest.raises(JobFailed, match="was deleted and created again since it was exported here"):
         run(export_of(root, tmp_path / "table"))
 
 
@@ -351,7 +350,7 @@ def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp
         run(export)
     assert list((tmp_path / "table/_braidmq").glob("run-*/*/*.parquet"))
     expire(root, 50)
-    with pytest.raises(JobFailed, match="--skip-expired goes on without them"):
+    with pytest.raises(JobFailed, match="--skip-expired continues without them"):
         run(export)
     run(export_of(root, tmp_path / "table", skip_expired=True))
     assert by_duckdb(tmp_path / "table") == expected_rows()[50:]
@@ -376,7 +375,7 @@ def test_a_table_lies_by_itself(root: Path, tmp_path: Path):
     export = export_of(root, tmp_path / "table")
     (tmp_path / "table/date=2026-01-01").mkdir(parents=True)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "table/date=2026-01-01/other.parquet")
-    with pytest.raises(JobFailed, match=r"other.parquet is there, and no export put it there"):
+    with pytest.raises(JobFailed, match=r"other.parquet exists and is not from an export"):
         run(export)
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filer.slots import slot_of
+from filer.stores.store_address import StoreAddress
 from pipeline.commands import parse
 from pipeline.errors import JobFailed
-from pipeline.skew import measure_skew
-from pipeline.skew_command import run_skew
-from pipeline.store_address import StoreAddress
-from tests.support.mq import mq
-from tests.support.stored_topic import TOPIC, store_topic
+from pipeline.skew.skew import measure_skew
+from pipeline.skew.skew_command import run_skew
+from tests.support.process.mq import mq
+from tests.support.topic.stored_topic import TOPIC, store_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_process import ForkedProcess
-from tests.support.local_cluster import alive
-from tests.support.processes import child_environment, until
+from tests.support.cluster.local_cluster import alive
+from tests.support.process.forked_process import ForkedProcess
+from tests.support.process.processes import child_environment, until
 
 # Also where it is what runs.
 MODULE = "tests.integration.support.test_forked_process"

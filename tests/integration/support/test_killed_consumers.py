@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from filer.memory_store import MemoryStore
+from filer.stores.memory_store import MemoryStore
 from tests.cluster.checker.consumer_log import Began, ConsumerLog, Saved, written
 from tests.cluster.checker.consumer_process import USAGE, Scribe, main
 from tests.cluster.checker.history import Found
@@ -14,7 +14,7 @@ from tests.cluster.checker.killed_consumers import ProcessConsumer
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge
 from tests.cluster.checker.workload import Workload
-from tests.support.http_broker import http_broker
+from tests.support.broker.http_broker import http_broker
 
 PATIENCE_SECONDS = 60.0
 KILLS = 2

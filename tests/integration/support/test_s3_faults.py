@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.support.s3_faults import S3Faults
-from tests.support.s3_server import s3_server
+from tests.support.store.s3_faults import S3Faults
+from tests.support.store.s3_server import s3_server
 
 SILENCE_SECONDS = 0.3
 # moto only looks whether there is one.

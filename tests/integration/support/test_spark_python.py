@@ -6,7 +6,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from tests.support.spark_python import quick_python
+from tests.support.spark.spark_python import quick_python
 
 SECONDS = 60.0
 TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['A_NAME'], os.getcwd()])); sys.exit(3)"

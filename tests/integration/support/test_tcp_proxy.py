@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.tcp_proxy import HOST, TcpProxy, Toxics
+from tests.support.net.tcp_proxy import HOST, TcpProxy, Toxics
 
 SECONDS = 20.0
 SILENCE_SECONDS = 0.2

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import httpx
 import orjson
 
-from filer.positions import from_marker, to_marker
+from filer.topic.positions import from_marker, to_marker
 
 TOPIC = "t"
 SEGMENT = 0
@@ -78,7 +78,7 @@ class ScriptedLog:
 
     def _messages(self, offset: int, limit: int) -> list[dict[str, Any]]:
         rows = self.rows[offset : offset + limit]
-        return [{"segment": SEGMENT, "offset": offset + place, **row} for place, row in enumerate(rows)]
+        return [{"segment": SEGMENT, "offset": offset + index, **row} for index, row in enumerate(rows)]
 
 
 def _text(encoded: str) -> str:

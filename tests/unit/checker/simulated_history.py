@@ -28,12 +28,12 @@ class SimulatedTopic:
     heads: list[int] = field(default_factory=lambda: [0, 1])
     before: dict[int, int] = field(default_factory=dict)
 
-    def roll(self, place: int) -> None:
+    def roll(self, index: int) -> None:
         """Seal one open segment and open its successor."""
         successor = max(self.log) + 1
-        self.before[successor] = self.heads[place]
+        self.before[successor] = self.heads[index]
         self.log[successor] = []
-        self.heads[place] = successor
+        self.heads[index] = successor
 
     def append(self, messages: tuple[Sent, ...]) -> tuple[Position, ...]:
         """Store messages, each in the segment of its key; the positions an owner would tell."""
@@ -87,11 +87,11 @@ class SimulatedReader:
         visit = Visit(chance.choice(URLS), behind, now_seconds, now_seconds)
         self.record.visits.append(visit)
         while most is None or len(visit.found) < most:
-            place = self._topic.next_message(following, chance)
-            if place is None:
+            position = self._topic.next_message(following, chance)
+            if position is None:
                 visit.end = REACHED
                 break
-            segment, offset = place
+            segment, offset = position
             sent = self._topic.log[segment][offset]
             visit.found.append(Found(segment, offset, sent.key.encode(), sent.value, now_seconds))
             following[segment] = offset + 1

@@ -103,9 +103,9 @@ def leave_a_gap(history: History, chance: random.Random) -> None:
 
 def tell_another_position(history: History, chance: random.Random) -> None:
     request = acknowledged(history, chance)
-    for place, attempt in enumerate(request.attempts):
+    for index, attempt in enumerate(request.attempts):
         moved = tuple((segment, base + 1000, count) for segment, base, count in attempt.positions)
-        request.attempts[place] = replace(attempt, positions=moved)
+        request.attempts[index] = replace(attempt, positions=moved)
 
 
 def answer_a_repeat_otherwise(history: History, chance: random.Random) -> None:
@@ -136,8 +136,8 @@ def store_what_nobody_sent(history: History, chance: random.Random) -> None:
 
 def store_under_another_key(history: History, chance: random.Random) -> None:
     topic = acknowledged(history, chance).topic
-    place = chance.randrange(len(list(finals_of(history, topic)[0].found)))
-    value = list(finals_of(history, topic)[0].found)[place].value
+    index = chance.randrange(len(list(finals_of(history, topic)[0].found)))
+    value = list(finals_of(history, topic)[0].found)[index].value
     for reader in readers_of(history, topic):
         for visit in reader.visits:
             visit.found = [replace(m, key=b"x") if m.value == value else m for m in visit.found]

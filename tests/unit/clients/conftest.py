@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from braidmq import AsyncClient
-from tests.support.fake_broker import FakeBroker
+from tests.support.broker.fake_broker import FakeBroker
 from tests.support.instant_clock import InstantClock
 
 URL = "http://127.0.0.1:8080"
@@ -27,7 +27,7 @@ async def client(broker: FakeBroker, clock: InstantClock) -> AsyncIterator[Async
 
 @pytest.fixture
 async def cautious(broker: FakeBroker, clock: InstantClock) -> AsyncIterator[AsyncClient]:
-    """A client whose publishes brokers cannot tell from repeated ones."""
+    """A client without producer ids: brokers cannot recognise its repeated publishes."""
     async with AsyncClient(
         URL, http_transport=broker.transport, clock=clock, idempotent=False, direct=False
     ) as cautious:

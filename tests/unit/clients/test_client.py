@@ -18,7 +18,7 @@ from braidmq import (
     Position,
     TopicNotFound,
 )
-from tests.support.fake_broker import FakeBroker, Fault, problem, streamed
+from tests.support.broker.fake_broker import FakeBroker, Fault, problem, streamed
 from tests.support.instant_clock import InstantClock
 
 

@@ -54,11 +54,11 @@ def test_a_publish_that_failed_inside_the_broker_has_an_unknown_outcome() -> Non
     assert not failure.retryable
 
 
-def test_a_publish_whose_owner_is_silent_has_an_unknown_outcome() -> None:
-    """Without an id it must not be sent again, whatever the broker says of reads."""
-    for retryable in (False, True):
-        failure = error_of(problem("owner-silent", 503, retryable=retryable), publishing=True)
-        assert type(failure) is errors.OutcomeUnknown and not failure.retryable
+@pytest.mark.parametrize("retryable", [False, True], ids=["final", "retryable"])
+def test_a_publish_whose_owner_is_silent_has_an_unknown_outcome(retryable: bool) -> None:
+    """Without an id it must not be sent again, whatever the broker says about reads."""
+    failure = error_of(problem("owner-silent", 503, retryable=retryable), publishing=True)
+    assert type(failure) is errors.OutcomeUnknown and not failure.retryable
 
 
 def test_a_publish_that_may_be_repeated_is_not_unknown() -> None:

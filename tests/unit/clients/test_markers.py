@@ -1,5 +1,5 @@
 from braidmq.markers import PageMarkers
-from filer.positions import from_marker, to_marker
+from filer.topic.positions import from_marker, to_marker
 
 START = to_marker("t", {1: 500, 7: 3})
 SEGMENTS, OFFSETS = [1, 1, 2, 3, 2], [500, 501, 0, 0, 1]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from filer import keys
 from filer.clock import ManualClock
 from filer.errors import InvalidInput
-from filer.memory_store import MemoryStore
+from filer.stores.memory_store import MemoryStore
 from filer.uploads import EXPIRES_SECONDS, Claim, Uploads
 
 SHA256 = hashlib.sha256(b"data").hexdigest()
@@ -45,8 +45,8 @@ def test_ids_carry_what_was_declared(size_bytes: int, digest: bytes | None) -> N
 def test_changed_ids_are_refused(data: st.DataObject) -> None:
     uploads = Uploads(MemoryStore(), ManualClock(), b"secret")
     issued = uploads.issue("t", 12345, data.draw(st.sampled_from([None, SHA256]))).id
-    place = data.draw(st.integers(0, len(issued) - 1))
-    changed = issued[:place] + data.draw(st.sampled_from("0A.-_z~/é\n")) + issued[place + 1 :]
+    index = data.draw(st.integers(0, len(issued) - 1))
+    changed = issued[:index] + data.draw(st.sampled_from("0A.-_z~/é\n")) + issued[index + 1 :]
     if changed != issued:
         with pytest.raises(InvalidInput):
             uploads.parse("t", changed)

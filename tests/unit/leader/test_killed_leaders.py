@@ -6,29 +6,29 @@ from functools import partial
 
 import pytest
 
-from filer.catalogue import Catalogue
 from filer.errors import OutcomeUnknown
-from filer.failing_store import FailingStore
-from filer.faults import FaultKind, ScriptedFaults
-from filer.inheritance import read_inherited
-from filer.requests import Position, RequestId
-from filer.segment_index import SegmentIndex
-from filer.segment_log import SegmentRef, seal_at_end
-from filer.topic_config import TopicConfig
-from filer.topic_state import Segment, TopicState
+from filer.format.requests import Position, RequestId
+from filer.segment.inheritance import read_inherited
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, seal_at_end
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import FaultKind, ScriptedFaults
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Segment, TopicState
+from leader.transition_runner import TransitionRunner
 from leader.transitions import (
     SealedEnd,
-    TransitionRunner,
-    deleting,
-    merging,
+    begin_deletion,
+    begin_merge,
+    begin_replacement,
+    begin_split,
     new_topic,
     recreated,
-    replacing,
-    splitting,
 )
+from tests.support.broker.killed_leaders import MESSAGES, TOPIC, Killed, World, killing_at
 from tests.support.instant_clock import InstantClock
-from tests.support.killed_leaders import MESSAGES, TOPIC, Killed, World, killing_at
-from tests.support.segment_owners import owner, single
+from tests.support.segment.segment_owners import owner, single
 
 Begin = Callable[[TopicState], TopicState | None]
 OPENED = {"roll": (2, 3), "split": (2, 3, 4, 5, 6), "merge": (2,), "delete": ()}
@@ -51,23 +51,23 @@ class Leader:
         self.runner = TransitionRunner(self.catalogue, self, self.clock)
         self._name = name
 
-    def place(self, place: int) -> tuple[str, ...]:
+    def brokers_for(self, index: int) -> tuple[str, ...]:
         return (self._name,)
 
-    def rolling(self, state: TopicState) -> TopicState | None:
-        return replacing(state, [0, 1], self.place, "roll", now_us=1)
+    def begin_roll(self, state: TopicState) -> TopicState | None:
+        return begin_replacement(state, [0, 1], self.brokers_for, "roll", now_us=1)
 
-    def rolling_again(self, state: TopicState) -> TopicState | None:
-        return replacing(state, [2, 3], self.place, "roll", now_us=1)
+    def begin_roll_again(self, state: TopicState) -> TopicState | None:
+        return begin_replacement(state, [2, 3], self.brokers_for, "roll", now_us=1)
 
-    def splitting(self, state: TopicState) -> TopicState | None:
-        return splitting(state, {0: (100, 200), 1: (40_000,)}, self.place, now_us=1)
+    def begin_split(self, state: TopicState) -> TopicState | None:
+        return begin_split(state, {0: (100, 200), 1: (40_000,)}, self.brokers_for, now_us=1)
 
-    def merging(self, state: TopicState) -> TopicState | None:
-        return merging(state, [(0, 1)], self.place, now_us=1)
+    def begin_merge(self, state: TopicState) -> TopicState | None:
+        return begin_merge(state, [(0, 1)], self.brokers_for, now_us=1)
 
-    def deleting(self, state: TopicState) -> TopicState | None:
-        return deleting(state, now_us=1)
+    def begin_deletion(self, state: TopicState) -> TopicState | None:
+        return begin_deletion(state, now_us=1)
 
     async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
         """As `Sealer.seal`."""
@@ -84,7 +84,12 @@ class Leader:
 
 
 def begin_of(leader: Leader, kind: str) -> Begin:
-    begins = {"roll": leader.rolling, "split": leader.splitting, "merge": leader.merging, "delete": leader.deleting}
+    begins = {
+        "roll": leader.begin_roll,
+        "split": leader.begin_split,
+        "merge": leader.begin_merge,
+        "delete": leader.begin_deletion,
+    }
     return begins[kind]
 
 
@@ -118,11 +123,11 @@ async def test_a_fault_at_every_call(operation: str, fault: FaultKind) -> None:
         faults.add(operation, *[None] * nth, fault)
         leader = Leader(world, faults=faults)
         try:
-            await leader.runner.run(TOPIC, leader.rolling)
+            await leader.runner.run(TOPIC, leader.begin_roll)
         except OutcomeUnknown:
             assert operation == "get"
         met, nth = not faults.left, nth + 1
-        await world.check_done(await leader.runner.run(TOPIC, leader.rolling))
+        await world.check_done(await leader.runner.run(TOPIC, leader.begin_roll))
     assert nth > 2
 
 
@@ -155,14 +160,14 @@ async def test_what_is_known_of_producers_outlives_killed_leaders() -> None:
 
 
 async def roll_twice(leader: Leader) -> None:
-    await leader.runner.run(TOPIC, leader.rolling)
-    await leader.runner.run(TOPIC, leader.rolling_again)
+    await leader.runner.run(TOPIC, leader.begin_roll)
+    await leader.runner.run(TOPIC, leader.begin_roll_again)
 
 
 async def test_two_leaders_at_once() -> None:
     world = await World().begin()
     leaders = [Leader(world, name=f"leader-{n}") for n in range(3)]
-    states = await asyncio.gather(*(leader.runner.run(TOPIC, leader.rolling) for leader in leaders))
+    states = await asyncio.gather(*(leader.runner.run(TOPIC, leader.begin_roll) for leader in leaders))
     assert states == [await world.state()] * 3
     await world.check_done(states[0])
 
@@ -171,8 +176,8 @@ async def test_roll_against_delete() -> None:
     """Whichever comes first, the other one goes on from there, and in the end the topic is gone."""
     world = await World().begin()
     rolls, deletes = Leader(world, name="rolls"), Leader(world, name="deletes")
-    await asyncio.gather(rolls.runner.run(TOPIC, rolls.rolling), deletes.runner.run(TOPIC, deletes.deleting))
-    state = await deletes.runner.run(TOPIC, deletes.deleting)
+    await asyncio.gather(rolls.runner.run(TOPIC, rolls.begin_roll), deletes.runner.run(TOPIC, deletes.begin_deletion))
+    state = await deletes.runner.run(TOPIC, deletes.begin_deletion)
     assert state is not None and state.deleted
     world.store.check()
 
@@ -180,9 +185,9 @@ async def test_roll_against_delete() -> None:
 async def test_a_name_used_again_goes_on_counting() -> None:
     world = await World().begin()
     leader = Leader(world)
-    await leader.runner.run(TOPIC, leader.deleting)
+    await leader.runner.run(TOPIC, leader.begin_deletion)
     await leader.catalogue.change(
-        TOPIC, lambda s: recreated(s, TopicConfig(), 2, leader.place, now_us=2) if s.deleted else None
+        TOPIC, lambda s: recreated(s, TopicConfig(), 2, leader.brokers_for, now_us=2) if s.deleted else None
     )
     assert [s.id for s in (await world.state()).open_segments] == [2, 3]
     world.store.check()
@@ -209,7 +214,7 @@ async def test_a_create_whose_answer_was_lost(fault: FaultKind) -> None:
     world, faults = World(), ScriptedFaults()
     faults.add("create", fault)
     leader = Leader(world, faults=faults)
-    state = new_topic(TOPIC, TopicConfig(), 1, leader.place, now_us=0)
+    state = new_topic(TOPIC, TopicConfig(), 1, leader.brokers_for, now_us=0)
     if fault is FaultKind.LOSE_ANSWER:
         assert not await leader.catalogue.create(state)
         assert await world.state() == state

@@ -5,33 +5,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.catalogue import Catalogue
 from filer.errors import InvalidInput, OutcomeUnknown
-from filer.memory_store import MemoryStore
-from filer.positions import advance, earliest
 from filer.slots import SLOTS
-from filer.topic_config import TopicConfig
-from filer.topic_state import Segment, TopicState, broken_invariants
+from filer.stores.memory_store import MemoryStore
+from filer.topic.catalogue import Catalogue
+from filer.topic.positions import advance, earliest
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Segment, TopicState, broken_invariants
+from leader.transition_runner import TransitionRunner
 from leader.transitions import (
     SealedEnd,
-    TransitionRunner,
-    deleting,
+    begin_deletion,
+    begin_merge,
+    begin_replacement,
+    begin_split,
     finished,
-    merging,
     new_topic,
     recreated,
-    replacing,
-    splitting,
 )
 from tests.support.instant_clock import InstantClock
 
 
-def place(number: int) -> tuple[str, ...]:
+def brokers_for(number: int) -> tuple[str, ...]:
     return (f"b{number % 2}",)
 
 
 def topic(segments: int = 4, **settings: int) -> TopicState:
-    return new_topic("t", TopicConfig(**settings), segments, place, now_us=1)
+    return new_topic("t", TopicConfig(**settings), segments, brokers_for, now_us=1)
 
 
 def over(begun: TopicState | None, end_offset: int = 0) -> TopicState:
@@ -55,14 +55,14 @@ def test_rolls_keep_ranges_and_lineage(rolls: list[set[int]], segments: int) -> 
     state = topic(segments)
     ranges = [s.range for s in state.open_segments]
     for seal in rolls:
-        begun = replacing(state, sorted(seal), place, "roll", now_us=2)
+        begun = begin_replacement(state, sorted(seal), brokers_for, "roll", now_us=2)
         opened = seal & {s.id for s in state.open_segments}
         assert (begun is None) == (not opened)
         if begun is None:
             continue
         assert broken_invariants(begun) == []
         assert begun.transition is not None
-        assert replacing(begun, sorted(seal), place, "roll", now_us=3) is None
+        assert begin_replacement(begun, sorted(seal), brokers_for, "roll", now_us=3) is None
         after = finished(begun, begun.transition, {s: SealedEnd(s % 3) for s in opened}, now_us=4)
         assert after is not None and broken_invariants(after) == []
         assert finished(after, begun.transition, {}, now_us=5) is None
@@ -80,7 +80,7 @@ def shape(state: TopicState) -> list[tuple[int, int, int, tuple[int, ...]]]:
 
 
 def test_a_split_gives_each_part_a_successor() -> None:
-    begun = splitting(topic(2), {1: [40_000, 50_000]}, place, now_us=2)
+    begun = begin_split(topic(2), {1: [40_000, 50_000]}, brokers_for, now_us=2)
     assert begun is not None and begun.transition is not None
     assert [s.owner for s in begun.transition.open] == ["b0", "b1", "b0"]
     after = over(begun, 7)
@@ -92,7 +92,7 @@ def test_a_split_gives_each_part_a_successor() -> None:
 
 
 def test_a_merge_gives_two_neighbours_one_successor() -> None:
-    after = over(merging(topic(4), [(2, 3), (0, 1)], place, now_us=2))
+    after = over(begin_merge(topic(4), [(2, 3), (0, 1)], brokers_for, now_us=2))
     assert shape(after) == [(5, 0, 32_768, (0, 1)), (4, 32_768, SLOTS, (2, 3))]
     assert [(s.id, s.successors) for s in after.segments if s.state == "sealed"] == [
         (0, (5,)), (1, (5,)), (2, (4,)), (3, (4,))
@@ -101,51 +101,51 @@ def test_a_merge_gives_two_neighbours_one_successor() -> None:
 
 
 def test_nothing_begins_while_another_transition_is_under_way_or_after_a_delete() -> None:
-    busy = replacing(topic(2), [0], place, "roll", now_us=2)
-    gone = over(deleting(topic(2), now_us=2))
+    busy = begin_replacement(topic(2), [0], brokers_for, "roll", now_us=2)
+    gone = over(begin_deletion(topic(2), now_us=2))
     for state in (busy, gone):
         assert state is not None
-        assert splitting(state, {1: [50_000]}, place, now_us=3) is None
-        assert merging(state, [(0, 1)], place, now_us=3) is None
+        assert begin_split(state, {1: [50_000]}, brokers_for, now_us=3) is None
+        assert begin_merge(state, [(0, 1)], brokers_for, now_us=3) is None
 
 
 def test_what_was_split_meanwhile_is_neither_split_nor_merged_again() -> None:
-    state = over(splitting(topic(3), {1: [30_000]}, place, now_us=2))
-    assert splitting(state, {1: [30_000]}, place, now_us=3) is None
-    assert merging(state, [(0, 1)], place, now_us=3) is None
-    assert merging(state, [(77, 78)], place, now_us=3) is None
-    both = splitting(state, {1: [30_000], 2: [60_000]}, place, now_us=3)
+    state = over(begin_split(topic(3), {1: [30_000]}, brokers_for, now_us=2))
+    assert begin_split(state, {1: [30_000]}, brokers_for, now_us=3) is None
+    assert begin_merge(state, [(0, 1)], brokers_for, now_us=3) is None
+    assert begin_merge(state, [(77, 78)], brokers_for, now_us=3) is None
+    both = begin_split(state, {1: [30_000], 2: [60_000]}, brokers_for, now_us=3)
     assert both is not None and both.transition is not None and both.transition.seal == (2,)
 
 
 @pytest.mark.parametrize("pair", [(1, 0), (0, 2), (1, 1), (3, 0)])
 def test_only_neighbours_merge_left_and_right(pair: tuple[int, int]) -> None:
-    assert merging(topic(4), [pair], place, now_us=2) is None
+    assert begin_merge(topic(4), [pair], brokers_for, now_us=2) is None
 
 
 def test_a_segment_merges_with_one_neighbour_only() -> None:
-    begun = merging(topic(4), [(1, 2), (0, 1), (2, 3)], place, now_us=2)
+    begun = begin_merge(topic(4), [(1, 2), (0, 1), (2, 3)], brokers_for, now_us=2)
     assert begun is not None and begun.transition is not None and begun.transition.seal == (1, 2)
 
 
 def test_merges_leave_the_minimum() -> None:
     state = topic(4, min_segments=3)
-    begun = merging(state, [(2, 3), (0, 1)], place, now_us=2)
+    begun = begin_merge(state, [(2, 3), (0, 1)], brokers_for, now_us=2)
     assert begun is not None and begun.transition is not None and begun.transition.seal == (2, 3)
-    assert merging(over(begun), [(0, 1)], place, now_us=3) is None
+    assert begin_merge(over(begun), [(0, 1)], brokers_for, now_us=3) is None
 
 
 def test_splits_stay_within_the_maximum() -> None:
     state = topic(4, max_segments=6)
-    begun = splitting(state, {0: [1, 2], 1: [20_000], 2: [40_000]}, place, now_us=2)
+    begun = begin_split(state, {0: [1, 2], 1: [20_000], 2: [40_000]}, brokers_for, now_us=2)
     assert begun is not None and begun.transition is not None and begun.transition.seal == (0,)
-    assert splitting(over(begun), {1: [20_000]}, place, now_us=3) is None
+    assert begin_split(over(begun), {1: [20_000]}, brokers_for, now_us=3) is None
 
 
 @pytest.mark.parametrize("points", [[], [0], [32_768], [40_000], [5, 5], [7, 5], [-1]])
 def test_cut_points_that_cannot_be(points: list[int]) -> None:
     with pytest.raises(InvalidInput, match=r"segment 0 has the slots \[0, 32768\)"):
-        splitting(topic(2), {0: points}, place, now_us=2)
+        begin_split(topic(2), {0: points}, brokers_for, now_us=2)
 
 
 @given(st.data(), st.integers(1, 4))
@@ -161,14 +161,14 @@ def test_any_splits_merges_and_rolls_keep_the_invariants_and_all_is_read_once(
         match data.draw(st.sampled_from(["split", "merge", "roll"] if stop - start > 1 else ["merge", "roll"])):
             case "split":
                 points = sorted(data.draw(st.sets(st.integers(start + 1, stop - 1), min_size=1, max_size=3)))
-                begun = splitting(state, {opened[place_].id: points}, place, now_us=2)
+                begun = begin_split(state, {opened[place_].id: points}, brokers_for, now_us=2)
                 assert (begun is None) == (len(opened) + len(points) > 12)
             case "merge":
                 pairs = [(left.id, right.id) for left, right in pairwise(opened)][place_:]
-                begun = merging(state, pairs, place, now_us=2)
+                begun = begin_merge(state, pairs, brokers_for, now_us=2)
                 assert (begun is None) == (not pairs)
             case _:
-                begun = replacing(state, [s.id for s in opened[place_:]], place, "roll", now_us=2)
+                begun = begin_replacement(state, [s.id for s in opened[place_:]], brokers_for, "roll", now_us=2)
         if begun is not None:
             state = over(begun, data.draw(st.integers(0, 2)))
     _read_through(state)
@@ -191,15 +191,15 @@ def _read_through(state: TopicState) -> None:
 
 
 def test_deleting_leaves_a_tombstone_and_ids_go_on() -> None:
-    begun = deleting(topic(2), now_us=5)
+    begun = begin_deletion(topic(2), now_us=5)
     assert begun is not None and begun.transition is not None
-    assert deleting(begun, now_us=6) is None
+    assert begin_deletion(begun, now_us=6) is None
     gone = finished(begun, begun.transition, {0: SealedEnd(3), 1: SealedEnd(0)}, now_us=7)
     assert gone is not None and gone.deleted and gone.segments == ()
     assert [removal.segment for removal in gone.removals] == [0, 1]
-    assert deleting(gone, now_us=8) is None
-    assert replacing(gone, [0], place, "roll", now_us=8) is None
-    again = recreated(gone, TopicConfig(), 3, place, now_us=9)
+    assert begin_deletion(gone, now_us=8) is None
+    assert begin_replacement(gone, [0], brokers_for, "roll", now_us=8) is None
+    again = recreated(gone, TopicConfig(), 3, brokers_for, now_us=9)
     assert broken_invariants(again) == []
     assert [s.id for s in again.segments] == [2, 3, 4]
     assert again.version > gone.version
@@ -227,12 +227,12 @@ async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next
     await catalogue.create(topic(2))
     first = TransitionRunner(catalogue, Seals(failures=1), clock)
     with pytest.raises(OutcomeUnknown):
-        await first.run("t", lambda state: replacing(state, [0, 1], place, "roll", now_us=2))
+        await first.run("t", lambda state: begin_replacement(state, [0, 1], brokers_for, "roll", now_us=2))
     record = await catalogue.read("t")
     assert record is not None and record.state.transition is not None
     seals = Seals()
     second = TransitionRunner(catalogue, seals, clock)
-    done = await second.run("t", lambda state: replacing(state, [1], place, "roll", now_us=3))
+    done = await second.run("t", lambda state: begin_replacement(state, [1], brokers_for, "roll", now_us=3))
     assert done is not None and done.transition is None
     assert seals.asked == [0, 1]
     sealed = [segment for segment in done.segments if segment.state == "sealed"]

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from filer.store_metrics import StoreMetrics
-from mq.metrics import Metrics
-from mq.store_collector import StoreCollector
+from filer.stores.decorators.store_metrics import StoreMetrics
+from mq.base.metrics import Metrics
+from mq.process.store_collector import StoreCollector
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")
 

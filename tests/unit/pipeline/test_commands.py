@@ -15,8 +15,8 @@ from pipeline.tasks import reason_of
         (("skew",), "required: TOPIC"),
         (("skew", "t", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("skew", "t", "--master", "cluster:7077"), "'cluster:7077' is not of the form local[N], spark://HOST:PORT"),
-        (("skew", "t", "--parts", "0"), "'0' is not a whole number from 1 on"),
-        (("skew", "t", "--parts", "1.5"), "'1.5' is not a whole number from 1 on"),
+        (("skew", "t", "--parts", "0"), "'0' is not a whole number of 1 or more"),
+        (("skew", "t", "--parts", "1.5"), "'1.5' is not a whole number of 1 or more"),
         (("skew", "t", "--by", "weight"), "invalid choice: 'weight'"),
         (("export", "t"), "required: --to"),
         (("export", "t", "--to", "x", "--in-place"), "--in-place is not for a table of format parquet"),
@@ -85,7 +85,7 @@ def test_without_spark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
             "No module named 'filer' on a worker of Spark: install there what is installed here",
         ),
         ("Job 0 cancelled: it was\nSecond: line\n\tat org", "Job 0 cancelled: it was"),
-        ("", "a Spark task failed and did not say why"),
+        ("", "a Spark task failed without a message"),
     ],
 )
 def test_a_failed_task_is_told_in_its_own_words(message: str, reason: str) -> None:

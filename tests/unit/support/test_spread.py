@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import overloaded, thin_segments
+from tests.support.cluster.cluster import overloaded, under_replicated_segments
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,6 @@ def topic(replicas: int, *brokers: str, state: str = "open") -> dict[str, Any]:
 
 
 def test_segments_that_lack_replicas() -> None:
-    assert thin_segments([topic(2, "a", "b"), topic(1, "a"), topic(3, "a", state="sealed")], 3) == []
-    assert thin_segments([topic(3, "a", "b")], 2) == []
-    assert thin_segments([topic(3, "a", "b")], 3) == ["t: segment 3 is with ['a', 'b'] only"]
+    assert under_replicated_segments([topic(2, "a", "b"), topic(1, "a"), topic(3, "a", state="sealed")], 3) == []
+    assert under_replicated_segments([topic(3, "a", "b")], 2) == []
+    assert under_replicated_segments([topic(3, "a", "b")], 3) == ["t: segment 3 is with ['a', 'b'] only"]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from filer.topic_config import TopicConfig
-from filer.topic_state import TopicState
-from leader.transitions import SealedEnd, deleting, finished, new_topic, recreated, replacing
-from tests.support.topic_history import TopicHistory, broken_succession
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import TopicState
+from leader.transitions import SealedEnd, begin_deletion, begin_replacement, finished, new_topic, recreated
+from tests.support.topic.topic_history import TopicHistory, broken_succession
 
 
-def place(number: int) -> tuple[str, ...]:
+def brokers_for(number: int) -> tuple[str, ...]:
     return (f"b{number}",)
 
 
@@ -17,21 +17,21 @@ def newer(state: TopicState | None, **changes: object) -> TopicState:
     return state.model_copy(update={"version": state.version + 1, **changes})
 
 
-FIRST = new_topic("t", TopicConfig(), 2, place, now_us=1)
-ROLLING = newer(replacing(FIRST, [0], place, "roll", now_us=2))
+FIRST = new_topic("t", TopicConfig(), 2, brokers_for, now_us=1)
+ROLLING = newer(begin_replacement(FIRST, [0], brokers_for, "roll", now_us=2))
 assert ROLLING.transition is not None
 ROLLED = newer(finished(ROLLING, ROLLING.transition, {0: SealedEnd(5)}, now_us=3))
-DELETING = newer(deleting(ROLLED, now_us=4))
+DELETING = newer(begin_deletion(ROLLED, now_us=4))
 assert DELETING.transition is not None
 DELETED = newer(finished(DELETING, DELETING.transition, {1: SealedEnd(0), 2: SealedEnd(3)}, now_us=5))
-AGAIN = recreated(DELETED, TopicConfig(), 1, place, now_us=6)
+AGAIN = recreated(DELETED, TopicConfig(), 1, brokers_for, now_us=6)
 LIFE = [FIRST, ROLLING, ROLLED, DELETING, DELETED, AGAIN]
 
 
 def complaints(*states: TopicState) -> list[str]:
     history = TopicHistory("t")
     for state in states:
-        history.see(state.to_json())
+        history.record(state.to_json())
     return history.complaints
 
 
@@ -46,7 +46,7 @@ def test_a_life_is_sound_whichever_versions_were_missed() -> None:
 def test_it_counts_versions_not_looks() -> None:
     history = TopicHistory("t")
     for state in (FIRST, FIRST, ROLLING, ROLLING):
-        history.see(state.to_json())
+        history.record(state.to_json())
     assert history.versions == 2
 
 
@@ -56,7 +56,7 @@ def test_a_version_that_breaks_an_invariant() -> None:
 
 def test_what_is_no_topic() -> None:
     history = TopicHistory("t")
-    history.see(b"{}")
+    history.record(b"{}")
     (complaint,) = history.complaints
     assert complaint.startswith("t: topic.json cannot be read")
 

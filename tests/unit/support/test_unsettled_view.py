@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import unsettled_view
+from tests.support.cluster.cluster import unsettled_view
 
 URLS = {"http://a", "http://b"}
 REST: dict[str, Any] = {

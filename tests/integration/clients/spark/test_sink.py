@@ -1,4 +1,4 @@
-"""What a task publishes, without Spark: each row once, whoever else runs the same partition, then or later."""
+"""What a task publishes, without Spark: each row once, even if the same partition runs elsewhere, then or later."""
 
 import threading
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-import braidmq.spark.sink
+import braidmq.spark.writing.sink
 from braidmq import Client, InvalidArgument
 from braidmq.spark.options import Source, WriteOptions
-from braidmq.spark.sink import publish_partition
-from tests.support.broker_process import BrokerProcess
+from braidmq.spark.writing.sink import publish_partition
+from tests.support.broker.broker_process import BrokerProcess
 
 BATCHES = 10
 ROWS = 7
@@ -25,7 +25,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture
 def topic(client: Client, request: pytest.FixtureRequest) -> str:
-    """Of this test's own."""
+    """A topic of this test's own."""
     name: str = request.node.name
     client.create_topic(name, segments=2)
     return name
@@ -33,14 +33,14 @@ def topic(client: Client, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition takes the names of several producers."""
-    monkeypatch.setattr(braidmq.spark.sink, "_REQUESTS_A_PRODUCER", REQUESTS_A_PRODUCER)
+    """A partition uses the ids of several producers."""
+    monkeypatch.setattr(braidmq.spark.writing.sink, "_REQUESTS_PER_PRODUCER", REQUESTS_A_PRODUCER)
 
 
 def publish(client: Client, topic: str, batch: int, *, batches: int = BATCHES, rows: int = ROWS) -> int:
     """A micro-batch's partition: record batches of a request each."""
     first = batch * BATCHES * ROWS
-    numbers = (range(first + place * ROWS, first + place * ROWS + rows) for place in range(batches))
+    numbers = (range(first + index * ROWS, first + index * ROWS + rows) for index in range(batches))
     given = (pa.record_batch({"key": [f"k{n % 5}" for n in some], "value": [str(n) for n in some]}) for some in numbers)
     options = WriteOptions(Source(client.url, topic))
     return publish_partition(given, options, "spark.query.0", batch=batch).rows
@@ -51,7 +51,7 @@ def values(client: Client, topic: str) -> list[int]:
 
 
 def test_two_at_a_time_and_another_later_store_each_row_once(client: Client, topic: str) -> None:
-    """As where Spark speculates, and where a query is restarted."""
+    """As in speculative execution, and after a restart of a query."""
     for batch in range(2):
         tasks = [threading.Thread(target=publish, args=(client, topic, batch)) for _ in range(2)]
         for task in tasks:
@@ -62,7 +62,7 @@ def test_two_at_a_time_and_another_later_store_each_row_once(client: Client, top
     assert values(client, topic) == list(range(2 * BATCHES * ROWS))
 
 
-def test_one_that_was_stopped_in_the_middle_goes_on(client: Client, topic: str) -> None:
+def test_a_load_that_was_stopped_in_the_middle_goes_on(client: Client, topic: str) -> None:
     publish(client, topic, 0, batches=6)
     publish(client, topic, 0)
     assert values(client, topic) == list(range(BATCHES * ROWS))
@@ -70,6 +70,6 @@ def test_one_that_was_stopped_in_the_middle_goes_on(client: Client, topic: str) 
 
 def test_other_rows_under_the_same_name_are_refused(client: Client, topic: str) -> None:
     publish(client, topic, 0)
-    with pytest.raises(InvalidArgument, match=r"has 6 rows, and 7 the first time"):
+    with pytest.raises(InvalidArgument, match=r"has 6 rows, but had 7 the first time"):
         publish(client, topic, 0, rows=ROWS - 1)
     assert values(client, topic) == list(range(BATCHES * ROWS))

@@ -1,4 +1,4 @@
-"""What a task reads of a segment, without Spark: from files, from brokers, and while files come and go."""
+"""What a task reads of a segment, without Spark: from files, from brokers, and while files change."""
 
 import io
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from braidmq import Client, SegmentFile
-from braidmq.file_ref import FileRef
-from braidmq.remote_file import WHOLE_FILE_BYTES, RemoteFile
+from braidmq.read.file_ref import FileRef
+from braidmq.read.remote_file import WHOLE_FILE_BYTES, RemoteFile
 from braidmq.spark.errors import DataLoss
-from braidmq.spark.span_reader import SpanReader, span_files
+from braidmq.spark.partitions.span_reader import SpanReader, span_files
 from braidmq.spark.spans import Span
 from braidmq.testing import InMemoryBroker
 from filer.errors import CorruptFile
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerProcess
 
 MESSAGES = 40
 COLUMNS = ["_offset", "value"]
@@ -38,7 +38,7 @@ def local(tmp_path: Path) -> Iterator[Client]:
 
 
 def publish(client: Client, topic: str, files: int = 4) -> None:
-    """So many files of ten messages."""
+    """Store so many files of ten messages."""
     client.create_topic(topic)
     for number in range(files):
         client.publish_table(topic, pa.table({"value": [str(number * 10 + each) for each in range(10)]}), value="value")
@@ -78,7 +78,7 @@ def test_by_broker_what_is_in_no_file_that_can_be_reached(
         assert rows(reader_of(client, http, topic, span, ())) == numbers(3, 37)
 
 
-def test_a_file_that_is_gone_is_asked_for_anew(local: Client, http: httpx.Client) -> None:
+def test_the_files_are_listed_again_when_one_is_gone(local: Client, http: httpx.Client) -> None:
     publish(local, "t")
     span = Span(0, 0, MESSAGES)
     files = span_files(local, "t", span)
@@ -112,7 +112,7 @@ def test_a_file_of_another_segment_is_refused(local: Client, http: httpx.Client)
 def test_a_file_that_lacks_what_it_was_said_to_hold_is_refused(
     local: Client, http: httpx.Client, start: int, stop: int
 ) -> None:
-    """Instead of being read for ever, or of giving its rows for others."""
+    """It is neither read for ever nor taken for other rows."""
     publish(local, "t", files=2)
     (listed,) = span_files(local, "t", Span(0, 0, 10)) if stop == 12 else span_files(local, "t", Span(0, 10, 20))
     lying = FileRef(listed.uri, None, start, stop, listed.size_bytes)
@@ -129,7 +129,7 @@ def test_what_is_no_parquet_is_refused(local: Client, http: httpx.Client, tmp_pa
 
 
 def test_messages_that_never_were_are_lost(broker: InMemoryBroker, topic: str, http: httpx.Client) -> None:
-    """Planned at a broker whose replicas have all died since."""
+    """The read was planned at a broker whose replicas have all died since."""
     with broker.client() as client:
         publish(client, topic)
         client.split_segment(topic, 0)
@@ -194,7 +194,7 @@ def test_a_small_remote_file_is_one_request() -> None:
     assert store.requests == 1
 
 
-def test_an_expired_address_is_asked_for_anew(local: Client) -> None:
+def test_an_expired_address_is_fetched_again(local: Client) -> None:
     publish(local, "t")
     (listed,) = span_files(local, "t", Span(0, 0, 10))
     expired = FileRef("s3://bucket/x.parquet", "https://store/x", listed.start, listed.stop, listed.size_bytes)

@@ -7,7 +7,7 @@ import pytest
 from ulid import ULID
 
 from mq.cli.main import run
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerProcess
 
 Mq = Callable[..., str]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.rclone_server import KEY_ID, SECRET, rclone_server
+from tests.support.store.rclone_server import KEY_ID, SECRET, rclone_server
 
 Mq = Callable[..., str]
 
@@ -30,7 +30,7 @@ def test_bench_stops_in_time(mq: Mq) -> None:
 def test_bench_into_a_topic_that_stays_and_only_once(mq: Mq, mq_fails: Mq, topic: str) -> None:
     mq("bench", "--messages", "10", "--batch", "10", "--topic", topic)
     assert topic in mq("topic", "list")
-    assert "holds messages already" in mq_fails("bench", "--messages", "10", "--topic", topic)
+    assert "already holds messages" in mq_fails("bench", "--messages", "10", "--topic", topic)
 
 
 def test_doctor_examines_the_broker(mq_json: Callable[..., Any]) -> None:

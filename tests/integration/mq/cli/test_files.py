@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mq.cli.main import run
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerProcess
 
 Mq = Callable[..., str]
 

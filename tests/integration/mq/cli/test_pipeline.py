@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.broker_process import broker_environment
+from tests.support.broker.broker_process import broker_environment
 
 SAID_BY_SPARK = ("WARNING: Using incubator", "Setting default log level", "To adjust logging level")
 
@@ -27,7 +27,7 @@ def test_without_java_it_is_one_line() -> None:
 def test_wrong_usage_is_told_as_that_of_other_commands() -> None:
     assert ended("export", "t") == (
         2,
-        "mq: the following arguments are required: --to; mq pipeline export --help tells more\n",
+        "mq: the following arguments are required: --to; see mq pipeline export --help\n",
     )
 
 
@@ -36,7 +36,7 @@ def test_a_folder_that_is_called_like_it_is_not_taken_for_it(tmp_path: Path) -> 
     (tmp_path / "pipeline" / "__main__.py").write_text("raise SystemExit('another pipeline')")
     assert ended("skew", folder=tmp_path) == (
         2,
-        "mq: the following arguments are required: TOPIC; mq pipeline skew --help tells more\n",
+        "mq: the following arguments are required: TOPIC; see mq pipeline skew --help\n",
     )
 
 

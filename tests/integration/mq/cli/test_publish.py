@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from braidmq import Client
-from tests.support.broker_process import BrokerProcess, broker_environment
-from tests.support.flights import write_flights
-from tests.support.processes import free_port
+from tests.support.broker.broker_process import BrokerProcess, broker_environment
+from tests.support.process.processes import free_port
+from tests.support.topic.flights import write_flights
 
 Mq = Callable[..., str]
 

@@ -11,9 +11,9 @@ import duckdb
 import httpx
 import pytest
 
-from tests.support.broker_process import BrokerFailedToStart, BrokerProcess
-from tests.support.processes import until
-from tests.support.zookeeper_server import ZooKeeperServer
+from tests.support.broker.broker_process import BrokerFailedToStart, BrokerProcess
+from tests.support.cluster.zookeeper_server import ZooKeeperServer
+from tests.support.process.processes import until
 
 
 def test_the_commands_it_prints_work_as_printed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mq.cli.main import run
-from tests.support.broker_process import BrokerProcess, broker_environment
+from tests.support.broker.broker_process import BrokerProcess, broker_environment
 
 Mq = Callable[..., str]
 
@@ -73,12 +73,17 @@ def test_where_to_start(mq: Mq, broker: BrokerProcess, topic: str) -> None:
     assert mq("subscribe", topic, "--until-end", "--marker", marker) == "b\n"
 
 
-def test_the_limit(mq: Mq, topic: str) -> None:
+@pytest.mark.parametrize("options", [["--until-end"], ["--from", "earliest"]], ids=["until the end", "for ever"])
+def test_the_limit(options: list[str], mq: Mq, topic: str) -> None:
     mq("topic", "create", topic)
     mq("publish", topic, *map(str, range(5)))
-    for options in (["--until-end"], ["--from", "earliest"]):
-        assert mq("subscribe", topic, *options, "--limit", "3") == "0\n1\n2\n"
-        assert mq("subscribe", topic, *options, "--limit", "0") == ""
+    assert mq("subscribe", topic, *options, "--limit", "3") == "0\n1\n2\n"
+    assert mq("subscribe", topic, *options, "--limit", "0") == ""
+
+
+def test_a_limit_beyond_the_end(mq: Mq, topic: str) -> None:
+    mq("topic", "create", topic)
+    mq("publish", topic, *map(str, range(5)))
     assert mq("subscribe", topic, "--until-end", "--limit", "9") == "0\n1\n2\n3\n4\n"
 
 

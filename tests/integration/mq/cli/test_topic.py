@@ -45,7 +45,7 @@ def test_splitting_and_merging(mq: Mq, mq_json: Callable[..., Any], mq_fails: Mq
     assert "is followed by 5, 6, 7, 8, 9" in mq_fails("topic", "merge", topic, "4", "3")
 
 
-def test_history(mq: Mq, mq_json: Callable[..., Any], topic: str, tmp_path: Path) -> None:
+def test_history(mq: Mq, mq_json: Callable[..., Any], topic: str) -> None:
     mq("topic", "create", topic)
     mq("publish", topic, "a", "b", "c")
     mq("topic", "split", topic, "0")
@@ -55,17 +55,21 @@ def test_history(mq: Mq, mq_json: Callable[..., Any], topic: str, tmp_path: Path
     ]  # fmt: skip
     first, second, _ = mq_json("topic", "history", topic)
     assert (first["messages"], first["successors"], second["sealed"]) == (3, [1, 2], None)
-    for name, begin in (("braid.png", b"\x89PNG"), ("braid.svg", b"<?xml")):
-        path = tmp_path / name
-        assert mq("topic", "history", topic, "--plot", str(path)) == f"drew 3 segments into {path}\n"
-        assert path.read_bytes().startswith(begin)
+
+
+@pytest.mark.parametrize(("name", "begin"), [("braid.png", b"\x89PNG"), ("braid.svg", b"<?xml")], ids=["png", "svg"])
+def test_history_as_a_picture(name: str, begin: bytes, mq: Mq, topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic, "--segments", "3")
+    path = tmp_path / name
+    assert mq("topic", "history", topic, "--plot", str(path)) == f"drew 3 segments into {path}\n"
+    assert path.read_bytes().startswith(begin)
 
 
 def test_a_picture_without_what_draws_it(
     mq: Mq, mq_fails: Mq, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mq("topic", "create", topic)
-    monkeypatch.delitem(sys.modules, "mq.cli.braid_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "mq.cli.topics.braid_plot", raising=False)
     for name in [name for name in sys.modules if name.startswith("matplotlib.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.http_cluster import HttpCluster
+from tests.support.cluster.http_cluster import HttpCluster
 
 
 @pytest.fixture

@@ -9,20 +9,20 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from filer.catalogue import Catalogue, TopicRecord
 from filer.clock import SystemClock, settle
 from filer.errors import InvalidConfig
-from filer.memory_store import MemoryStore
 from filer.slots import slot_of
-from filer.topic_config import TopicConfig
+from filer.stores.memory_store import MemoryStore
+from filer.topic.catalogue import Catalogue, TopicRecord
+from filer.topic.topic_config import TopicConfig
+from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.peers import PREFIX, SECRET_HEADER
-from mq.settings import BrokerSettings
-from mq.topic_runtime import RESENDS
-from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
-from tests.support.problems import check_problem
-from tests.support.shared_coordinator import SharedCoordinator
-from tests.support.tcp_proxy import TcpProxy
+from mq.peers.calls import PREFIX, SECRET_HEADER
+from mq.topic.topic_publisher import RETRIES
+from tests.support.broker.problems import check_problem
+from tests.support.cluster.http_cluster import PATIENCE_SECONDS, HttpCluster, until
+from tests.support.cluster.shared_coordinator import SharedCoordinator
+from tests.support.net.tcp_proxy import TcpProxy
 
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(100)]
 
@@ -173,13 +173,13 @@ async def test_news_of_a_topic_do_not_end_the_search_for_an_owner(brokers: HttpC
     brokers.cut_off(owner)
     async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         publishing = group.create_task(other.client.post("/v1/topics/t/messages", content=b"1"))
-        for number in range(RESENDS + 5):
+        for number in range(RETRIES + 5):
             body = {"retention": {"seconds": 1000 + number}}
             (await other.client.put("/v1/topics/t", json=body)).raise_for_status()
             await asyncio.sleep(0)
         assert not publishing.done()
         brokers.membership.leaders = None
-        brokers.membership.tell()
+        brokers.membership.notify()
     assert publishing.result().status_code == 200
     assert publishing.result().json()["positions"] == [{"segment": 1, "offset": 0, "count": 1}]
 
@@ -346,10 +346,10 @@ async def test_the_secret_is_asked_for(brokers: HttpCluster) -> None:
     [
         ("POST /topics/t/segments/0/seal", 422, "the parameter version is missing"),
         ("POST /topics/t/segments/0/seal?version=x", 422, "the query is not valid"),
-        ("GET /topics/t/segments/0/tail?offset=0", 422, "the parameter wait is missing"),
+        ("GET /topics/t/segments/0/tail?offset=0", 422, "the parameter max_rows is missing"),
         ("POST /topics/t/segments/9/takeover?version=1", 409, "segment 9 of topic 't' is not open any more"),
         ("POST /topics/nothing/segments/0/seal?version=1", 404, "there is no topic 'nothing'"),
-        ("POST /topics/t/segments/0/append?version=1", 400, "not the parts of requests"),
+        ("POST /topics/t/segments/0/append?version=1", 400, "these are not the parts of requests"),
         ("GET /topics/t/segments/0/seal?version=1", 404, "there is no GET /internal/v1/topics/t/segments/0/seal"),
         ("POST /topics/t/refresh?version=1", 422, "that is no topic's record"),
         ("POST /nothing", 404, "there is no POST /internal/v1/nothing"),

@@ -7,10 +7,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from filer.memory_store import MemoryStore
-from tests.support.http_broker import http_broker
-from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
-from tests.support.problems import check_problem
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.http_broker import http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.cluster.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 
 @pytest.fixture
@@ -150,11 +150,11 @@ async def test_a_leader_that_shuts_down_stays_until_successors_of_what_it_had_ar
         draining = asyncio.create_task(leaving.drain())
 
         async def begun() -> bool:
-            await brokers.up["b"].broker.refresh("t")
+            await brokers.up["b"].broker.topics.refresh("t")
             return brokers.up["b"].broker.topics["t"].state.transition is not None
 
         async def sealed() -> bool:
-            return not leaving.segments_owned
+            return not leaving.drainer.segments_owned
 
         await until(begun)
         store.hold("topic.json")

@@ -9,16 +9,16 @@ import pytest
 
 from filer.clock import SystemClock
 from filer.errors import SegmentMoved
-from filer.memory_store import MemoryStore
-from filer.next_file import Accepted, rows_of_payloads
-from filer.segment_log import SegmentRef
-from filer.topic_state import Segment
-from mq.errors import CopyRefused
-from mq.part_batch import Part
-from mq.peers import Peers
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.segment_owners import single
-from tests.support.shared_coordinator import Membership, SharedCoordinator
+from filer.segment.next_file import Accepted, rows_of_payloads
+from filer.segment.segment_log import SegmentRef
+from filer.stores.memory_store import MemoryStore
+from filer.topic.topic_state import Segment
+from mq.base.errors import CopyRefused
+from mq.peers.part_batch import Part
+from mq.peers.peers import Peers
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.cluster.shared_coordinator import Membership, SharedCoordinator
+from tests.support.segment.segment_owners import single
 
 PATIENCE_SECONDS = 20.0
 REF = SegmentRef("t", 0)
@@ -58,7 +58,7 @@ async def cluster() -> AsyncIterator[Cluster]:
             for name in "abc"
         ]
         (await started[0].client.put("/v1/topics/t", json={"replicas": 2})).raise_for_status()
-        state = (await started[0].broker.topic("t")).state
+        state = (await started[0].broker.topics.topic("t")).state
         yield Cluster({each.broker.id: each for each in started}, state.segments[0], state.version)
 
 
@@ -88,7 +88,7 @@ async def test_a_follower_that_is_full_of_what_is_stored_makes_room(cluster: Clu
     free_bytes = broker.front_store.limit_bytes - broker.front_store.pending_bytes
     large = Accepted(single(b"x"), 0, 1, 0, 0)
     large.size_bytes = free_bytes - large.held_bytes
-    broker.parts.copies.take("t", 0, [large], 0)
+    broker.replica_buffers.take("t", 0, [large], 0)
     assert broker.front_store.pending_bytes == broker.front_store.limit_bytes
     assert await cluster.replicate(cluster.follower, base=1, stored_end=1) == 2
     assert broker.front_store.pending_bytes < broker.front_store.limit_bytes // 2
@@ -96,8 +96,8 @@ async def test_a_follower_that_is_full_of_what_is_stored_makes_room(cluster: Clu
 
 async def test_a_sealed_segment_is_copied_no_more_and_answers_its_end(cluster: Cluster) -> None:
     await cluster.publish(acks="replicated")
-    await cluster.owner.broker.roll("t", [0])
-    version = (await cluster.owner.broker.topic("t")).state.version
+    await cluster.owner.broker.executor.give_successors("t", [0], "roll")
+    version = (await cluster.owner.broker.topics.topic("t")).state.version
     for other in (cluster.follower, cluster.stranger):
         assert (await cluster.peers.take_over(other.url, "t", 0, version, timeout_seconds=5)).end_offset == 1
     with pytest.raises(CopyRefused):
@@ -111,7 +111,7 @@ async def test_followers_give_all_room_back(cluster: Cluster, end: str) -> None:
     if end == "delete":
         (await cluster.owner.client.delete("/v1/topics/t")).raise_for_status()
     elif end == "roll":
-        await cluster.owner.broker.roll("t", [0])
+        await cluster.owner.broker.executor.give_successors("t", [0], "roll")
     async with asyncio.timeout(PATIENCE_SECONDS):
         while any(each.broker.front_store.pending_bytes for each in cluster.brokers.values()):
             await asyncio.sleep(0.01)

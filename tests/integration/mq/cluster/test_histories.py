@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.http_cluster import HttpCluster, until
+from tests.support.cluster.http_cluster import HttpCluster, until
 
 T = "/v1/topics/t"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from filer.slots import slot_of
-from tests.support.http_cluster import HttpCluster, until
+from tests.support.cluster.http_cluster import HttpCluster, until
 
 T = "/v1/topics/t"
 
@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[HttpCluster]:
 async def segment_of(cluster: HttpCluster, name: str, key: str) -> dict[str, Any]:
     """The segment that has the key, as that broker tells it after all have reported."""
     for running in cluster.up.values():
-        await running.broker.load_reporter.report()
+        await running.broker.traffic_reporter.report()
     segments = (await cluster.get(name, T))["segments"]
     return next(s for s in segments if s["range"][0] <= slot_of(key.encode()) < s["range"][1])
 
@@ -57,7 +57,7 @@ async def test_reads_through_another_broker_are_reads_of_the_owner(cluster: Http
     page = await cluster.get(other, f"{T}/segments/{segment}/messages")
     assert len(page["messages"]) == 10
     for name in (owner, leader, other):
-        load = (await segment_of(cluster, name, key))["load"]
+        load = (await segment_of(cluster, name, key))["traffic"]
         assert load["messages_per_second"] > 0
         assert load["read_bytes_per_second"] > 100 * load["read_messages_per_second"] > 0, name
     read = (await cluster.up[other].client.get("/metrics")).text
@@ -72,15 +72,15 @@ async def test_what_waits_to_be_stored_is_told_per_segment(cluster: HttpCluster)
     try:
 
         async def is_told() -> bool:
-            load = (await segment_of(cluster, leader_of(cluster), key))["load"]
+            load = (await segment_of(cluster, leader_of(cluster), key))["traffic"]
             return bool(load["pending_bytes"] > 1000)
 
         await until(is_told)
-        loads = [s["load"] for s in (await cluster.get(leader_of(cluster), T))["segments"]]
+        loads = [s["traffic"] for s in (await cluster.get(leader_of(cluster), T))["segments"]]
         assert sorted(load["pending_bytes"] > 0 for load in loads) == [False, False, True]
         brokers = (await cluster.get(leader_of(cluster), "/v1/cluster"))["brokers"]
         assert sum(broker["pending_bytes"] > 1000 for broker in brokers) == 1
     finally:
         cluster.stores[owner].release()
         await publishing
-    assert (await segment_of(cluster, owner, key))["load"]["pending_bytes"] == 0
+    assert (await segment_of(cluster, owner, key))["traffic"]["pending_bytes"] == 0

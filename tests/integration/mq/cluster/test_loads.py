@@ -9,11 +9,11 @@ import pytest
 from filer import keys
 from filer.errors import OutcomeUnknown
 from filer.keys import FileName
-from filer.topic_state import TopicState, broken_invariants
-from leader.transitions import SealedEnd, loading
-from tests.support.http_cluster import HttpCluster
-from tests.support.loads import ReservedLoad, by_key, commit, numbered, places, read_all, reserve
-from tests.support.problems import check_problem
+from filer.topic.topic_state import TopicState, broken_invariants
+from leader.transitions import SealedEnd, begin_adoption
+from tests.support.broker.problems import check_problem
+from tests.support.cluster.http_cluster import HttpCluster
+from tests.support.topic.bulk_loads import ReservedLoad, by_key, commit, numbered, read_all, reserve, upload_urls
 
 T = "/v1/topics/t"
 BEFORE = {"messages": [{"key": f"key-{n % 10}", "value": f"before-{n}"} for n in range(30)]}
@@ -40,7 +40,7 @@ async def test_each_step_at_another_broker(brokers: HttpCluster, settings: dict[
     load = await reserve(a, "t", 2, "x")
     assert (await reserve(b, "t", 2, "x")).answer == load.answer
     files = load.files(numbered(0, 500, by="loaded-"), file_bytes=5000)
-    assert len(await places(c, load, files)) == len(files) > 3
+    assert len(await upload_urls(c, load, files)) == len(files) > 3
     await write(brokers, load, files)
 
     async def publishing() -> None:
@@ -169,12 +169,12 @@ async def test_who_asks_again_finishes_what_a_broker_that_is_gone_began(
     async def begun(topic: str, load_id: str, ends: Mapping[int, SealedEnd]) -> None:
         def begin(state: TopicState) -> TopicState | None:
             owners = [segment.brokers for segment in state.open_segments]
-            return loading(state, load_id, ends, owners.__getitem__, now_us=gone.clock.now_us())
+            return begin_adoption(state, load_id, ends, owners.__getitem__, now_us=gone.clock.now_us())
 
         await gone.catalogue.change(topic, begin)
         raise OutcomeUnknown("it stops here")
 
-    monkeypatch.setattr(gone.arm, "load", begun)
+    monkeypatch.setattr(gone.executor, "adopt_load", begun)
     check_problem(await commit(brokers.up["b"].client, load, files), 503, "store-unavailable")
     assert (await other.get(load.path)).json()["state"] == "committing"
     check_problem(await other.delete(load.path), 409, "load-committed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http_cluster import HttpCluster
+from tests.support.cluster.http_cluster import HttpCluster
 
 SEGMENTS = 12
 
@@ -15,7 +15,7 @@ SEGMENTS = 12
 async def brokers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HttpCluster]:
     """Three brokers, of which `b` does nothing by itself while pages are counted; a topic of four segments at each."""
     # However slow the machine: a page must not come when it is time to look at others' segments again.
-    monkeypatch.setattr("mq.topic_runtime.FOREIGN_INDEX_SECONDS", 3600.0)
+    monkeypatch.setattr("mq.topic.topic_reads.REMOTE_INDEX_SECONDS", 3600.0)
     cluster = HttpCluster()
     try:
         await cluster.start("a", "b", "c", report_interval=3600, maintenance_interval=3600)

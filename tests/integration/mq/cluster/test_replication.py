@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mq.front_store import RECENT_SHARE, TABLE_OVERHEAD_BYTES
-from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
+from mq.base.front_store import RECENT_SHARE, TABLE_OVERHEAD_BYTES
+from tests.support.cluster.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 REPLICATED = {"acks": "replicated", "replicas": 2}
 MESSAGES = [(f"key-{n}", f"{n}") for n in range(60)]
@@ -156,7 +156,7 @@ async def test_a_follower_out_of_touch_is_not_counted_on(brokers: HttpCluster, m
     brokers.membership.leaders = set()
     brokers.expel(follower)
     brokers.stores[owner].hold()
-    copies = brokers.up[follower].broker.parts.copies
+    copies = brokers.up[follower].broker.replica_buffers
     calls: list[tuple[str, int, Sequence[object], int]] = []
     monkeypatch.setattr(copies, "take", lambda *args: calls.append(args) or 0)
     publishing = asyncio.create_task(brokers.publish(owner, "t", ("key", "0")))
@@ -295,11 +295,11 @@ async def test_a_follower_that_drains_stays_until_others_follow(brokers: HttpClu
     brokers.stores[owner].hold()
     await brokers.publish(owner, "t", ("key", "0"))
     leaving = brokers.up[follower].broker
-    assert (leaving.segments_owned, await leaving.hand_over()) == (0, 1)
+    assert (leaving.drainer.segments_owned, await leaving.drainer.hand_over()) == (0, 1)
     brokers.stores[owner].release()
 
     async def nothing_left() -> bool:
-        return await leaving.hand_over() == 0
+        return await leaving.drainer.hand_over() == 0
 
     await until(nothing_left)
     assert not any(follower in members for members in await brokers.brokers_of(owner, "t"))
@@ -309,7 +309,7 @@ async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
     await brokers.create("a", "t")
     answer = await brokers.up["b"].client.post("/v1/topics/t/messages", params={"acks": "replicated"}, content=b"0")
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:braidmq:invalid-request")
-    assert "replicas of 2 or more" in answer.json()["detail"]
+    assert "at least 2 replicas" in answer.json()["detail"]
     assert await brokers.values("a", "t") == []
     answer = await brokers.up["a"].client.put("/v1/topics/u", json={"replicas": 4})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:braidmq:invalid-config")
@@ -318,7 +318,7 @@ async def test_replicated_needs_replicas(brokers: HttpCluster) -> None:
 async def test_nobody_is_told_that_the_segment_of_a_silent_owner_ends(
     brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mq.http.messages.SILENT_SECONDS", 0.1)
+    monkeypatch.setattr("mq.http.endpoints.messages.SILENT_SECONDS", 0.1)
     await brokers.create("a", "t", **REPLICATED)
     [[owner, follower]] = await brokers.brokers_of("a", "t")
     [other] = set("abc") - {owner, follower}

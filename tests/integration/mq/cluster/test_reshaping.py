@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from filer.slots import SLOTS
-from filer.topic_state import TopicState, broken_invariants
-from tests.support.http_cluster import PATIENCE_SECONDS, HttpCluster, until
-from tests.support.problems import check_problem
+from filer.topic.topic_state import TopicState, broken_invariants
+from tests.support.broker.problems import check_problem
+from tests.support.cluster.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 T = "/v1/topics/t"
 KEYS = 10

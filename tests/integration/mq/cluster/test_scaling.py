@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from filer.memory_store import MemoryStore
 from filer.slots import slot_of
-from leader.load_averages import KnownAverages
-from tests.support.http_broker import http_broker
-from tests.support.http_cluster import HttpCluster, until
-from tests.support.numbered_load import QUICK_SCALING, REPORT_SECONDS, NumberedLoad, NumberedReader
+from filer.stores.memory_store import MemoryStore
+from leader.traffic.traffic_averages import KnownAverages
+from tests.support.broker.http_broker import http_broker
+from tests.support.cluster.http_cluster import HttpCluster, until
+from tests.support.topic.numbered_traffic import QUICK_SCALING, REPORT_SECONDS, NumberedPublisher, NumberedReader
 
 RARELY_SECONDS = 600.0
 UNSCALED = {"scaling": {"enabled": False}}
@@ -41,7 +41,7 @@ async def open_segments(cluster: HttpCluster, name: str, topic: str) -> list[dic
 async def test_a_flood_spreads_over_the_brokers_and_comes_together_again(quick: HttpCluster) -> None:
     await quick.create("b", "t", max_segments=6, **QUICK_SCALING)
     clients = [quick.up[name].client for name in "abc"]
-    load, reader = NumberedLoad(clients, "t"), NumberedReader(clients[2], "t")
+    load, reader = NumberedPublisher(clients, "t"), NumberedReader(clients[2], "t")
 
     async def spread() -> bool:
         return set(await quick.owners("a", "t")) == {"a", "b", "c"}
@@ -67,7 +67,7 @@ async def test_a_broker_alone_scales_its_topics_too() -> None:
     async with http_broker(MemoryStore(), report_interval=REPORT_SECONDS) as broker:
         config = {**QUICK_SCALING, "min_segments": 2, "max_segments": 6, "segments": 2}
         (await broker.client.put("/v1/topics/t", json=config)).raise_for_status()
-        load, reader = NumberedLoad([broker.client], "t"), NumberedReader(broker.client, "t")
+        load, reader = NumberedPublisher([broker.client], "t"), NumberedReader(broker.client, "t")
 
         async def count() -> int:
             segments = (await broker.client.get("/v1/topics/t")).json()["segments"]
@@ -148,10 +148,10 @@ async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown_by_any_br
     async def is_told_by(name: str) -> bool:
         """What is recent is of a moment, and the load has its pauses."""
         segment = await of_hot_slot(name)
-        if segment["hot_slot"] != slot or (load := segment["load"]) is None:
+        if segment["hot_slot"] != slot or (traffic := segment["traffic"]) is None:
             return False
-        assert load["times_target"] == pytest.approx(load["messages_per_second"] / 20)
-        return load["messages_per_second"] > 20 and load["bytes_per_second"] > 20 * len("hotx")
+        assert traffic["times_target"] == pytest.approx(traffic["messages_per_second"] / 20)
+        return traffic["messages_per_second"] > 20 and traffic["bytes_per_second"] > 20 * len("hotx")
 
     flooding = asyncio.create_task(flood())
     try:
@@ -165,11 +165,11 @@ async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown_by_any_br
     unconcerned = next(iter(set("abc") - {leader, owner}))
 
     async def has_heard() -> bool:
-        return (await of_hot_slot(unconcerned))["load"] is not None
+        return (await of_hot_slot(unconcerned))["traffic"] is not None
 
     await until(has_heard)
     quick.peers[unconcerned].parted.add(quick.up[leader].url)
-    assert (await of_hot_slot(unconcerned))["load"] is None, "nobody tells it"
+    assert (await of_hot_slot(unconcerned))["traffic"] is None, "nobody tells it"
     wanted = (await quick.up[leader].client.get("/metrics")).text
     assert "braidmq_brokers_wanted 0.0" not in wanted
     pending = (await quick.get(leader, "/v1/cluster"))["brokers"]
@@ -182,7 +182,7 @@ async def test_a_new_leader_goes_on(quick: HttpCluster) -> None:
     leader = leader_of(quick)
     others = [name for name in "abc" if name != leader]
     clients = [quick.up[name].client for name in others]
-    load = NumberedLoad(clients, "t")
+    load = NumberedPublisher(clients, "t")
 
     async def are_three() -> bool:
         return len(await open_segments(quick, others[0], "t")) == 3
@@ -212,7 +212,7 @@ async def test_a_drained_brokers_averages_go_on_elsewhere_and_a_dead_ones_begin_
     async def known() -> KnownAverages:
         name = await owner()
         (segment,) = await open_segments(quick, name, "t")
-        found = quick.up[name].broker.topics["t"].loads.averages(segment["segment"])
+        found = quick.up[name].broker.topics["t"].traffic.averages(segment["segment"])
         assert found is not None
         return found
 

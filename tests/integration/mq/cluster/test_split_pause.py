@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from filer import keys
-from filer.catalogue import Catalogue
-from filer.segment_writer import WriterState
+from filer.segment.writer.writer_state import WriterState
 from filer.slots import slot_of
-from tests.support.http_cluster import HttpCluster, until
+from filer.topic.catalogue import Catalogue
+from tests.support.cluster.http_cluster import HttpCluster, until
 
 RECORD = keys.topic("t")
 CUT = 10_000
@@ -78,9 +78,9 @@ class Split:
         return self._cluster.up[owner].broker.topics["t"].writers[0].index.sealed
 
 
-async def owner_of(cluster: HttpCluster, place: int) -> str:
+async def owner_of(cluster: HttpCluster, index: int) -> str:
     """The owner of the first or second segment, in key order."""
-    return (await cluster.brokers_of("a", "t"))[place][0]
+    return (await cluster.brokers_of("a", "t"))[index][0]
 
 
 async def publish_everywhere(cluster: HttpCluster, published: Sequence[str]) -> None:

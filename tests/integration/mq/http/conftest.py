@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from filer.clock import SystemClock
-from filer.local_store import LocalStore
-from filer.memory_store import MemoryStore
-from tests.support.http_broker import HttpBroker, http_broker
+from filer.stores.local.local_store import LocalStore
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.http_broker import HttpBroker, http_broker
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -4,15 +4,15 @@ import httpx
 import pytest
 
 from filer.clock import SystemClock
-from filer.memory_store import MemoryStore
-from leader.coordinator import InProcessCoordinator
-from mq.authorizer import Action
+from filer.stores.memory_store import MemoryStore
+from leader.membership.coordinator import InProcessCoordinator
+from mq.base.authorizer import Action
+from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.http.dispatcher import Dispatcher
-from mq.settings import BrokerSettings
-from tests.support.http_broker import HttpBroker
-from tests.support.problems import check_problem
+from tests.support.broker.http_broker import HttpBroker
+from tests.support.broker.problems import check_problem
 
 CHANGES = [
     ("PUT", "/v1/topics/u"),
@@ -33,7 +33,7 @@ async def test_a_page_of_another_site_changes_nothing(memory_broker: HttpBroker,
     check_problem(answer, 403, "forbidden", "a web page of http://evil.example")
     rebound = {"host": "evil.example:8080", "origin": "http://evil.example:8080"}
     answer = await client.request(method, path, headers=rebound, content=b"x")
-    check_problem(answer, 403, "forbidden", "none of its names")
+    check_problem(answer, 403, "forbidden", "not one of its names")
     assert (await client.get("/v1/topics/t", headers={"origin": "http://evil.example"})).json() == before
     assert [each["topic"] for each in (await client.get("/v1/topics")).json()["topics"]] == ["t"]
 

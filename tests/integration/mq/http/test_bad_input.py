@@ -13,10 +13,10 @@ import pytest
 
 from filer import keys
 from filer.clock import ManualClock
-from filer.memory_store import MemoryStore
-from filer.positions import to_marker
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from filer.stores.memory_store import MemoryStore
+from filer.topic.positions import to_marker
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -110,7 +110,7 @@ BAD_MESSAGES: list[tuple[Any, str]] = [
     ({"value": 1, "ref": {"upload": "x"}}, "not value and ref"),
     ({"valeu": 1}, "did you mean 'value'?"),
     ({"value": 1, "topic": "t"}, "unknown field 'topic'"),
-    ({"value": 1, "key": 5}, "a key is a string"),
+    ({"value": 1, "key": 5}, "a key must be a string"),
     ({"value": 1, "key": "a", "key_base64": "YQ=="}, "not both"),
     ({"value": 1, "key_base64": "not base64!"}, "not valid base64"),
     ({"value": 1, "key_base64": "YQ"}, "padding"),
@@ -124,7 +124,7 @@ BAD_MESSAGES: list[tuple[Any, str]] = [
     ({"value": 1, "headers": {"a": {"base46": "YQ=="}}}, '{"base64"'),
     ({"value": 1, "event_time": 5}, "RFC 3339"),
     ({"value": 1, "event_time": "2026-01-31"}, "RFC 3339"),
-    ({"value": 1, "event_time": "2026-01-31T12:00:00"}, "with its offset"),
+    ({"value": 1, "event_time": "2026-01-31T12:00:00"}, "with an offset"),
     ({"value": 1, "event_time": "2026-02-30T12:00:00Z"}, "RFC 3339"),
     ({"value": 1, "event_time": "9999-12-31T23:59:59-23:59"}, "RFC 3339"),
     ({"value": 1, "event_time": "0001-01-01T00:00:00+23:59"}, "RFC 3339"),
@@ -212,9 +212,9 @@ TWICE = pa.StructArray.from_arrays(
 BAD_TABLES: list[tuple[Any, str]] = [
     ({"key": [b"1"]}, "lacks a column 'value'"),
     ({"value": [1]}, "column 'value' is of type int64"),
-    ({"value": [1.5]}, "binary or string is wanted"),
+    ({"value": [1.5]}, "must be binary or string"),
     ({"value": pa.nulls(1)}, "column 'value' is of type null"),
-    ({"value": [["a"]]}, "binary or string is wanted"),
+    ({"value": [["a"]]}, "must be binary or string"),
     ({"value": [b"1"], "key": [1]}, "column 'key' is of type int64"),
     ({"value": [b"1"], "kye": [b"1"]}, "did you mean 'key'?"),
     ({"value": [b"1"], "_offset": [1]}, "unknown column '_offset'"),
@@ -223,8 +223,8 @@ BAD_TABLES: list[tuple[Any, str]] = [
     ({"value": pa.array(["a"], pa.string_view())}, "view"),
     ({"value": pa.array([b"a"], pa.binary_view())}, "view"),
     ({"value": pa.array([b"a"], pa.binary(1))}, "fixed_size_binary"),
-    ({"value": [b"1"], "event_time": [5]}, "a timestamp is wanted"),
-    ({"value": [b"1"], "event_time": ["2026-01-01T00:00:00Z"]}, "a timestamp is wanted"),
+    ({"value": [b"1"], "event_time": [5]}, "must be a timestamp"),
+    ({"value": [b"1"], "event_time": ["2026-01-01T00:00:00Z"]}, "must be a timestamp"),
     ({"value": [b"1"], "event_time": pa.array([2**62], pa.timestamp("s"))}, "microseconds"),
     ({"value": [b"1"], "event_time": pa.array([2**62], pa.timestamp("us", "UTC"))}, "years 1 to 9999"),
     ({"value": [b"1"], "event_time": pa.array([-(2**62)], pa.timestamp("us", "UTC"))}, "years 1 to 9999"),
@@ -234,8 +234,8 @@ BAD_TABLES: list[tuple[Any, str]] = [
     ({"value": pa.array([None], pa.binary()), "ref": ["x"]}, "struct<upload: string"),
     ({"value": pa.array([None], pa.binary()), "ref": [{"size": 1}]}, "struct<upload: string"),
     ({"value": pa.array([None], pa.binary()), "ref": [{"upload": "x", "sise": 1}]}, "did you mean 'size'?"),
-    ({"value": pa.array([None], pa.binary()), "ref": [{"upload": "x", "size": "1"}]}, "not int64"),
-    ({"value": pa.array([None], pa.binary()), "ref": TWICE}, "stands twice"),
+    ({"value": pa.array([None], pa.binary()), "ref": [{"upload": "x", "size": "1"}]}, "must be int64"),
+    ({"value": pa.array([None], pa.binary()), "ref": TWICE}, "two fields of the same name"),
     ({"value": pa.array([None], pa.binary()), "ref": nested([{"upload": None}], upload=pa.string())}, "no upload"),
     ({"value": [b"1"], "ref": [{"upload": "x"}]}, "a value or a ref, not both"),
 ]
@@ -249,7 +249,7 @@ async def test_wrong_columns(topic: HttpBroker) -> None:
 
 async def test_columns_of_the_same_name(topic: HttpBroker) -> None:
     table = pa.Table.from_arrays([pa.array([b"1"]), pa.array([b"2"])], names=["value", "value"])
-    check_problem(await publish_arrow(topic, stream(table)), 422, "invalid-request", "stands twice")
+    check_problem(await publish_arrow(topic, stream(table)), 422, "invalid-request", "two columns of the same name")
 
 
 async def test_values_that_are_not_of_the_topics_type(memory_broker: HttpBroker) -> None:
@@ -267,7 +267,7 @@ async def test_values_that_are_not_of_the_topics_type(memory_broker: HttpBroker)
         check_problem(answer, 422, "invalid-request", "'value'")
         assert await broker.end_offsets(kind) == {0: 0}
     answer = await broker.client.post("/v1/topics/json/messages", json={"messages": [{"value": "no json"}]})
-    check_problem(answer, 422, "invalid-request", "messages[0]", "takes JSON values")
+    check_problem(answer, 422, "invalid-request", "messages[0]", "must be JSON")
 
 
 BAD_CONFIGS: list[tuple[Any, str]] = [
@@ -392,7 +392,7 @@ async def test_segment_that_is_not_there(topic: HttpBroker) -> None:
 async def test_bad_publish_parameters(topic: HttpBroker) -> None:
     client = topic.client
     check_problem(await client.post(f"{MESSAGES}?kye=a", content=b"x"), 422, "invalid-request", "did you mean 'key'?")
-    check_problem(await client.post(f"{MESSAGES}?key=a&key=b", content=b"x"), 422, "invalid-request", "twice")
+    check_problem(await client.post(f"{MESSAGES}?key=a&key=b", content=b"x"), 422, "invalid-request", "more than once")
     check_problem(await client.post(f"{MESSAGES}?key=a&key_base64=YQ%3D%3D", content=b"x"), 422, "invalid-request")
     check_problem(await client.post(f"{MESSAGES}?key_base64=%21", content=b"x"), 422, "invalid-request", "base64")
     check_problem(await client.post(f"{MESSAGES}?key=%ff", content=b"x"), 400, "invalid-request")
@@ -400,9 +400,9 @@ async def test_bad_publish_parameters(topic: HttpBroker) -> None:
     check_problem(await client.post(f"{MESSAGES}?acks=all", content=b"x"), 422, "invalid-request", "'stored'")
     check_problem(await client.post(f"{MESSAGES}?acks=replicated", content=b"x"), 422, "invalid-request", "replicas")
     answer = await client.post(f"{MESSAGES}?key=a", json={"messages": [{"value": 1}]})
-    check_problem(answer, 422, "invalid-request", "their own key")
+    check_problem(answer, 422, "invalid-request", "its own key")
     answer = await client.post(MESSAGES, json={"messages": [{"value": 1}]}, headers={"Braid-Header-A": "1"})
-    check_problem(answer, 422, "invalid-request", "their own headers")
+    check_problem(answer, 422, "invalid-request", "its own headers")
 
 
 async def test_encodings_and_media_types(topic: HttpBroker) -> None:

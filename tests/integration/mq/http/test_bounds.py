@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import SystemClock
-from filer.failing_store import FailingStore
-from filer.faults import FaultKind, ScriptedFaults
-from filer.memory_store import MemoryStore
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import FaultKind, ScriptedFaults
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 MIB = 1024 * 1024
 ARROW = "application/vnd.apache.arrow.stream"
@@ -232,7 +232,7 @@ async def test_columns_that_stand_for_more_than_they_take_are_refused(small: Htt
     ):
         body = stream(pa.table({"value": column}))
         answer = await small.client.post(MESSAGES, content=body, headers={"content-type": ARROW})
-        check_problem(answer, 422, "invalid-request", "binary or string is wanted")
+        check_problem(answer, 422, "invalid-request", "must be binary or string")
 
 
 async def test_many_record_batches_are_refused(small: HttpBroker) -> None:

@@ -5,12 +5,12 @@ import asyncio
 import orjson
 import pytest
 
-from filer.forwarding_store import ForwardingStore
-from filer.memory_store import MemoryStore
-from filer.store import Fetched
-from mq import reads
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from filer.stores.decorators.forwarding_store import ForwardingStore
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Fetched
+from mq.base import reads
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 MESSAGES = "/v1/topics/t/messages"
 SEGMENT = "/v1/topics/t/segments/0/messages"

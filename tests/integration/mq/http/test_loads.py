@@ -11,34 +11,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import filer.loads
+import filer.topic.reservations
 from filer import keys
+from filer.bulk_load.load_check import MOST_FOOTER_BYTES
+from filer.bulk_load.load_files import LoadFile
 from filer.clock import SystemClock
 from filer.errors import ObjectExists, OutcomeUnknown
+from filer.format.segment_file import Footer, decode
 from filer.keys import FileName
-from filer.load_check import MOST_FOOTER_BYTES
-from filer.load_files import LoadFile
-from filer.loads import LIFETIME_US
-from filer.local_store import LocalStore
-from filer.segment_file import Footer, decode
-from filer.segment_log import SegmentRef, recover_index
-from filer.topic_state import TopicState
+from filer.segment.segment_log import SegmentRef, recover_index
+from filer.stores.local.local_store import LocalStore
+from filer.topic.reservations import LIFETIME_US
+from filer.topic.topic_state import TopicState
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 from tests.support.format_snippets import snippet
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.load_lies import rewritten, with_column
-from tests.support.loads import (
+from tests.support.topic.broken_load_files import rewritten, with_column
+from tests.support.topic.bulk_loads import (
     ReservedLoad,
     by_key,
     claims,
     commit,
     load_rows,
     numbered,
-    places,
     put_files,
     read_all,
     reserve,
+    upload_urls,
 )
-from tests.support.problems import check_problem
 
 TOPIC = "/v1/topics/t"
 
@@ -179,10 +179,10 @@ async def test_putting_again_what_is_there(broker: HttpBroker) -> None:
     assert set(again) == ({201} if local else {412})
     others = load.files(numbered(0, 200))
     assert {put.status_code for put in await put_files(broker.client, load, others)} == {412}
-    looked = await places(broker.client, load, files, look=True)
-    for file, place in zip(files, looked, strict=True):
+    looked = await upload_urls(broker.client, load, files, look=True)
+    for file, target in zip(files, looked, strict=True):
         found = await broker.broker.store.head(keys.segment_file("t", file.segment, FileName(file.base_offset)))
-        assert place["there"] == {"size": file.data.size, "etag": found.etag}
+        assert target["there"] == {"size": file.data.size, "etag": found.etag}
     assert (await commit(broker.client, load, files)).status_code == 200
 
 
@@ -199,7 +199,7 @@ async def test_an_address_is_good_for_no_longer_than_files_stay(
         (await one.client.put(TOPIC)).raise_for_status()
         load = await reserve(one.client, "t", 1)
         monkeypatch.setattr(one.broker.store, "presign_create", presigning)
-        await places(one.client, load, load.files(numbered(0, 10)))
+        await upload_urls(one.client, load, load.files(numbered(0, 10)))
     assert asked == [77]
 
 
@@ -232,7 +232,7 @@ async def test_an_overtaken_load_is_reserved_anew_under_its_name(local: HttpBrok
 
 async def test_a_topic_has_so_many_loads_that_wait(local: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for one that has been overtaken is told as well: its segments are no use to anybody."""
-    monkeypatch.setattr(filer.loads, "MOST_RESERVED", 3)
+    monkeypatch.setattr(filer.topic.reservations, "MOST_RESERVED", 3)
     for name in ("load-0", "load-1", "load-2"):
         last = await reserve(local.client, "t", 1, name)
     problem = check_problem(await local.client.post(f"{TOPIC}/loads", json={"segments": 1}), 409, "too-many-loads")
@@ -345,7 +345,7 @@ async def test_what_was_never_committed_is_swept_after_a_day(local: HttpBroker) 
         )
 
     await local.broker.catalogue.change("t", aged)
-    await local.broker.refresh("t")
+    await local.broker.topics.refresh("t")
     await local.broker.maintenance.round()
     check_problem(await local.client.get(load.path), 404, "load-not-found")
     async with asyncio.timeout(30):
@@ -391,7 +391,7 @@ LIES: list[tuple[str, Callable[[LoadFile], bytes], str]] = [
 
 @pytest.mark.parametrize(("name", "make", "reason"), LIES, ids=[name for name, _, _ in LIES])
 async def test_a_file_that_lies(local: HttpBroker, name: str, make: Callable[[LoadFile], bytes], reason: str) -> None:
-    """More of them are in tests/unit/filer/test_load_check.py."""
+    """More of them are in tests/unit/filer/bulk_load/test_load_check.py."""
     load = await reserve(local.client, "t", 2)
     rows = numbered(0, 1000, keys=1000)
     mine = decode(load.files(rows)[0].data.to_pybytes())["value"].to_pylist()[:100]

@@ -16,8 +16,8 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from filer.memory_store import MemoryStore
-from tests.support.http_broker import http_broker
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.http_broker import http_broker
 
 EXAMPLES = 12
 START_SECONDS = 30

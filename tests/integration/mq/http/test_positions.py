@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from filer.positions import from_marker
-from tests.support.http_broker import HttpBroker
-from tests.support.problems import check_problem
+from filer.topic.positions import from_marker
+from tests.support.broker.http_broker import HttpBroker
+from tests.support.broker.problems import check_problem
 
 T = "/v1/topics/t"
 

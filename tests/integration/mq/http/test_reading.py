@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from filer.clock import ManualClock, SystemClock
-from filer.local_store import LocalStore
-from filer.memory_store import MemoryStore
-from filer.topic_state import TopicState
-from leader.placement import owned
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from filer.stores.local.local_store import LocalStore
+from filer.stores.memory_store import MemoryStore
+from filer.topic.topic_state import TopicState
+from leader.policy.placement import owned
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -252,7 +252,7 @@ async def test_segment_by_offset(broker: HttpBroker) -> None:
     answer = await broker.client.get(path, params={"offset": 10}, headers={"accept": ARROW})
     assert answer.headers["braid-next-offset"] == "10"
     assert "braid-end-offset" not in answer.headers
-    await broker.broker.roll("t", [0])
+    await broker.broker.executor.give_successors("t", [0], "roll")
     answer = await broker.client.get(path, params={"offset": 8, "wait": 30}, headers={"accept": NDJSON})
     assert (answer.headers["braid-next-offset"], answer.headers["braid-end-offset"]) == ("10", "10")
     page = (await broker.client.get(path, params={"offset": 10, "wait": 30})).json()
@@ -264,7 +264,7 @@ async def test_files_are_the_log(tmp_path: Path) -> None:
         await topic(broker, segments=3)
         for n in range(5):
             await publish(broker, *range(n * 10, n * 10 + 10))
-        await broker.broker.roll("t", [0, 1])
+        await broker.broker.executor.give_successors("t", [0, 1], "roll")
         await publish(broker, *range(50, 60))
         listed: list[dict[str, Any]] = []
         after = None
@@ -301,7 +301,7 @@ async def test_from_a_time() -> None:
             times.append(datetime.fromtimestamp(clock.now_us() / 1e6, UTC).isoformat())
             await publish(broker, 2 * n, 2 * n + 1)
             if n == 2:
-                await broker.broker.roll("t", [0, 1])
+                await broker.broker.executor.give_successors("t", [0, 1], "roll")
             await clock.advance(10)
         for n, time in enumerate(times):
             assert values(await browse(broker, **{"from": time})) == list(range(2 * n, 12))
@@ -328,7 +328,7 @@ async def test_order_survives_a_clock_that_runs_back() -> None:
         await topic(broker, segments=2)
         for n in range(4):
             await publish(broker, n, key="k")
-        await broker.broker.roll("t", [0, 1])
+        await broker.broker.executor.give_successors("t", [0, 1], "roll")
         clock.set_back(3)
         for n in range(4, 8):
             await publish(broker, n, key="k")
@@ -397,7 +397,7 @@ async def test_waiting_goes_on_through_a_transition(memory_broker: HttpBroker) -
     await publish(memory_broker, "before")
     marker = (await browse(memory_broker))["marker"]
     waiting = asyncio.create_task(browse(memory_broker, marker=marker, wait=60))
-    await memory_broker.broker.roll("t", [0, 1])
+    await memory_broker.broker.executor.give_successors("t", [0, 1], "roll")
     await publish(memory_broker, "after")
     page = await asyncio.wait_for(waiting, SECONDS)
     assert values(page) == ["after"]
@@ -499,7 +499,7 @@ async def test_many_that_ask_for_the_cluster_share_a_listing_and_a_count(monkeyp
         counts.append(owned(states))
         return counts[-1]
 
-    monkeypatch.setattr("mq.broker.owned", counted)
+    monkeypatch.setattr("mq.administration.segment_counts.owned", counted)
     store = CountingStore()
     async with http_broker(store) as broker:
         await topic(broker)
@@ -510,7 +510,7 @@ async def test_many_that_ask_for_the_cluster_share_a_listing_and_a_count(monkeyp
 
 
 async def test_the_cluster_is_told_of_while_the_store_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mq.broker.COUNT_SECONDS", 0.01)
+    monkeypatch.setattr("mq.administration.segment_counts.COUNT_SECONDS", 0.01)
     store = CountingStore()
     async with http_broker(store) as broker:
         await topic(broker)

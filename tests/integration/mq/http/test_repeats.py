@@ -13,25 +13,26 @@ from typing import Any
 import httpx
 import pytest
 
-from filer import keys, producer_windows
+from filer import keys
 from filer.clock import SystemClock
 from filer.errors import BraidError, OutcomeUnknown, StoreRefused
-from filer.failing_store import FailingStore
-from filer.faults import FaultKind, ScriptedFaults
-from filer.forwarding_store import ForwardingStore
-from filer.local_store import LocalStore
-from filer.memory_store import MemoryStore
-from filer.segment_log import seal_at_end
-from filer.segment_writer import WriterState
+from filer.segment import sequence_window
+from filer.segment.segment_log import seal_at_end
+from filer.segment.writer.writer_state import WriterState
 from filer.slots import SLOTS, equal_ranges, slot_of
-from filer.store import Data, Fetched, MakeData, Store
-from filer.topic_state import Segment, TopicState, Transition
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import FaultKind, ScriptedFaults
+from filer.stores.decorators.forwarding_store import ForwardingStore
+from filer.stores.local.local_store import LocalStore
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Data, Fetched, MakeData, Store
+from filer.topic.topic_state import Segment, TopicState, Transition
 from mq.broker import Broker
-from mq.topic_runtime import TopicRuntime
+from mq.topic.topic_publisher import TopicPublisher
 from tests.cluster.checker.consumers import read_topic
 from tests.cluster.checker.producers import ARROW_TYPE, arrow_stream
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 MESSAGES = "/v1/topics/t/messages"
 ID = {"producer": "p", "sequence": "1"}
@@ -104,7 +105,7 @@ async def change_shape(broker: Broker, ranges: Sequence[tuple[int, int]]) -> Non
         record = Transition(seal=sealing, open=tuple(opened), reason="split", started_us=now_us)
         return state.model_copy(update={"transition": record, "next_segment": state.next_segment + len(ranges)})
 
-    await broker.arm.change("t", begin)
+    await broker.executor.change("t", begin)
 
 
 # -- the same answer ---------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ async def test_the_ends_of_the_numbers(topic: HttpBroker, largest: str) -> None:
     request = {"producer": "A-z.0_9:" * 25, "sequence": largest}
     first = await publish(topic, raw_form(KEYS), request)
     assert first.status_code == 200
-    await topic.broker.roll("t", [0, 1, 2, 3])
+    await topic.broker.executor.give_successors("t", [0, 1, 2, 3], "roll")
     assert (await publish(topic, raw_form(KEYS), request)).content == first.content
 
 
@@ -157,7 +158,7 @@ async def test_the_ends_of_the_numbers(topic: HttpBroker, largest: str) -> None:
 async def test_across_a_roll(topic: HttpBroker, keys: list[bytes | None]) -> None:
     first = await publish(topic, json_form(keys))
     for n in range(3):
-        await topic.broker.roll("t", [4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3])
+        await topic.broker.executor.give_successors("t", [4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3], "roll")
         assert (await publish(topic, json_form(keys))).content == first.content
     assert len(await stored(topic)) == len(keys)
 
@@ -240,7 +241,7 @@ async def test_shares_that_a_merge_brings_together_under_way() -> None:
             await seal_at_end(memory, clock, runtime.ref(segment), start_offset=0, writer="other", grace_seconds=3600)
         merging = asyncio.create_task(change_shape(broker.broker, [(0, SLOTS)]))
         await until(lambda: runtime.writers[0].state is WriterState.SEALING)
-        await broker.broker.refresh("t")
+        await broker.broker.topics.refresh("t")
         store.release()
         await merging
         assert (await request).json() == {"positions": [{"segment": 2, "offset": 0, "count": len(KEYS)}]}
@@ -348,8 +349,8 @@ async def test_an_unknown_outcome_may_be_repeated_with_an_id(
     async def unknown(*arguments: object, **named: object) -> None:
         raise OutcomeUnknown("no answer")
 
-    monkeypatch.setattr(TopicRuntime, "publish_rows", unknown)
-    monkeypatch.setattr(TopicRuntime, "publish_single", unknown)
+    monkeypatch.setattr(TopicPublisher, "publish_rows", unknown)
+    monkeypatch.setattr(TopicPublisher, "publish_single", unknown)
     for request, retryable in ((ID, True), ({}, False)):
         problem = check_problem(await publish(topic, FORMS[form](KEYS), request), 503, "store-unavailable", "no answer")
         assert problem["retryable"] == retryable
@@ -357,7 +358,7 @@ async def test_an_unknown_outcome_may_be_repeated_with_an_id(
 
 async def test_below_the_window(topic: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the request is stored, though only one of its segments cannot tell any more."""
-    monkeypatch.setattr(producer_windows, "WINDOW_SEQUENCES", 3)
+    monkeypatch.setattr(sequence_window, "WINDOW_SEQUENCES", 3)
     for sequence in range(1, 5):
         (await publish(topic, raw_form(KEYS), {"producer": "p", "sequence": str(sequence)})).raise_for_status()
     before = await topic.end_offsets("t")
@@ -400,4 +401,4 @@ async def test_bad_ids(topic: HttpBroker, request_: dict[str, str], detail: str)
 
 async def test_an_id_twice_over(topic: HttpBroker) -> None:
     answer = await topic.client.post(f"{MESSAGES}?producer=a&sequence=1&sequence=2", content=b"x")
-    check_problem(answer, 422, "invalid-request", "given twice")
+    check_problem(answer, 422, "invalid-request", "given more than once")

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from filer.memory_store import MemoryStore
-from mq.http import subscribe as subscribe_module
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from filer.stores.memory_store import MemoryStore
+from mq.http.endpoints import subscribe as subscribe_module
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 SUBSCRIBE = "/v1/topics/t/subscribe"
 MESSAGES = "/v1/topics/t/messages"
@@ -98,7 +98,7 @@ async def test_messages_arrive_as_they_are_published(topic: HttpBroker, kind: st
 @pytest.mark.parametrize("kind", [SSE, NDJSON])
 async def test_streams_resume_from_every_marker(topic: HttpBroker, kind: str) -> None:
     await publish(topic, *range(5))
-    await topic.broker.roll("t", [0, 1])
+    await topic.broker.executor.give_successors("t", [0, 1], "roll")
     await publish(topic, *range(5, 10))
     async with subscribed(topic, kind, **{"from": "earliest"}) as stream:
         markers = [(await stream.values(1)) for _ in range(10)]

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from filer.clock import SystemClock
-from filer.instrumented_store import InstrumentedStore
-from filer.local_store import LocalStore
-from filer.open_store import open_store
-from filer.store_metrics import StoreMetrics
-from tests.support.http_broker import HttpBroker, http_broker
-from tests.support.problems import check_problem
+from filer.stores.decorators.instrumented_store import InstrumentedStore
+from filer.stores.decorators.store_metrics import StoreMetrics
+from filer.stores.local.local_store import LocalStore
+from filer.stores.open_store import open_store
+from filer.stores.store_address import StoreAddress
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 
 MIB = 1024 * 1024
 UPLOADS = "/v1/topics/t/uploads"
@@ -34,7 +35,7 @@ async def local(tmp_path: Path) -> AsyncIterator[HttpBroker]:
 
 @pytest.fixture
 async def s3(s3_endpoint: str, s3_bucket: str) -> AsyncIterator[HttpBroker]:
-    store = open_store(f"s3://{s3_bucket}/prefix", clock=SystemClock(), endpoint_url=s3_endpoint)
+    store = open_store(StoreAddress(f"s3://{s3_bucket}/prefix", s3_endpoint), SystemClock())
     async with http_broker(store, store=f"s3://{s3_bucket}/prefix") as broker:
         (await broker.client.put("/v1/topics/t")).raise_for_status()
         yield broker

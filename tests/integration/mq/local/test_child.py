@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mq.local.child import LOG_END_LINES, ChildProcess, ProcessFailed, how_it_ended
-from tests.support.local_cluster import alive
-from tests.support.processes import child_environment, until
+from tests.support.cluster.local_cluster import alive
+from tests.support.process.processes import child_environment, until
 
 
 def shell(tmp_path: Path, command: str) -> ChildProcess:

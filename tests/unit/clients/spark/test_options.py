@@ -5,7 +5,7 @@ import pytest
 
 from braidmq.errors import InvalidName
 from braidmq.spark.errors import InvalidOption
-from braidmq.spark.native import read
+from braidmq.spark.native_read import read
 from braidmq.spark.options import (
     ReadOptions,
     Source,
@@ -15,12 +15,12 @@ from braidmq.spark.options import (
     stream_write_options,
 )
 from braidmq.spark.spans import Span
-from filer.positions import to_marker
+from filer.topic.positions import to_marker
 
 SOURCE = Source("http://127.0.0.1:8080", "orders")
 
 
-def test_defaults_are_those_of_kafkas_source() -> None:
+def test_defaults_equal_those_of_kafkas_source() -> None:
     assert batch_read_options({"topic": "orders"}) == ReadOptions(SOURCE)
     assert stream_read_options({"subscribe": "orders"}) == ReadOptions(SOURCE, start="latest")
 
@@ -63,9 +63,9 @@ def test_headers() -> None:
     ("option", "value", "message"),
     [
         ("startingOfsets", "earliest", "unknown option .*did you mean 'startingOffsets'"),
-        ("maxOffsetsPerTrigger", "5", "'maxOffsetsPerTrigger' is not for batch reading"),
+        ("maxOffsetsPerTrigger", "5", "'maxOffsetsPerTrigger' is not allowed for batch reading"),
         ("startingOffsets", "oldest", "earliest, latest, a marker"),
-        ("startingOffsets", '{"0": -2}', "no segment with an offset of 0 or more"),
+        ("startingOffsets", '{"0": -2}', "not a segment with an offset of 0 or more"),
         ("startingOffsets", '{"a": 1}', "startingOffsets"),
         ("startingOffsets", "{}", "names no segment"),
         ("startingTimestamp", "yesterday", "milliseconds since 1970"),
@@ -76,8 +76,8 @@ def test_headers() -> None:
         ("minPartitions", "0", "whole number of 1 or more"),
         ("failOnDataLoss", "no", "true or false"),
         ("segments", "0,x", "their ids"),
-        ("slots", "7", "the first, and the one behind the last"),
-        ("slots", "9-9", "no range within 0-65536"),
+        ("slots", "7", "the first, and the one after the last"),
+        ("slots", "9-9", "not a range within 0-65536"),
         ("ranges", '{"0": 5}', "such as"),
         ("ranges", '{"0": [7, 5]}', "not below the first"),
         ("ranges", '{"-1": [5, 7]}', "whole numbers"),
@@ -92,16 +92,16 @@ def test_what_a_batch_refuses(option: str, value: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"start": {"0": 5, "1": 0}}, "'0': 5 is no segment"),
-        ({"start": {0: -1}}, "0: -1 is no segment"),
+        ({"start": {"0": 5, "1": 0}}, "'0': 5 is not a segment"),
+        ({"start": {0: -1}}, "0: -1 is not a segment"),
         ({"end": {}}, "names no segment"),
         ({"start": "Earliest"}, "'Earliest' is not a marker of topic 'orders': .*; earliest, latest,"),
-        ({"end": date(2026, 1, 1)}, "is no position: give earliest"),
+        ({"end": date(2026, 1, 1)}, "is not a position: give earliest"),
         ({"segments": 0}, "segments is 0: give their ids"),
         ({"segments": "0"}, "segments is '0': give their ids"),
         ({"slots": 5}, "slots is 5: give the first"),
         ({"slots": ("0", "9")}, "give the first"),
-        ({"slots": (9, 9)}, "no range within 0-65536"),
+        ({"slots": (9, 9)}, "not a range within 0-65536"),
     ],
 )
 def test_what_read_refuses_before_it_asks_anybody(arguments: dict[str, Any], message: str) -> None:
@@ -111,11 +111,14 @@ def test_what_read_refuses_before_it_asks_anybody(arguments: dict[str, Any], mes
 
 
 def test_what_a_stream_refuses() -> None:
-    with pytest.raises(InvalidOption, match="'endingOffsets' is not for streaming"):
+    with pytest.raises(InvalidOption, match="'endingOffsets' is not allowed for streaming"):
         stream_read_options({"topic": "orders", "endingOffsets": "latest"})
-    for name in ("startingOffsets", "startingoffsets"):
-        with pytest.raises(InvalidOption, match="begins at one position"):
-            stream_read_options({"topic": "orders", name: "earliest", "startingTimestamp": "5"})
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "startingoffsets"])
+def test_a_stream_with_two_starts_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption, match="begins at one position"):
+        stream_read_options({"topic": "orders", name: "earliest", "startingTimestamp": "5"})
 
 
 def test_what_writing_refuses() -> None:
@@ -125,5 +128,5 @@ def test_what_writing_refuses() -> None:
         batch_write_options({"topic": "a/b"})
     with pytest.raises(ValueError, match="producer_id"):
         batch_write_options({"topic": "orders", "producerId": "a b"})
-    with pytest.raises(InvalidOption, match="'producerId' is not for streaming writes"):
+    with pytest.raises(InvalidOption, match="'producerId' is not allowed for streaming writes"):
         stream_write_options({"topic": "orders", "producerId": "a"})

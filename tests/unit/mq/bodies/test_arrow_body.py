@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from filer.errors import InvalidInput
+from mq.base.errors import Malformed
 from mq.bodies.arrow_body import decode_arrow
 from mq.bodies.rows import Columns
-from mq.errors import Malformed
 
 BINARY, STRING, JSON = Columns("binary", "binary"), Columns("string", "string"), Columns("string", "json")
 MUTATIONS = 4000
@@ -60,7 +60,7 @@ def test_headers_that_cannot_be_null_are_stored_like_others() -> None:
 def test_json_values_are_checked() -> None:
     good = pa.table({"value": ["1", None, "[]"]})
     assert decode_arrow(stream(good), JSON).batch["value"].to_pylist() == ["1", None, "[]"]
-    with pytest.raises(InvalidInput, match="row 1: the topic takes JSON values"):
+    with pytest.raises(InvalidInput, match="row 1: the topic's values must be JSON"):
         decode_arrow(stream(pa.table({"value": ["1", "text"]})), JSON)
 
 
@@ -91,16 +91,16 @@ def test_damaged_streams_are_refused_and_never_crash() -> None:
     for _ in range(MUTATIONS):
         body = bytearray(pristine)
         for _ in range(chance.choice([1, 1, 2, 4])):
-            place = chance.randrange(len(body) - 12)
+            index = chance.randrange(len(body) - 12)
             match chance.randrange(4):
                 case 0:
-                    body[place] = chance.randrange(256)
+                    body[index] = chance.randrange(256)
                 case 1:
-                    body[place] ^= 1 << chance.randrange(8)
+                    body[index] ^= 1 << chance.randrange(8)
                 case 2:
-                    body[place : place + 4] = chance.choice([b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\1\0\0\0"])
+                    body[index : index + 4] = chance.choice([b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\1\0\0\0"])
                 case 3:
-                    del body[place : place + chance.choice([1, 4, 8])]
+                    del body[index : index + chance.choice([1, 4, 8])]
         try:
             rows = decode_arrow(bytes(body), BINARY)
         except InvalidInput:

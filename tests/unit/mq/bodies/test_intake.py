@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from mq.base.errors import BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
+from mq.base.front_store import FrontStore
 from mq.bodies.intake import ClientGone, Intake
-from mq.errors import BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.front_store import FrontStore
 
 MIB = 1024 * 1024
 

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.errors import InvalidInput
-from filer.schema import EARLIEST_US, LATEST_US
+from filer.times import EARLIEST_US, LATEST_US, rfc3339
+from mq.base.errors import Malformed
 from mq.bodies.json_body import decode_json, decode_ndjson, parse_time
 from mq.bodies.rows import JSON_HEADER, Columns
-from mq.errors import Malformed
-from mq.render import rfc3339
 
 BINARY = Columns("binary", "binary")
 VALUES = st.recursive(
@@ -96,7 +95,7 @@ def test_references_are_claims_yet_to_be_checked() -> None:
 )
 def test_types_of_the_topic(columns: Columns, bad: str) -> None:
     message = {"key_base64": "/w==", "value_base64": "/w=="}
-    with pytest.raises(InvalidInput, match=f"the topic's {bad}s are strings"):
+    with pytest.raises(InvalidInput, match=f"the topic's {bad}s must be strings"):
         decode_json(orjson.dumps({"messages": [message]}), columns)
 
 
@@ -105,7 +104,7 @@ def test_json_topics_take_json_without_a_header() -> None:
     rows = decode_json(b'{"messages":[{"value":{"a":1}},{"value":"[2]"},{"value":null}]}', columns)
     assert rows.batch["value"].to_pylist() == ['{"a":1}', "[2]", None]
     assert rows.batch["headers"].null_count == 3
-    with pytest.raises(InvalidInput, match=r"messages\[0\]: the topic takes JSON values"):
+    with pytest.raises(InvalidInput, match=r"messages\[0\]: the topic's values must be JSON"):
         decode_json(b'{"messages":[{"value":"text"}]}', columns)
 
 

@@ -1,4 +1,4 @@
-"""docs/cli.md names everything that there is."""
+"""docs/cli.md names every command, option and setting."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import typer
 
+from mq.base.read_settings import flag_of
+from mq.base.settings import BrokerSettings
 from mq.cli.main import app
-from mq.load_settings import flag_of
-from mq.settings import BrokerSettings
 
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "cli.md").read_text("utf-8")
 
@@ -24,13 +24,17 @@ def commands(group: Any, *path: str) -> Iterator[tuple[str, list[str]]]:
             yield " ".join((*path, name)), options
 
 
-@pytest.mark.parametrize(("command", "options"), list(commands(typer.main.get_command(app))))
+COMMANDS = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize(("command", "options"), COMMANDS, ids=[name for name, _ in COMMANDS])
 def test_every_command_and_option_is_described(command: str, options: list[str]) -> None:
     assert f"mq {command}" in DOCUMENT
     assert [option for option in options if option != "--help" and option not in DOCUMENT] == []
 
 
-def test_the_table_of_settings_is_true() -> None:
-    for field, info in BrokerSettings.model_fields.items():
-        default = "" if info.default in (None, "") else f"`{info.default}`"
-        assert f"| `{flag_of(field)}` | {default} | {info.description} |" in DOCUMENT
+@pytest.mark.parametrize("field", BrokerSettings.model_fields)
+def test_the_table_of_settings_is_true(field: str) -> None:
+    info = BrokerSettings.model_fields[field]
+    default = "" if info.default in (None, "") else f"`{info.default}`"
+    assert f"| `{flag_of(field)}` | {default} | {info.description} |" in DOCUMENT

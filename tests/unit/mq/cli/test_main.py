@@ -1,9 +1,14 @@
 import pytest
 
+from mq.base.read_settings import flag_of, variable_of
+from mq.base.settings import BrokerSettings
+from mq.base.version import VERSION
 from mq.cli.main import run
-from mq.load_settings import flag_of, variable_of
-from mq.settings import BrokerSettings
-from mq.version import VERSION
+
+
+def command_line(parameter: object) -> str | None:
+    """Names a case by its arguments."""
+    return f"mq {' '.join(parameter)}" if isinstance(parameter, list) else None
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -20,8 +25,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["topc"], "No such command 'topc'. Did you mean 'topic'?"),
         (["topic", "create"], "Missing argument 'TOPIC'"),
         (["serve", "--prot", "1"], "No such option: --prot"),
-        (["topic", "create", "t", "--set", "x"], "'x' is not of the form key=value"),
-        (["topic", "create", "t", "--set", "a=1", "--set", "a.b=1"], "within a value that is no object"),
+        (["topic", "create", "t", "--set", "x"], "'x' does not have the form key=value"),
+        (["topic", "create", "t", "--set", "a=1", "--set", "a.b=1"], "inside a value that is not an object"),
         (["topic", "create", "t", "--segments", "none"], "--segments"),
         (["topic", "create", "t", "--key-type", "text"], "'binary', 'string'"),
         (["publish", "t", "x", "--file", "y"], "leave out --file"),
@@ -33,6 +38,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["subscribe", "t", "--format", "xml"], "--format"),
         (["bench", "--messages", "0"], "--messages"),
     ],
+    ids=command_line,
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
@@ -45,11 +51,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     ("arguments", "message"),
     [
         (["topic", "create", "../x"], "'../x' cannot name a topic"),
-        (["topic", "list", "--url", "ftp://x"], "'ftp://x' is no broker's address"),
+        (["topic", "list", "--url", "ftp://x"], "'ftp://x' is not a broker's address"),
         (["serve", "--port", "70000"], "--port: input should be less than or equal to 65535"),
         (["serve", "--config", "/nowhere/b.toml"], "/nowhere/b.toml: No such file"),
         (["serve", "--port", "0", "--store", "gs://b"], "s3://bucket/prefix"),
     ],
+    ids=command_line,
 )
 def test_what_cannot_work_is_one_line_and_exit_code_1(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
@@ -68,7 +75,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"mq {VERSION}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["topic"], ["files"]])
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["files"]], ids=command_line)
 def test_a_group_alone_shows_its_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     out, err = capsys.readouterr()
@@ -91,7 +98,7 @@ def test_an_error_of_our_own_making_is_told_as_such(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("mq.cli.topic.with_client", broken)
+    monkeypatch.setattr("mq.cli.topics.topic.with_client", broken)
     assert run(["topic", "list"]) == 1
     assert "internal error, please report it: ZeroDivisionError: division by zero" in said(capsys)
 
@@ -102,6 +109,6 @@ def test_an_interrupted_command_says_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mq.cli.topic.with_client", interrupted)
+    monkeypatch.setattr("mq.cli.topics.topic.with_client", interrupted)
     assert run(["topic", "list"]) == 130
     assert capsys.readouterr() == ("", "")

@@ -1,0 +1,139 @@
+"""A cluster to measure: the processes of `mq local`, on a temporary folder in memory."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx
+
+from bench.harness.server_process import BenchFailed, scratch_folder
+from filer.clock import SystemClock
+from filer.slots import slot_of
+from filer.stores.open_store import open_store
+from filer.stores.store import Store
+from filer.stores.store_address import StoreAddress
+from mq.local.child import ChildProcess
+from mq.local.cluster import S3_ENVIRONMENT, LocalBroker, LocalCluster, LocalSettings
+
+TIME_LIMIT_SECONDS = 60.0
+_POLL_SECONDS = 0.02
+_TIMEOUT_SECONDS = 30.0
+_FLUSH_INTERVAL = "BRAIDMQ_FLUSH_INTERVAL"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """An open segment, a key that falls into it, and the broker (by name) that owns it."""
+
+    segment: int
+    key: str
+    owner: str
+
+
+class BenchCluster:
+    """A running cluster. Brokers are named `broker-1` and so on."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.brokers: dict[str, LocalBroker] = {broker.name: broker for broker in cluster.brokers}
+        self._first = next(iter(self.brokers.values()))
+        self._cluster = cluster
+
+    def open_store(self) -> Store:
+        """The store of the brokers. The caller closes it."""
+        os.environ.update(S3_ENVIRONMENT)
+        address = StoreAddress(self._cluster.store, self._cluster.s3_endpoint or None, "us-east-1", "path")
+        return open_store(address, SystemClock())
+
+    def create_topic(self, topic: str, **config: object) -> None:
+        """Create a topic, and wait until every broker knows it."""
+        httpx.put(f"{self._first.url}/v1/topics/{topic}", json=config, timeout=_TIMEOUT_SECONDS).raise_for_status()
+        for broker in self.brokers.values():
+            httpx.get(f"{broker.url}/v1/topics/{topic}", timeout=_TIMEOUT_SECONDS).raise_for_status()
+
+    def segments(self, topic: str, *, ask: str | None = None) -> list[OpenSegment]:
+        """The open segments, as the broker `ask` reports them."""
+        broker = self.brokers[ask] if ask else self._first
+        route = httpx.get(f"{broker.url}/v1/topics/{topic}/route", timeout=_TIMEOUT_SECONDS).raise_for_status().json()
+        return [
+            OpenSegment(each["segment"], _key_within(*each["range"]), each["owner"]["broker"].partition(".")[0])
+            for each in route["segments"]
+        ]
+
+    def restart(self, broker: LocalBroker) -> None:
+        """Start a broker again after its end, and wait until it takes requests."""
+        broker.start()
+        wait_until(lambda: _is_ready(broker), f"{broker.name} is ready again")
+
+
+@contextlib.contextmanager
+def local_cluster(
+    *,
+    brokers: int = 3,
+    session_timeout_seconds: float = 10.0,
+    put_delay_seconds: float | None = None,
+    flush_interval_seconds: float | None = None,
+) -> Iterator[BenchCluster]:
+    """A cluster on a directory in memory, or with `put_delay_seconds` on an S3 server that delays its puts."""
+    with scratch_folder() as folder, asyncio.Runner() as runner, _flush_interval(flush_interval_seconds):
+        settings = LocalSettings(
+            folder,
+            brokers=brokers,
+            store="directory" if put_delay_seconds is None else "s3",
+            first_port=0,
+            session_timeout_seconds=session_timeout_seconds,
+        )
+        cluster = LocalCluster(settings, SystemClock())
+        if put_delay_seconds is not None:
+            command = [sys.executable, "-m", "bench.harness.slow_s3_server", "0", f"{put_delay_seconds}"]
+            cluster.s3 = ChildProcess("s3", command, folder / "logs" / "s3.log")
+        try:
+            runner.run(cluster.start())
+            yield BenchCluster(cluster)
+            if failed := runner.run(cluster.stop()):
+                raise BenchFailed(f"{', '.join(each.name for each in failed)} did not stop cleanly")
+        finally:
+            cluster.kill()
+
+
+@contextlib.contextmanager
+def _flush_interval(seconds: float | None) -> Iterator[None]:
+    """Set the flush interval of brokers that start within the context."""
+    if seconds is not None:
+        os.environ[_FLUSH_INTERVAL] = f"{seconds}"
+    try:
+        yield
+    finally:
+        os.environ.pop(_FLUSH_INTERVAL, None)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition. Raises `BenchFailed` if it does not come true in time."""
+    deadline = time.perf_counter() + TIME_LIMIT_SECONDS
+    while not condition():
+        if time.perf_counter() > deadline:
+            raise BenchFailed(f"waited {TIME_LIMIT_SECONDS:g} seconds in vain for: {what}")
+        time.sleep(_POLL_SECONDS)
+
+
+def forget_settings() -> None:
+    """Remove settings from the environment, so that brokers run with their defaults."""
+    for name in [name for name in os.environ if name.startswith("BRAIDMQ_")]:
+        del os.environ[name]
+
+
+def _is_ready(broker: LocalBroker) -> bool:
+    try:
+        return bool(broker.url) and httpx.get(f"{broker.url}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _key_within(start: int, stop: int) -> str:
+    number = 0
+    while not start <= slot_of(b"key-%d" % number) < stop:
+        number += 1
+    return f"key-{number}"

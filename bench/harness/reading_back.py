@@ -1,0 +1,98 @@
+"""Read a whole topic back as Arrow: page by page through the broker, and directly from its files."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from bench.harness.publishing import TOPIC
+from bench.harness.server_process import BenchFailed, broker
+from bench.harness.wrk import ARROW, random_batch
+from filer.keys import segments_folder
+
+BATCHES, BATCH_MESSAGES, MESSAGE_BYTES, SEGMENTS = 200, 1_000, 1024, 4
+PAGE_ROWS, PAGE_BYTES = 10_000, 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read, and its speed: the median of all rounds."""
+
+    what: str
+    messages_per_second: float
+    mb_per_second: float
+
+
+def read_back(*, rounds: int, show_progress: Callable[[str], None]) -> list[Reading]:
+    """Publish a topic of some 200 MB, then read it `rounds` times in each way, after one round that does not count."""
+    with broker() as (url, data):
+        topic = f"{url}/v1/topics/{TOPIC}"
+        show_progress("filling a topic to read back")
+        fill(topic)
+        ways: dict[str, Callable[[], pa.Table]] = {
+            "whole topic through the broker, Arrow": lambda: through_the_broker(topic),
+            "whole topic from its files, pyarrow": lambda: _from_files(topic, data),
+        }
+        seconds: dict[str, list[float]] = {what: [] for what in ways}
+        for number in range(rounds + 1):
+            show_progress(f"reading back, round {number} of {rounds}")
+            for what, read in ways.items():
+                duration_seconds = _timed(read)
+                if number:
+                    seconds[what].append(duration_seconds)
+    return [_reading(what, statistics.median(duration_seconds)) for what, duration_seconds in seconds.items()]
+
+
+def fill(topic: str) -> None:
+    """Create the topic and publish to it."""
+    httpx.put(topic, json={"segments": SEGMENTS}).raise_for_status()
+    batch = random_batch(BATCH_MESSAGES, MESSAGE_BYTES)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    body = sink.getvalue().to_pybytes()
+    with httpx.Client(timeout=60) as client:
+        for _ in range(BATCHES):
+            client.post(f"{topic}/messages", content=body, headers={"content-type": ARROW}).raise_for_status()
+
+
+def _timed(read: Callable[[], pa.Table]) -> float:
+    started = time.perf_counter()
+    table = read()
+    duration_seconds = time.perf_counter() - started
+    if table.num_rows != BATCHES * BATCH_MESSAGES:
+        raise BenchFailed(f"{BATCHES * BATCH_MESSAGES} messages published, {table.num_rows} read back")
+    return duration_seconds
+
+
+def through_the_broker(topic: str) -> pa.Table:
+    """Read all pages of a topic."""
+    pages: list[pa.Table] = []
+    position = {"from": "earliest"}
+    with httpx.Client(timeout=60, headers={"accept": ARROW}) as client:
+        while True:
+            answer = client.get(f"{topic}/messages", params={"limit": PAGE_ROWS, "max_bytes": PAGE_BYTES, **position})
+            with pa.ipc.open_stream(answer.raise_for_status().content) as stream:
+                page = stream.read_all()
+            if not page.num_rows:
+                return pa.concat_tables(pages)
+            pages.append(page)
+            position = {"marker": answer.headers["braid-marker"]}
+
+
+def _from_files(topic: str, data: Path) -> pa.Table:
+    """Read the live files that the broker lists."""
+    folder = data / segments_folder(TOPIC)
+    listed = httpx.get(f"{topic}/files", params={"limit": 10_000}, timeout=60).raise_for_status().json()["files"]
+    paths = [file["uri"].removeprefix("file://") for file in listed]
+    return ds.dataset(paths, format="parquet", partitioning="hive", partition_base_dir=str(folder)).to_table()
+
+
+def _reading(what: str, seconds: float) -> Reading:
+    messages = BATCHES * BATCH_MESSAGES
+    return Reading(what, messages / seconds, messages * MESSAGE_BYTES / seconds / 1e6)

@@ -1,0 +1,139 @@
+"""Outgoing messages: what users give, and the row that it becomes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, BinaryIO, TypeAlias
+
+import orjson
+
+from braidmq.errors import InvalidArgument
+from braidmq.times import microseconds
+
+Key: TypeAlias = bytes | str | None
+Headers: TypeAlias = Mapping[str, bytes | str]
+Json: TypeAlias = dict[str, Any] | list[Any] | int | float | bool
+
+CONTENT_TYPE = "content-type"
+JSON_TYPE = b"application/json"
+# The bytes of a row in Arrow buffers beyond its data: offsets, validity, timestamp.
+ROW_OVERHEAD_BYTES = 32
+_BATCH_MESSAGES = 10_000
+_BATCH_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A payload that is on the store. Publish it as a value, and the message refers to it."""
+
+    id: str
+    size_bytes: int
+    sha256: str
+
+
+Value: TypeAlias = bytes | bytearray | memoryview | str | Json | BinaryIO | Upload | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """One message to publish.
+
+    `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, lists and
+    dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is
+    sent by reference.
+    """
+
+    value: Value
+    key: Key = None
+    headers: Headers = field(default_factory=dict)
+    event_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A message as it is sent; `event_time_us` is in microseconds since the epoch."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    event_time_us: int | None
+    upload: Upload | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Its approximate size in a request."""
+        headers = sum(len(name) + len(value) + ROW_OVERHEAD_BYTES for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers + ROW_OVERHEAD_BYTES
+
+
+def row_of(message: OutgoingMessage, *, upload: Upload | None) -> Row:
+    """Return the row of a message. Its value is `upload` if that is given."""
+    value, is_json = (None, False) if upload is not None else value_bytes(message.value)
+    headers = tuple((name, _header_bytes(name, each)) for name, each in message.headers.items())
+    if is_json and CONTENT_TYPE not in message.headers:
+        headers += ((CONTENT_TYPE, JSON_TYPE),)
+    moment = message.event_time
+    return Row(key_bytes(message.key), value, headers, None if moment is None else microseconds(moment), upload)
+
+
+def value_bytes(value: Any) -> tuple[bytes | None, bool]:
+    """Return the bytes of an inline value, and whether they were converted to JSON here."""
+    if value is None or isinstance(value, bytes):
+        return value, False
+    if isinstance(value, str):
+        return value.encode(), False
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value), False
+    if not isinstance(value, dict | list | int | float | bool):
+        raise InvalidArgument(
+            f"a value cannot be {_article(value)}: give bytes, text, None, a number, a list, a dictionary, "
+            f"a binary file or an Upload"
+        )
+    try:
+        return orjson.dumps(value), True
+    except orjson.JSONEncodeError as failure:
+        raise InvalidArgument(f"the value cannot be written as JSON: {failure}") from failure
+
+
+def in_batches(messages: Iterable[OutgoingMessage | Value]) -> Iterator[list[OutgoingMessage | Value]]:
+    """The messages in order, in batches small enough to hold in memory."""
+    batch: list[OutgoingMessage | Value] = []
+    size_bytes = 0
+    for message in messages:
+        value = message.value if isinstance(message, OutgoingMessage) else message
+        batch.append(message)
+        size_bytes += len(value) if isinstance(value, bytes | bytearray | memoryview | str) else 0
+        if len(batch) >= _BATCH_MESSAGES or size_bytes >= _BATCH_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def is_inline(value: Value, limit_bytes: int) -> bool:
+    """Whether a value is certainly sent within the message: bytes or text of at most `limit_bytes`, or null."""
+    if isinstance(value, str):
+        return len(value) * 4 <= limit_bytes
+    return value is None or (isinstance(value, bytes) and len(value) <= limit_bytes)
+
+
+def key_bytes(key: Any) -> bytes | None:
+    """Return the bytes of a key. Raises `InvalidArgument`."""
+    if key is None or isinstance(key, bytes):
+        return key
+    if isinstance(key, str):
+        return key.encode()
+    raise InvalidArgument(f"a key cannot be {_article(key)}: give bytes, text or None")
+
+
+def _header_bytes(name: Any, value: Any) -> bytes:
+    if isinstance(name, str) and isinstance(value, bytes):
+        return value
+    if isinstance(name, str) and isinstance(value, str):
+        return value.encode()
+    raise InvalidArgument(f"header {name!r} is {_article(value)}: names are text, values are bytes or text")
+
+
+def _article(value: Any) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"

@@ -1,0 +1,44 @@
+"""Cutting rows by the segments that their keys belong to, so that each owner gets its rows directly."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from braidmq.publish.row_positions import KeyRange
+from filer.slots import slots_of
+
+# Below this, one request that its broker cuts costs less than one request for each segment.
+_WORTH_CUTTING_BYTES = 256 * 1024
+
+
+class Share(NamedTuple):
+    """Rows of one segment, in order, and the slot of one of them; None for rows without keys, or of any segment."""
+
+    slot: int | None
+    table: pa.Table
+
+
+def shares_of(table: pa.Table, ranges: Sequence[KeyRange] | None) -> list[Share]:
+    """The rows by key range. Rows without keys are a share of their own: brokers keep them together."""
+    if ranges is None:
+        return [Share(None, table)]
+    if len(ranges) == 1:
+        return [Share(ranges[0][0], table)]
+    keys: Any = table["key"].combine_chunks()
+    slots = slots_of(keys, null_slot=0)
+    keyless = np.asarray(keys.is_null())
+    if table.nbytes < _WORTH_CUTTING_BYTES:
+        keyed = np.flatnonzero(~keyless)
+        return [Share(int(slots[keyed[0]]) if len(keyed) else None, table)]
+    # For each row the number of its range, counted from 1; 0 without a key.
+    numbers = np.searchsorted([start for start, _ in ranges], slots, side="right")
+    numbers[keyless] = 0
+    return [_share(table, numbers, int(number), ranges) for number in np.unique(numbers)]
+
+
+def _share(table: pa.Table, numbers: Any, number: int, ranges: Sequence[KeyRange]) -> Share:
+    slot = ranges[number - 1][0] if number else None
+    rows = np.flatnonzero(numbers == number)
+    return Share(slot, table if len(rows) == table.num_rows else table.take(pa.array(rows)))

@@ -1,0 +1,192 @@
+"""A producer: collects messages for a moment, sends them in batches, and acknowledges each."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from braidmq.cluster.routes import TopicRoute
+from braidmq.errors import BraidMQError, ClientClosed, InvalidArgument
+from braidmq.positions import Acknowledgement, PositionRange
+from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Row, Value
+from braidmq.publish.identity import Identity
+from braidmq.publish.pending import Pending, PendingMessages
+from braidmq.publish.publisher import Publisher
+from braidmq.publish.ranges import SegmentRanges
+from braidmq.publish.receipts import AsyncReceipt, UnaskedFailures
+from braidmq.publish.row_positions import row_positions
+from braidmq.publish.segment_sender import BatchTiming, SegmentSender
+from braidmq.publish.segment_senders import MAX_KEYLESS_SENDERS, SegmentSenders
+from filer.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How a producer makes batches. Raises `InvalidArgument` for settings that make no sense."""
+
+    linger_seconds: float
+    batch_bytes: int
+    max_pending_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.linger_seconds < 0 or not 0 < self.batch_bytes <= self.max_pending_bytes:
+            raise InvalidArgument(
+                "a producer needs linger_seconds of 0 or more, and batch_bytes of 1 up to max_pending_bytes"
+            )
+
+
+class AsyncProducer:
+    """Sends messages of one topic in batches of up to `batch_bytes`, one request in flight for each open segment.
+
+    A batch goes when it is full, when its oldest message is `linger_seconds` old, or when `flush` is called. While a
+    request is in flight, the next batch collects messages. Messages of one key are sent in the order of `send`.
+    At most `max_pending_bytes` wait for their acknowledgement; above that, `send` waits.
+
+    With an `identity`, a request whose answer was lost is sent again, to the broker that owns its keys by then, and is
+    stored once. With a `route`, each request goes straight to the owner of its segment. Without one, all requests go
+    to the client's own addresses, one after the other.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        ranges: SegmentRanges,
+        route: TopicRoute | None,
+        topic: str,
+        *,
+        clock: Clock,
+        settings: ProducerSettings,
+        identity: Identity | None,
+    ) -> None:
+        self.topic = topic
+        self.upload_threshold_bytes = publisher.upload_threshold_bytes
+        self._publisher = publisher
+        self._ranges = ranges
+        self._route = route
+        self._identity = identity
+        numbers = range(1, MAX_KEYLESS_SENDERS + 1)
+        self._keyless_identities = [] if identity is None else [identity.numbered(each) for each in numbers]
+        self._timing = BatchTiming(clock, settings.linger_seconds, settings.batch_bytes)
+        self._senders = SegmentSenders(self._timing, self._follow_route, self._send_batch)
+        self._pending = PendingMessages(settings.max_pending_bytes)
+        self._failures = UnaskedFailures()
+        self._order = asyncio.Lock()
+
+    @property
+    def producer_id(self) -> str | None:
+        """The id that brokers know this producer by; None if it is not idempotent."""
+        return None if self._identity is None else self._identity.producer_id
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        elif isinstance(error, Exception):
+            with suppress(BraidMQError):  # the error that ended the block says more
+                await self.close()
+        else:
+            await self.abandon()
+
+    async def send(
+        self,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        event_time: datetime | None = None,
+    ) -> AsyncReceipt:
+        """Take a message, waiting for room if necessary, and return its receipt: await it for the acknowledgement.
+
+        A value longer than the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
+        that cannot be sent, `ClientClosed` after `close`, and whatever an upload raises.
+        """
+        return await self.send_message(OutgoingMessage(value, key, headers or {}, event_time))
+
+    async def send_message(self, message: OutgoingMessage) -> AsyncReceipt:
+        """As `send`, for an `OutgoingMessage`."""
+        async with self._order:
+            return await self._send_row(await self._publisher.row(self.topic, message))
+
+    async def send_row(self, row: Row) -> AsyncReceipt:
+        """As `send`, for a row that is ready."""
+        async with self._order:
+            return await self._send_row(row)
+
+    async def _send_row(self, row: Row) -> AsyncReceipt:
+        size_bytes = row.size_bytes
+        if not self._pending.has_room(size_bytes):
+            await self._flush_until(lambda: self._pending.has_room(size_bytes))
+        self.check_open()
+        receipt = AsyncReceipt(loop=asyncio.get_running_loop())
+        due_seconds = self._timing.clock.monotonic_seconds() + self._timing.linger_seconds
+        self._senders.put(self._pending.add(row, size_bytes, receipt, due_seconds))
+        return receipt
+
+    async def flush(self) -> None:
+        """Send what is waiting, and return when all of it has been answered.
+
+        Raises the first failure since the last flush that nobody has asked its receipt for.
+        """
+        flush = self._pending.start_flush()
+        await self._flush_until(lambda: self._pending.is_flushed(flush))
+        self._failures.raise_first()
+
+    async def close(self) -> None:
+        """Flush, then refuse further messages. Raises as `flush` does."""
+        self._pending.is_closed = True
+        try:
+            await self.flush()
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Stop at once. Messages without an answer may or may not be stored; their receipts are cancelled."""
+        self._pending.is_closed = True
+        for pending in await self._senders.stop():
+            pending.receipt.cancel()
+        await self._pending.abandon()
+
+    def check_open(self) -> None:
+        """Raise `ClientClosed` if the producer has been closed."""
+        if self._pending.is_closed:
+            raise ClientClosed("the producer has been closed")
+
+    async def _flush_until(self, reached: Callable[[], bool]) -> None:
+        """Send without lingering until `reached`."""
+        self._timing.flushes += 1
+        try:
+            self._senders.flush()
+            await self._pending.wait_until(reached)
+        finally:
+            self._timing.flushes -= 1
+
+    async def _follow_route(self) -> None:
+        """Rearrange the senders by the newest route."""
+        if self._route is not None:
+            self._senders.follow(await self._route.current())
+
+    async def _send_batch(self, sender: SegmentSender, batch: list[Pending]) -> None:
+        self._senders.rotate_keyless(sender)
+        try:
+            identity = self._identity
+            if sender.number and self._keyless_identities:
+                identity = self._keyless_identities[sender.number - 1]
+            rows = [pending.row for pending in batch]
+            await self._acknowledge(batch, await self._publisher.send_rows(self.topic, rows, identity))
+        except Exception as failure:  # whatever it is, it belongs to those who await the receipts
+            self._failures.fail([pending.receipt for pending in batch], failure)
+        await self._pending.remove(batch)
+
+    async def _acknowledge(self, batch: Sequence[Pending], answered: tuple[PositionRange, ...]) -> None:
+        ranges = await self._ranges.of([each.segment for each in answered]) if len(answered) > 1 else {}
+        positions = row_positions([pending.row.key for pending in batch], answered, ranges)
+        for pending, position in zip(batch, positions, strict=True):
+            if not pending.receipt.done():
+                pending.receipt.set_result(Acknowledgement(self.topic, position, answered))

@@ -1,0 +1,223 @@
+"""Publishing: messages and tables as requests of bounded size, each key in order."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar, cast
+
+import anyio.to_thread
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from braidmq.cluster.routes import Routes
+from braidmq.errors import BraidMQError
+from braidmq.models import Route
+from braidmq.names import topic_path
+from braidmq.positions import PositionRange, Published
+from braidmq.publish.delivery import Delivery, ProduceRequest
+from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, Value, row_of
+from braidmq.publish.encoding.shares import Share, shares_of
+from braidmq.publish.encoding.tables import TablePlan, arrow_table, message_tables
+from braidmq.publish.encoding.wire import cut, ipc_bytes, rows_table, with_uploads
+from braidmq.publish.identity import Identity, IdentityPool
+from braidmq.publish.uploads import Uploader
+from filer.slots import keyless_slot, slot_of
+
+Progress = Callable[[int, int], None]
+T = TypeVar("T")
+
+REQUEST_BYTES = 8 * 1024 * 1024
+_CONCURRENT_SHARES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A number of rows, and the bodies that carry them: each with the slot that it goes to, if that is known."""
+
+    rows: int
+    bodies: tuple[tuple[int | None, bytes], ...]
+
+
+class Publisher:
+    """Sends rows to brokers. The requests of one call follow each other, so that each key keeps its order.
+
+    Without `identities`, a request is repeated only if nothing of it can be stored yet. Without `routes`, it goes to
+    any broker.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        uploader: Uploader,
+        identities: IdentityPool | None,
+        routes: Routes | None,
+        *,
+        upload_threshold_bytes: int,
+    ) -> None:
+        self._delivery = delivery
+        self._uploader = uploader
+        self._identities = identities
+        self._routes = routes
+        self.upload_threshold_bytes = upload_threshold_bytes
+
+    async def row(self, topic: str, message: OutgoingMessage) -> Row:
+        """Return the row of a message. A value above the threshold is uploaded first and sent by reference."""
+        value = message.value
+        if isinstance(value, Upload):
+            return row_of(message, upload=value)
+        if hasattr(value, "read"):
+            return row_of(message, upload=await self._uploader.upload(topic, cast(BinaryIO, value)))
+        row = row_of(message, upload=None)
+        if row.value is None or len(row.value) <= self.upload_threshold_bytes:
+            return row
+        return row_of(message, upload=await self._uploader.upload(topic, row.value))
+
+    async def publish(self, topic: str, message: OutgoingMessage) -> tuple[PositionRange, ...]:
+        """Publish one message."""
+        row = await self.row(topic, message)
+        await self._route(topic)
+        with self._borrowed_identity() as identity:
+            return await self.send_rows(topic, [row], identity)
+
+    async def send_rows(self, topic: str, rows: Sequence[Row], identity: Identity | None) -> tuple[PositionRange, ...]:
+        """Send one request to the owner of the first key among the rows."""
+        key = next((row.key for row in rows if row.key is not None), None)
+        body = ipc_bytes(rows_table(rows)).to_pybytes()
+        return await self._send(topic, None if key is None else slot_of(key), body, identity)
+
+    async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
+        """Publish all messages, in order, in as few requests as their bytes allow."""
+        published = Published()
+        rows: list[Row] = []
+        size_bytes = 0
+        with self._borrowed_identity() as identity, _failures_carry(lambda: published):
+            for message in messages:
+                given = message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
+                row = await self.row(topic, given)
+                if rows and size_bytes + row.size_bytes > REQUEST_BYTES:
+                    published += await self._send_table(topic, rows_table(rows), identity)
+                    rows, size_bytes = [], 0
+                rows.append(row)
+                size_bytes += row.size_bytes
+            if rows:
+                published += await self._send_table(topic, rows_table(rows), identity)
+        return published
+
+    async def publish_table(self, topic: str, frame: Any, plan: TablePlan, progress: Progress | None) -> Published:
+        """Publish each row as a message. The next request is prepared while one is in flight."""
+        topic_path(topic)
+        table = arrow_table(frame)
+        published = Published()
+        with self._borrowed_identity() as identity, _failures_carry(lambda: published):
+            async with aclosing(_prefetched(self._requests(topic, table, plan))) as requests:
+                async for request in requests:
+                    published += await self._send_request(topic, request, identity)
+                    if progress is not None:
+                        progress(published.count, table.num_rows)
+        return published
+
+    async def publish_request(self, topic: str, table: pa.Table, producer_id: str, sequence: int) -> Published:
+        """Publish the rows as one request with exactly this id and sequence.
+
+        They are not cut by segments: after a change of route the same rows would get other sequences.
+        """
+        body = ipc_bytes(await self._by_reference(topic, table)).to_pybytes()
+        request = ProduceRequest(topic, body, None, producer_id, sequence)
+        return Published(table.num_rows, await self._delivery.deliver(request))
+
+    async def _requests(self, topic: str, table: pa.Table, plan: TablePlan) -> AsyncGenerator[_Request, None]:
+        tables = message_tables(table, plan, slice_bytes=REQUEST_BYTES)
+        while (columns := await anyio.to_thread.run_sync(next, tables, None)) is not None:
+            sliced = await self._by_reference(topic, columns)
+            route = await self._route(topic)
+            requests = (_request(rows, route) for rows in cut(sliced, REQUEST_BYTES))
+            while (request := await anyio.to_thread.run_sync(next, requests, None)) is not None:
+                yield request
+
+    async def _by_reference(self, topic: str, columns: pa.Table) -> pa.Table:
+        """Return the table with the values above the threshold uploaded and replaced by references."""
+        lengths: Any = pc.binary_length(columns["value"])
+        large: Any = pc.greater(lengths, pa.scalar(self.upload_threshold_bytes))
+        if not pc.any(large).as_py():
+            return columns
+        uploads: dict[int, Upload] = {}
+        for row in pc.indices_nonzero(large).to_pylist():
+            uploads[row] = await self._uploader.upload(topic, columns["value"][row].as_buffer().to_pybytes())
+        return with_uploads(columns, uploads)
+
+    async def _send_table(self, topic: str, table: pa.Table, identity: Identity | None) -> Published:
+        return await self._send_request(topic, _request(table, await self._route(topic)), identity)
+
+    async def _send_request(self, topic: str, request: _Request, identity: Identity | None) -> Published:
+        """Send all bodies of a request concurrently: no two of them hold the same key."""
+        permits = asyncio.Semaphore(_CONCURRENT_SHARES)
+
+        async def send(slot: int | None, body: bytes) -> tuple[PositionRange, ...]:
+            async with permits:
+                return await self._send(topic, slot, body, identity)
+
+        if len(request.bodies) == 1:
+            return Published(request.rows, await send(*request.bodies[0]))
+        outcomes = await asyncio.gather(*(send(*each) for each in request.bodies), return_exceptions=True)
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        positions = [position for each in outcomes if not isinstance(each, BaseException) for position in each]
+        if not failures:
+            return Published(request.rows, tuple(positions))
+        if isinstance(failures[0], BraidMQError):
+            failures[0].published = Published(0, tuple(positions))
+        raise failures[0]
+
+    async def _send(
+        self, topic: str, slot: int | None, body: bytes, identity: Identity | None
+    ) -> tuple[PositionRange, ...]:
+        if identity is None:
+            return await self._delivery.deliver(ProduceRequest(topic, body, slot))
+        # From here on the sequence belongs to these bytes, whatever their outcome is.
+        sequence = identity.next_sequence()
+        if slot is None:
+            slot = keyless_slot(identity.producer_id, sequence)
+        return await self._delivery.deliver(ProduceRequest(topic, body, slot, identity.producer_id, sequence))
+
+    async def _route(self, topic: str) -> Route | None:
+        return None if self._routes is None else await self._routes.of(topic).current()
+
+    @contextmanager
+    def _borrowed_identity(self) -> Iterator[Identity | None]:
+        if self._identities is None:
+            yield None
+        else:
+            with self._identities.borrow() as identity:
+                yield identity
+
+
+def _request(table: pa.Table, route: Route | None) -> _Request:
+    shares: list[Share] = shares_of(table, None if route is None else [entry.range for entry in route.segments])
+    return _Request(table.num_rows, tuple((share.slot, ipc_bytes(share.table).to_pybytes()) for share in shares))
+
+
+@contextmanager
+def _failures_carry(published: Callable[[], Published]) -> Iterator[None]:
+    """Make a failure say, in its `published`, what was acknowledged before it."""
+    try:
+        yield
+    except BraidMQError as failure:
+        failure.published = published() + (failure.published or Published())
+        raise
+
+
+async def _prefetched(source: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """The items of `source`; the next one is made while the current one is in use."""
+
+    async def next_item() -> T | None:
+        return await anext(source, None)
+
+    next_task = asyncio.create_task(next_item())
+    try:
+        while (item := await next_task) is not None:
+            next_task = asyncio.create_task(next_item())
+            yield item
+    finally:
+        next_task.cancel()
+        await asyncio.gather(next_task, return_exceptions=True)
+        await source.aclose()

@@ -1,0 +1,82 @@
+"""Uploads payloads straight to the store, to publish them by reference."""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import anyio.to_thread
+import orjson
+
+from braidmq.errors import InvalidArgument, NotABroker, error_of
+from braidmq.names import topic_path
+from braidmq.publish.encoding.outgoing import Upload
+from braidmq.transport.problems import bare_problem, json_of, refusal
+from braidmq.transport.transport import Call, Transport
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class Uploader:
+    """Asks a broker for an upload address and puts the payload there."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
+        """Store a payload for a topic, from bytes or from a seekable binary file (from its current position on).
+
+        The file is read twice, first for its checksum; neither pass holds more than a chunk in memory. A failed
+        attempt is repeated at a new address. What it left at the old one is deleted after a day.
+        """
+        payload = await anyio.to_thread.run_sync(_Payload, data)
+        return await self._transport.repeat(lambda address: self._attempt(topic, payload, address))
+
+    async def _attempt(self, topic: str, payload: "_Payload", address: str) -> Upload:
+        body = orjson.dumps({"size": payload.size_bytes, "sha256": payload.sha256})
+        call = Call(
+            "POST",
+            f"{topic_path(topic)}/uploads",
+            content=body,
+            headers={"content-type": "application/json"},
+        )
+        target = json_of(await self._transport.once(call, address))
+        await self._put(target, payload, address)
+        return Upload(target["upload"], payload.size_bytes, payload.sha256)
+
+    async def _put(self, target: dict[str, Any], payload: "_Payload", address: str) -> None:
+        # Set the length: presigned addresses are bound to it, and the store refuses chunked bodies.
+        headers = {**target.get("headers", {}), "content-length": str(payload.size_bytes)}
+        call = Call(target.get("method", "PUT"), target["url"], content=payload.chunks(), headers=headers)
+        response = await self._transport.send(call, address)
+        if response.is_success:
+            return
+        failure = refusal(response, publishing=False)
+        if isinstance(failure, NotABroker):  # an object store: its errors are no problem documents
+            problem = bare_problem(response, retryable=False)
+            failure = error_of(problem, publishing=False)
+        raise failure
+
+
+class _Payload:
+    """Bytes or a file to upload: its size and checksum, and its chunks, which can be read repeatedly."""
+
+    def __init__(self, data: bytes | BinaryIO) -> None:
+        self._file: BinaryIO = BytesIO(data) if isinstance(data, bytes) else data
+        if not self._file.seekable():
+            raise InvalidArgument("a payload is read twice: give bytes or a seekable binary file")
+        self._start = self._file.tell()
+        digest = hashlib.sha256()
+        while chunk := self._file.read(_CHUNK_BYTES):
+            if not isinstance(chunk, bytes):
+                raise InvalidArgument("the file is open as text: open it with mode 'rb'")
+            digest.update(chunk)
+        self.size_bytes = self._file.tell() - self._start
+        self.sha256 = digest.hexdigest()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Iterate over the payload from its start."""
+        await anyio.to_thread.run_sync(self._file.seek, self._start, os.SEEK_SET)
+        while chunk := await anyio.to_thread.run_sync(self._file.read, _CHUNK_BYTES):
+            yield chunk

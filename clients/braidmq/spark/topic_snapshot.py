@@ -1,0 +1,80 @@
+"""A topic as it was at one moment: what is needed to compute with positions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from braidmq.models import Segment, SegmentLife, Topic
+from filer.topic.positions import Positions, advance, earliest
+from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_state import Segment as StateSegment
+from filer.topic.topic_state import TopicState
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """The lineage of a topic's segments, and in `ends` the offset after the last message of each at that moment."""
+
+    state: TopicState
+    ends: Mapping[int, int]
+
+    @classmethod
+    def of(cls, topic: Topic) -> Self:
+        """From a broker's answer."""
+        state = TopicState(
+            topic=topic.topic,
+            created_us=0,
+            version=topic.version,
+            # Segments that are opened later are in a later snapshot.
+            next_segment=max((each.segment for each in topic.segments), default=-1) + 1,
+            config=TopicConfig(key_type=topic.config["key_type"], value_type=topic.config["value_type"]),
+            segments=tuple(_segment(each) for each in topic.segments),
+        )
+        return cls(state, {each.segment: each.end_offset or 0 for each in topic.segments})
+
+    def earliest(self) -> Positions:
+        """Return the positions of the oldest messages that are kept."""
+        return advance(self.state, earliest(self.state))
+
+    def latest(self) -> Positions:
+        """Return the positions after the newest messages."""
+        return {segment.id: self.ends[segment.id] for segment in self.state.open_segments}
+
+    def with_removed(self, lives: Iterable[SegmentLife]) -> TopicState:
+        """Return the lineage with the segments that retention has removed added: sealed and empty."""
+        present = {segment.id for segment in self.state.segments}
+        removed = (_removed(life) for life in lives if life.state == "removed" and life.segment not in present)
+        segments = sorted((*removed, *self.state.segments), key=lambda segment: segment.id)
+        return self.state.model_copy(update={"segments": tuple(segments)})
+
+
+def _segment(answer: Segment) -> StateSegment:
+    return StateSegment(
+        id=answer.segment,
+        start_slot=answer.range[0],
+        stop_slot=answer.range[1],
+        brokers=answer.brokers,
+        opened_us=0,
+        reason="create",
+        predecessors=answer.predecessors,
+        successors=answer.successors,
+        state=answer.state,
+        start_offset=answer.start_offset,
+        end_offset=answer.end_offset if answer.state == "sealed" else None,
+    )
+
+
+def _removed(life: SegmentLife) -> StateSegment:
+    return StateSegment(
+        id=life.segment,
+        start_slot=life.range[0],
+        stop_slot=life.range[1],
+        brokers=(),
+        opened_us=0,
+        reason="create",
+        predecessors=life.predecessors,
+        successors=life.successors,
+        state="sealed",
+        start_offset=life.messages,
+        end_offset=life.messages,
+    )

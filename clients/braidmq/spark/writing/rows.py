@@ -1,0 +1,62 @@
+"""Rows of a data frame as messages: which column is which part of a message."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType, TimestampType
+
+from braidmq.errors import InvalidArgument
+from braidmq.publish.encoding.tables import TablePlan, message_tables
+from braidmq.publish.encoding.wire import cut
+from braidmq.publish.publisher import REQUEST_BYTES
+from braidmq.spark.errors import InvalidOption
+
+_PLAIN = (StringType(), BinaryType())
+_HEADERS = tuple(MapType(StringType(), kind) for kind in _PLAIN)
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "key": _PLAIN,
+    "value": _PLAIN,
+    "headers": _HEADERS,
+    "event_time": (TimestampType(),),
+}
+
+
+def check_rows(schema: StructType) -> None:
+    """Raise `InvalidOption` if rows of this schema cannot be messages."""
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise InvalidOption(f"messages need a column 'value'; there are {', '.join(names) or 'none'}")
+    for field in schema:
+        if field.name not in _TYPES:
+            raise InvalidOption(
+                f"column {field.name!r} is not part of a message: select only {', '.join(_TYPES)}, "
+                f"and put the rest into the value, for example with to_json(struct(*))"
+            )
+        kinds = [_sql_type(kind) for kind in _TYPES[field.name]]
+        if _sql_type(field.dataType) not in kinds:
+            raise InvalidOption(
+                f"column {field.name!r} is of type {_sql_type(field.dataType)}: it must be {' or '.join(kinds)}"
+            )
+
+
+def requests(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    """Cut a record batch into the rows of requests. Only its own rows decide the cuts, so they are always the same."""
+    table = pa.Table.from_batches([batch])
+    columns = {name: name if name in table.column_names else None for name in ("key", "headers", "event_time")}
+    plan = TablePlan(value="value", **columns)
+    for messages in message_tables(table, plan, slice_bytes=REQUEST_BYTES):
+        yield from cut(messages, REQUEST_BYTES)
+
+
+def check_count(sent: int, stored: int, producer_id: str, sequence: int) -> None:
+    """Raise `InvalidArgument` if a repeated request had another number of rows than the first one of its id."""
+    if sent != stored:
+        raise InvalidArgument(
+            f"request {sequence} of {producer_id} has {sent} rows, but had {stored} the first time: a write's "
+            f"rows must be the same, in the same order, each time they are computed"
+        )
+
+
+def _sql_type(kind: DataType) -> str:
+    """The type in SQL, without nullability."""
+    return kind.simpleString()

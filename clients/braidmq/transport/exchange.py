@@ -1,0 +1,46 @@
+"""A request in flight, which can be ended without leaving connections open."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import anyio
+import httpx
+
+
+class Exchange:
+    """Waits for a response in a task of its own, which is cancelled only through anyio.
+
+    httpcore shields itself from anyio's cancellation while it closes connections. asyncio's cancellation interrupts it
+    in the middle, and the connections that it had not closed yet stay open.
+    """
+
+    def __init__(self, sending: Coroutine[Any, Any, httpx.Response]) -> None:
+        self._scope = anyio.CancelScope()
+        self._task = asyncio.create_task(self._run(sending))
+
+    async def _run(self, sending: Coroutine[Any, Any, httpx.Response]) -> httpx.Response | None:
+        with self._scope:
+            return await sending
+        return None
+
+    async def response(self) -> httpx.Response | None:
+        """Return the response, or None if `end` came first. Raises what httpx raises."""
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            await self.end()
+            await self._close_unused()
+            raise
+
+    async def end(self) -> None:
+        """End it, and wait until it has ended."""
+        self._scope.cancel()
+        await asyncio.wait([self._task])
+
+    async def _close_unused(self) -> None:
+        """Close a response that arrived during the cancellation, since nobody takes it."""
+        if self._task.cancelled() or self._task.exception() is not None:
+            return
+        if (response := self._task.result()) is not None:
+            await response.aclose()

@@ -1,0 +1,83 @@
+"""Turns unsuccessful answers into errors with `Problem` documents."""
+
+from typing import Any
+
+import httpx
+import orjson
+
+from braidmq.errors import BraidMQError, NotABroker, Problem, error_of
+
+_TYPE_PREFIX = "urn:braidmq:"
+_STANDARD = {"type", "title", "status", "detail", "retryable"}
+_GATEWAY_STATUSES = (502, 503, 504)
+
+
+def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
+    """Return the exception for a complete answer that is not a success."""
+    document = _document(response)
+    if document is None and response.status_code < 500:
+        return NotABroker(
+            f"{_address(response)} answered {response.request.method} {response.request.url.path} with "
+            f"{response.status_code} {response.reason_phrase} and no problem document: "
+            f"is a BraidMQ broker listening there?"
+        )
+    if document is None:
+        problem = bare_problem(response, retryable=response.status_code in _GATEWAY_STATUSES and not publishing)
+    else:
+        problem = _problem(document, response.status_code)
+    return error_of(problem, publishing=publishing, retry_after_seconds=_retry_after_seconds(response))
+
+
+def bare_problem(response: httpx.Response, *, retryable: bool) -> Problem:
+    """Return a problem for an answer without one: from a gateway, or from the object store."""
+    return Problem(
+        slug="http",
+        title=response.reason_phrase,
+        status=response.status_code,
+        detail=f"{_address(response)} answered {response.request.method} with {response.reason_phrase}",
+        retryable=retryable,
+    )
+
+
+def json_of(response: httpx.Response) -> Any:
+    """Return the JSON body of a successful answer. Raises `NotABroker` if it is not JSON."""
+    try:
+        return orjson.loads(response.content)
+    except orjson.JSONDecodeError as failure:
+        raise NotABroker(
+            f"{_address(response)} answered {response.request.url.path} with something other than JSON: "
+            f"is a BraidMQ broker listening there?"
+        ) from failure
+
+
+def _document(response: httpx.Response) -> dict[str, Any] | None:
+    try:
+        document = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return None
+    is_problem = isinstance(document, dict) and str(document.get("type", "")).startswith(_TYPE_PREFIX)
+    return document if is_problem else None
+
+
+def _problem(document: dict[str, Any], status: int) -> Problem:
+    return Problem(
+        slug=document["type"].removeprefix(_TYPE_PREFIX),
+        title=str(document.get("title", "")),
+        status=status,
+        detail=str(document.get("detail", "")),
+        retryable=document.get("retryable") is True,
+        extras={name: value for name, value in document.items() if name not in _STANDARD},
+    )
+
+
+def _retry_after_seconds(response: httpx.Response) -> float:
+    """The pause that the broker asks for, in seconds. A date, which brokers never send, counts as 0."""
+    try:
+        return max(0.0, float(response.headers.get("retry-after", "0")))
+    except ValueError:
+        return 0.0
+
+
+def _address(response: httpx.Response) -> str:
+    url = response.request.url
+    return f"{url.scheme}://{url.netloc.decode()}"

@@ -1,0 +1,259 @@
+"""HTTP to the brokers: sends requests, and repeats those that may be repeated."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias, TypeVar
+
+import httpx
+
+from braidmq.errors import (
+    BraidMQError,
+    ClientClosed,
+    ConnectionBroken,
+    InvalidArgument,
+    NoConnection,
+    NotABroker,
+    OutcomeUnknown,
+)
+from braidmq.transport.addresses import Addresses
+from braidmq.transport.broker_failover import BrokerFailover
+from braidmq.transport.exchange import Exchange
+from braidmq.transport.problems import refusal
+from braidmq.transport.retry import Retry
+from braidmq.transport.tls import tls_context
+from filer.clock import Clock
+
+Content: TypeAlias = bytes | AsyncIterator[bytes]
+Parameters: TypeAlias = Mapping[str, str | int | float]
+T = TypeVar("T")
+
+ARROW = "application/vnd.apache.arrow.stream"
+_JITTER_BYTES = 4
+# What HTTP allows, in ASCII.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+_MAX_CONNECTIONS = 1000
+# Servers commonly close idle connections after five seconds, and a publish on a connection that is just being closed
+# has an unknown outcome. So this is less.
+_KEEPALIVE_SECONDS = 3.0
+_LIMITS = httpx.Limits(
+    max_connections=_MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE_SECONDS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request: `target` is a path on the broker, or a full address that the broker gave.
+
+    `publishing` marks publishes: if one may have arrived, repeating it could store something twice. `wait_seconds` is
+    how long the broker may hold the answer back, as the request asks it to. `timeout_seconds` shortens the client's
+    own time-out for this request.
+    """
+
+    method: str
+    target: str
+    params: Parameters | None = None
+    content: Content | None = None
+    headers: Mapping[str, str] | None = None
+    publishing: bool = False
+    wait_seconds: float = 0.0
+    timeout_seconds: float | None = None
+
+
+class Transport:
+    """Requests to the brokers at `addresses`, and to the object store that they point to.
+
+    If a broker fails, the call goes on with the next one. If no broker can be connected to, the call is repeated only
+    if one of them has ever answered: so a wrong port fails at the first call, and a restarting broker is waited for.
+    `on_response` is called after each answer.
+    """
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        *,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        connect_timeout_seconds: float,
+        retry: Retry,
+        clock: Clock,
+        http_transport: httpx.AsyncBaseTransport | None,
+    ) -> None:
+        self.addresses = addresses
+        self.on_response: Callable[[], None] = _no_op
+        self.clock = clock
+        self.retry = retry
+        self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
+        self._http_transport = http_transport
+        self._reached = self._closed = False
+        self._exchanges: set[Exchange] = set()
+        self._broker = self._http_client(_checked_headers(headers))
+
+    @cached_property
+    def _store(self) -> httpx.AsyncClient:
+        """For presigned addresses: without the broker's headers, which may hold secrets that the store must not get."""
+        return self._http_client({})
+
+    def _http_client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers=dict(headers),
+            timeout=self._timeout,
+            limits=_LIMITS,
+            transport=self._http_transport,
+            verify=tls_context(),
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection. Requests in flight and later ones raise `ClientClosed`."""
+        self._closed = True
+        # First: httpx would not wake requests that wait for an answer, and would leave open what connects meanwhile.
+        await asyncio.gather(*(exchange.end() for exchange in self._exchanges))
+        await self._broker.aclose()
+        if "_store" in self.__dict__:
+            await self._store.aclose()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests are refused."""
+        return self._closed
+
+    async def request(self, call: Call, *, retry: Retry | None = None) -> httpx.Response:
+        """Return a broker's successful answer, after as many tries as are safe and `retry` allows."""
+        return await self.repeat(lambda address: self.once(call, address), retry=retry)
+
+    async def once(self, call: Call, address: str) -> httpx.Response:
+        """Try once: return a successful answer, or raise the exception for any other."""
+        response = await self.send(call, address)
+        if not response.is_success:
+            raise refusal(response, publishing=call.publishing)
+        return response
+
+    async def repeat(self, attempt: Callable[[str], Awaitable[T]], *, retry: Retry | None = None) -> T:
+        """Return the result of `attempt`, which is called with a broker's address.
+
+        After a retryable error it is tried with every other address at once. After a pause all addresses are tried
+        again, as long as `retry` allows.
+        """
+        policy = self.retry if retry is None else retry
+        started_seconds = self.clock.monotonic_seconds()
+        rounds = 0
+        failover = BrokerFailover(self.addresses)
+        while True:
+            address = failover.next_address()
+            try:
+                return await attempt(address)
+            except BraidMQError as failure:
+                is_stray = isinstance(failure, NotABroker) and not self.addresses.is_given(address)
+                if not failure.retryable and not is_stray:
+                    raise
+                if failover.record(address, failure):
+                    continue
+                rounds += 1
+                pause_seconds = max(self.pause_seconds(rounds, policy), failure.retry_after_seconds)
+                late = self.clock.monotonic_seconds() + pause_seconds - started_seconds > policy.give_up_after_seconds
+                if late or self.is_hopeless(failure):
+                    raise failover.with_earlier_failures(failure) from failure.__cause__
+            await self.clock.sleep(pause_seconds)
+            failover.reset()
+
+    def pause_seconds(self, failures: int, policy: Retry) -> float:
+        """Return how long to wait after that many failures in a row."""
+        return policy.delay_seconds(failures, self.clock.entropy(_JITTER_BYTES))
+
+    def is_hopeless(self, failure: BraidMQError) -> bool:
+        """Whether no broker answers, and none ever has."""
+        return isinstance(failure, NoConnection) and not self._reached
+
+    async def send(self, call: Call, address: str, *, stream: bool = False) -> httpx.Response:
+        """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""
+        url = f"{address}{call.target}" if call.target.startswith("/") else call.target
+        if self._closed:
+            raise ClientClosed()
+        client = self._broker if url.startswith(f"{address}/") or self._is_broker(url) else self._store
+        request = client.build_request(
+            call.method,
+            url,
+            params=call.params,
+            content=call.content,
+            headers=call.headers,
+            timeout=self._timeout_of(call),
+        )
+        exchange = Exchange(client.send(request, stream=stream))
+        self._exchanges.add(exchange)
+        try:
+            response = await exchange.response()
+        except httpx.HTTPError as failure:
+            raise connection_error(failure, request.url, publishing=call.publishing) from failure
+        finally:
+            self._exchanges.discard(exchange)
+        if response is None:
+            if call.publishing:
+                raise OutcomeUnknown("the client was closed before the answer to a publish came")
+            raise ClientClosed()
+        self._reached = True
+        self.on_response()
+        return response
+
+    def _is_broker(self, url: str) -> bool:
+        return any(url.startswith(f"{each}/") for each in self.addresses.all)
+
+    def _timeout_of(self, call: Call) -> httpx.Timeout:
+        if call.timeout_seconds is not None:
+            seconds = min(self._timeout.read or call.timeout_seconds, call.timeout_seconds)
+            return httpx.Timeout(seconds, connect=min(self._timeout.connect or seconds, seconds))
+        timeout = httpx.Timeout(self._timeout)
+        if timeout.read is not None:
+            timeout.read += call.wait_seconds
+        return timeout
+
+
+def connection_error(failure: httpx.HTTPError, url: httpx.URL, *, publishing: bool) -> BraidMQError:
+    """Return the error for an exchange that failed without an answer."""
+    address = f"{url.scheme}://{url.netloc.decode()}"
+    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
+        return NoConnection(f"no connection to {address}: {_cause(failure)}; is a broker listening there?")
+    if isinstance(failure, httpx.PoolTimeout):
+        return NoConnection(f"all {_MAX_CONNECTIONS} connections of this client are in use; nothing was sent")
+    cause = _cause(failure)
+    if publishing:
+        return OutcomeUnknown(
+            f"the answer of {address} to a publish was lost ({cause}): the messages may or may not be stored"
+        )
+    return ConnectionBroken(f"the answer of {address} was lost: {cause}")
+
+
+def _cause(failure: BaseException) -> str:
+    """Return the innermost cause, in the operating system's words if it is one of its errors."""
+    innermost = failure
+    while (deeper := innermost.__cause__ or innermost.__context__) is not None:
+        innermost = deeper
+    if isinstance(innermost, OSError) and innermost.errno is not None:
+        # Name resolution has negative numbers and texts of its own. For other errors, asyncio's texts say less.
+        return os.strerror(innermost.errno) if innermost.errno > 0 else str(innermost.strerror)
+    if isinstance(failure, httpx.TimeoutException):
+        return f"no answer in time ({type(failure).__name__})"
+    return str(failure) or type(failure).__name__
+
+
+def _no_op() -> None:
+    """Do nothing: for clients that do not discover brokers."""
+
+
+def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers if HTTP allows them. Raises `InvalidArgument`, without the value, which may be secret."""
+    for name, value in headers.items():
+        if not _matches(_HEADER_NAME, name):
+            raise InvalidArgument(f"{name!r:.80} is not a valid header name: use ASCII letters, digits and -")
+        if not _matches(_HEADER_VALUE, value):
+            raise InvalidArgument(
+                f"the value of header {name} is not valid: use printable ASCII without spaces at its ends"
+            )
+    return headers
+
+
+def _matches(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None

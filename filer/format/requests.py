@@ -1,0 +1,65 @@
+"""Requests that may be repeated: their ids, the positions of their messages, and their form in a file's footer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from filer.slots import keyless_slot
+
+EXAMPLE = '{"producer": [sequence, index of the first message in the file, count, ...]}'
+
+
+class RequestId(NamedTuple):
+    """One request of one producer; `sequence` is the producer's own number, which only grows."""
+
+    producer: str
+    sequence: int
+
+    @property
+    def null_slot(self) -> int:
+        """The slot of its messages without a key."""
+        return keyless_slot(self.producer, self.sequence)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """The offset of a request's first message in one segment, and the number of its messages there."""
+
+    segment: int
+    offset: int
+    count: int
+
+
+class StoredRequest(NamedTuple):
+    """A request's share of one segment, and its position."""
+
+    request: RequestId
+    position: Position
+
+
+def requests_to_json(requests: Sequence[StoredRequest], base: int) -> str:
+    """The requests in a file that starts at offset `base`, as its footer has them."""
+    by_producer: dict[str, list[int]] = {}
+    for (producer, sequence), position in requests:
+        by_producer.setdefault(producer, []).extend((sequence, position.offset - base, position.count))
+    return orjson.dumps(by_producer).decode()
+
+
+def requests_from_json(text: str, segment: int, base: int) -> tuple[StoredRequest, ...]:
+    """The requests of a footer; raises `ValueError` if `text` is not what `requests_to_json` writes."""
+    by_producer = orjson.loads(text)
+    if not isinstance(by_producer, dict):
+        raise ValueError(f"requests: not of the form {EXAMPLE}")
+    return tuple(
+        StoredRequest(RequestId(producer, sequence), Position(segment, base + index, count))
+        for producer, numbers in by_producer.items()
+        for sequence, index, count in _triples(numbers)
+    )
+
+
+def _triples(numbers: object) -> Sequence[tuple[int, int, int]]:
+    if not isinstance(numbers, list) or len(numbers) % 3 or not all(type(number) is int for number in numbers):
+        raise ValueError(f"requests: not of the form {EXAMPLE}")
+    return list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))

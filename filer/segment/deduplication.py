@@ -1,0 +1,66 @@
+"""Finds the messages of a request that are stored already, row by row if that differs between slots."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filer.errors import SequenceExpired
+from filer.format.requests import Position, RequestId
+from filer.segment.producer_windows import ProducerWindows
+from filer.segment.sequence_window import WINDOW_SEQUENCES, Found
+from filer.slots import slot_of, slots_of
+
+if TYPE_CHECKING:
+    from filer.segment.next_file import Payload
+
+
+def deduplicate(
+    windows: ProducerWindows, request: RequestId, payload: "Payload"
+) -> "tuple[list[Position], Payload | None]":
+    """The positions of the messages that are stored already, and the messages that are not stored (None if all are).
+
+    Raises `SequenceExpired` if the windows no longer show whether one of them is stored.
+    """
+    ranges = windows.look_up(request)
+    if len(ranges) > 1 and len({(found.position, found.expired) for found in ranges}) > 1:
+        return _deduplicate_by_slot(ranges, request, payload)
+    if ranges[0].expired:
+        raise _expired(request)
+    known = ranges[0].position
+    return ([], payload) if known is None else ([known], None)
+
+
+def _deduplicate_by_slot(
+    ranges: Sequence[Found], request: RequestId, payload: "Payload"
+) -> "tuple[list[Position], Payload | None]":
+    starts = np.array([found.start for found in ranges])
+    range_of_row = np.searchsorted(starts, _slots(payload, request), side="right") - 1
+    touched = [ranges[index] for index in np.unique(range_of_row)]
+    if any(found.expired for found in touched):
+        raise _expired(request)
+    known = sorted({found.position for found in touched if found.position is not None})
+    is_new = np.array([found.position is None for found in ranges])[range_of_row]
+    if is_new.all():
+        return [], payload
+    return known, _filtered(payload, is_new) if is_new.any() else None
+
+
+def _slots(payload: "Payload", request: RequestId) -> npt.NDArray[np.uint16]:
+    if isinstance(payload, pa.RecordBatch):
+        return slots_of(payload["key"], null_slot=request.null_slot)
+    slot = request.null_slot if payload.key is None else slot_of(payload.key)
+    return np.array([slot], dtype=np.uint16)
+
+
+def _filtered(payload: "Payload", wanted: npt.NDArray[np.bool_]) -> "Payload":
+    return payload.filter(pa.array(wanted)) if isinstance(payload, pa.RecordBatch) else payload
+
+
+def _expired(request: RequestId) -> SequenceExpired:
+    return SequenceExpired(
+        f"sequence {request.sequence} of producer {request.producer!r} is older than its last {WINDOW_SEQUENCES} for "
+        "these keys: it is unknown whether it was stored, so it is not stored now"
+    )

@@ -1,0 +1,175 @@
+"""The next file of a segment: from accepted messages to columns, to Parquet."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filer.format.requests import Position, RequestId, StoredRequest
+from filer.format.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
+from filer.format.segment_file import Footer, count_refs
+from filer.keys import FileName
+from filer.segment.live_files import FileFacts
+from filer.segment.producer_windows import ProducerWindows
+from filer.segment.segment_log import SegmentRef
+
+# The memory of an accepted request besides its messages. For a single small message this is nearly all of it.
+ACCEPTED_OVERHEAD_BYTES = 1024
+
+
+@dataclass(slots=True)
+class Single:
+    """One message that was published by itself. Writing a file joins such messages into columns."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] | None
+    event_time_us: int | None
+
+
+Payload: TypeAlias = "pa.RecordBatch | Single"
+
+
+@dataclass(slots=True)
+class Accepted:
+    """A request's share of a segment, with the offset of its first message and the time at which it was accepted."""
+
+    payload: Payload
+    base: int
+    count: int
+    size_bytes: int
+    timestamp_us: int
+    request: RequestId | None = None
+
+    @property
+    def end(self) -> int:
+        """The offset after its last message."""
+        return self.base + self.count
+
+    @property
+    def held_bytes(self) -> int:
+        """The approximate memory that it takes once its publisher has been answered."""
+        return self.size_bytes + ACCEPTED_OVERHEAD_BYTES
+
+
+class NextFile:
+    """The next file of a segment: encoded when the store first asks for its bytes, and never encoded again."""
+
+    def __init__(self, ref: SegmentRef, batch: Sequence[Accepted], base: int, writer: str) -> None:
+        self.writer = writer
+        self.table: pa.Table
+        self.footer: Footer
+        self._ref, self._batch, self._base = ref, batch, base
+        self._windows: ProducerWindows | None = None
+        self._last_us = 0
+        self._data: pa.Buffer | None = None
+
+    def seal_with(self, windows: ProducerWindows, last_us: int) -> None:
+        """Make it the seal. `windows` are those of all files before it, `last_us` is the segment's last timestamp."""
+        self._windows, self._last_us = windows, last_us
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the encoded file; 0 before it is encoded."""
+        return 0 if self._data is None else int(self._data.size)
+
+    @property
+    def facts(self) -> FileFacts:
+        """The file's entry for the index, once it is stored."""
+        footer = self.footer
+        return FileFacts(
+            FileName(footer.base),
+            footer.end,
+            self.size_bytes,
+            footer.first_timestamp_us,
+            footer.last_timestamp_us,
+            footer.refs,
+            footer.sealed,
+            footer.base,
+        )
+
+    def __call__(self) -> memoryview:
+        """The bytes of the file: columns, then Parquet. Runs on a thread of the store."""
+        if self._data is None:
+            batch = self._batch
+            self.table = join(self._ref, batch, self._base)
+            requests = tuple(
+                StoredRequest(each.request, Position(self._ref.segment, each.base, each.count))
+                for each in batch
+                if each.request is not None
+            )
+            self.footer = Footer(
+                segment=self._ref.segment,
+                base=self._base,
+                count=self.table.num_rows,
+                writer=self.writer,
+                first_timestamp_us=batch[0].timestamp_us if batch else 0,
+                last_timestamp_us=batch[-1].timestamp_us if batch else 0,
+                refs=count_refs(self.table),
+                sealed=self._windows is not None,
+                requests=requests,
+                windows=self._windows_with(requests),
+            )
+            self._data = self._ref.encode(self.table, self.footer)
+        return memoryview(self._data)
+
+    def _windows_with(self, requests: Sequence[StoredRequest]) -> bytes:
+        """The producer windows for the seal, including the requests in the seal itself.
+
+        Empty if this file is not a seal.
+        """
+        if self._windows is None or (self._windows.empty and not requests):
+            return b""
+        windows = self._windows.copy()
+        for request, position in requests:
+            windows.note(request, position, self._last_us)
+        windows.expire(self._last_us)
+        return windows.to_bytes()
+
+
+def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
+    """Columns of `rows_schema` from whole batches and single messages, in order, without copying the batches."""
+    schema = rows_schema(ref.key_type, ref.value_type)
+    chunks: list[pa.RecordBatch] = []
+    singles: list[Single] = []
+    for payload in payloads:
+        if isinstance(payload, Single):
+            singles.append(payload)
+            continue
+        if singles:
+            chunks.append(_columns_of(singles, schema))
+            singles = []
+        chunks.append(payload)
+    if singles:
+        chunks.append(_columns_of(singles, schema))
+    return pa.Table.from_batches(chunks, schema=schema)
+
+
+def join(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
+    """Columns of `log_schema` from the payloads, in order."""
+    rows = rows_of_payloads(ref, (each.payload for each in batch))
+    counts = [each.count for each in batch]
+    stamps = np.repeat(np.array([each.timestamp_us for each in batch], dtype=np.int64), counts)
+    offsets = np.arange(base, base + rows.num_rows, dtype=np.int64)
+    first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
+    return pa.Table.from_arrays([*first, *rows.columns], schema=ref.schema)
+
+
+def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """A 64-bit column over the numbers, without a copy."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
+    count = len(singles)
+    columns = [
+        pa.array([single.key for single in singles], schema.field("key").type),
+        pa.array([single.value for single in singles], schema.field("value").type),
+        pa.array([single.event_time_us for single in singles], schema.field("event_time").type),
+        pa.array([single.headers for single in singles], schema.field("headers").type),
+        pa.nulls(count, schema.field("_ref").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

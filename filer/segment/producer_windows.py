@@ -1,0 +1,183 @@
+"""What a segment's owner remembers of its producers. With it, a repeated request is answered and not stored again.
+
+For each producer and slot range there is a window of the last `WINDOW_SEQUENCES` sequences, each with the position of
+its messages, which may be in a predecessor. Successors inherit windows. A split gives each child its parent's windows.
+A merge keeps the windows of both parents *with their ranges*: one window for the merged range would lose or double
+messages that only one parent had.
+
+Everything here follows from the log alone. Even the time is that of the log. So a recovery computes the same windows.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from filer.errors import CorruptFile
+from filer.format.requests import Position, RequestId, StoredRequest
+from filer.segment.sequence_window import Found, RangeWindow, SequenceWindow, combine_ranges, tiled
+from filer.slots import SLOTS
+
+EXPIRY_US = 3600 * 1_000_000
+MAX_PRODUCERS = 4096
+MAX_SEQUENCES = 524_288
+"""The limit for all producers of a segment together: 16 MiB.
+
+Beyond either limit, the producers that have been silent longest are forgotten early. If such a producer repeats a
+request after that, it is stored a second time.
+"""
+LARGEST_BYTES = 64 * 1024 * 1024
+_VERSION = 1
+
+
+@dataclass(slots=True)
+class _Producer:
+    """The windows of one producer: its ranges in order, without overlaps."""
+
+    seen_us: int
+    ranges: list[RangeWindow]
+
+    def __len__(self) -> int:
+        return sum(len(each.window) for each in self.ranges)
+
+
+class ProducerWindows:
+    """The windows of a segment's producers in the slots `[start, stop)`; all slots until the segment's are known."""
+
+    def __init__(self, start: int = 0, stop: int = SLOTS) -> None:
+        self.start, self.stop = start, stop
+        # Ordered by silence, the longest silent producer first.
+        self._producers: dict[str, _Producer] = {}
+        self._sequences = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are no windows."""
+        return not self._producers
+
+    def look_up(self, request: RequestId) -> list[Found]:
+        """What is known of a request in each slot range; the ranges tile `[start, stop)`."""
+        producer = self._producers.get(request.producer)
+        if producer is None:
+            return [Found(self.start, self.stop, None, False)]
+        if len(producer.ranges) == 1 and producer.ranges[0].slots == (self.start, self.stop):
+            return [producer.ranges[0].window.find(self.start, self.stop, request.sequence)]
+        return [
+            Found(start, stop, None, False) if window is None else window.find(start, stop, request.sequence)
+            for start, stop, window in tiled(producer.ranges, self.start, self.stop)
+        ]
+
+    def note(self, request: RequestId, position: Position, seen_us: int) -> None:
+        """Remember that this segment stored a request's share, at the log's time `seen_us`.
+
+        A request has one share in this segment's slots. If a predecessor stored a part of it, the position there stays:
+        it is the first one that the producer was given.
+        """
+        producer = self._producers.pop(request.producer, None) or _Producer(seen_us, [])
+        self._producers[request.producer] = producer
+        producer.seen_us = max(producer.seen_us, seen_us)
+        if len(producer.ranges) != 1 or producer.ranges[0].slots != (self.start, self.stop):
+            producer.ranges = [
+                RangeWindow(start, stop, SequenceWindow() if window is None else window)
+                for start, stop, window in tiled(producer.ranges, self.start, self.stop)
+            ]
+        for each in producer.ranges:
+            self._sequences += each.window.note(request.sequence, position)
+        self._make_room()
+
+    def expire(self, now_us: int) -> None:
+        """Forget producers that have been silent for an hour at the log's time `now_us`."""
+        while self._producers:
+            longest_silent = next(iter(self._producers))
+            if self._producers[longest_silent].seen_us >= now_us - EXPIRY_US:
+                return
+            self._forget(longest_silent)
+
+    def stored_between(self, segment: int, start: int, end: int) -> list[StoredRequest]:
+        """The known requests whose messages have offsets `[start, end)` in a segment, in the order of offsets."""
+        found = {
+            StoredRequest(RequestId(name, sequence), Position(segment, offset, count))
+            for name, producer in self._producers.items()
+            for each in producer.ranges
+            for sequence, where, offset, count in zip(*each.window.columns, strict=True)
+            if start <= offset < end and where == segment
+        }
+        return sorted(found, key=lambda stored: (stored.position, stored.request))
+
+    # -- across transitions --------------------------------------------------------------------------------
+
+    @classmethod
+    def combined(cls, known: "Sequence[ProducerWindows]", start: int, stop: int) -> "ProducerWindows":
+        """New windows for the slots `[start, stop)` from all `known` ones, which do not change.
+
+        A child of a split gets a part of its parent's ranges; a merged segment gets each parent's own ranges. If two
+        know the same sequence in the same slots, the earlier one in `known` counts.
+        """
+        seen: dict[str, int] = {}
+        for each in known:
+            for name, producer in each._producers.items():
+                seen[name] = max(producer.seen_us, seen.get(name, 0))
+        made = cls(start, stop)
+        for name in sorted(seen, key=lambda name: seen[name]):
+            sources = [each._producers[name].ranges for each in known if name in each._producers]
+            if ranges := combine_ranges(sources, start, stop):
+                made._producers[name] = producer = _Producer(seen[name], ranges)
+                made._sequences += len(producer)
+        made._make_room()
+        return made
+
+    def restricted(self, start: int, stop: int) -> "ProducerWindows":
+        """The windows for the slots `[start, stop)`."""
+        return self.combined([self], start, stop)
+
+    def copy(self) -> "ProducerWindows":
+        """An independent copy."""
+        return self.combined([self], self.start, self.stop)
+
+    # -- bounds --------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        while len(self._producers) > MAX_PRODUCERS or self._sequences > MAX_SEQUENCES:
+            self._forget(next(iter(self._producers)))
+
+    def _forget(self, name: str) -> None:
+        self._sequences -= len(self._producers.pop(name))
+
+    # -- on the store --------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """JSON, deflated: producers with their ranges, numbers as differences to the number before."""
+        producers = [
+            [name, producer.seen_us, [each.to_numbers() for each in producer.ranges]]
+            for name, producer in self._producers.items()
+        ]
+        document = {"version": _VERSION, "range": [self.start, self.stop], "producers": producers}
+        return zlib.compress(orjson.dumps(document), 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ProducerWindows":
+        """The windows from the bytes of `to_bytes`. Raises `CorruptFile` for any other bytes."""
+        try:
+            document = orjson.loads(_inflated(data))
+            if document["version"] != _VERSION:
+                raise CorruptFile(f"producer windows of version {document['version']}, not {_VERSION}")
+            start, stop = document["range"]
+            windows = cls(start, stop)
+            for name, seen_us, ranges in document["producers"]:
+                producer = _Producer(int(seen_us), [RangeWindow.from_numbers(*each) for each in ranges])
+                windows._producers[name] = producer
+                windows._sequences += len(producer)
+        except (zlib.error, ValueError, TypeError, KeyError, OverflowError) as error:
+            raise CorruptFile(f"not producer windows: {error}") from error
+        windows._make_room()
+        return windows
+
+
+def _inflated(data: bytes) -> Any:
+    inflater = zlib.decompressobj()
+    inflated = inflater.decompress(data, LARGEST_BYTES)
+    if not inflater.eof:
+        raise ValueError(f"they are truncated, or larger than {LARGEST_BYTES} bytes")
+    return inflated

@@ -1,0 +1,185 @@
+"""The index of one segment in memory: which files hold which offsets and times."""
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from filer.errors import CorruptFile
+from filer.format.requests import StoredRequest
+from filer.keys import FileName
+from filer.segment.live_files import Chain, FileFacts
+from filer.segment.producer_windows import ProducerWindows
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The files within `[start, end)`, which no longer count since `since_us`; they are deleted a grace period later.
+
+    If `rolled`, a roll-up replaced them, and the roll-up of exactly that range stays. Else they have expired. This is a
+    range and not a list of files, because a stream of small messages makes millions of files in a grace period.
+    """
+
+    start: int
+    end: int
+    since_us: int
+    rolled: bool
+
+    def holds(self, name: FileName) -> bool:
+        """Whether a file is one of them. No file crosses the border of a roll-up or of an expired range."""
+        if self.rolled and name == FileName(self.start, self.end):
+            return False
+        return self.start <= name.base < self.end and (name.end is None or name.end <= self.end)
+
+
+class SegmentIndex:
+    """The live files of a segment in offset order, and the superseded ranges that still await deletion.
+
+    `size_bytes` is the sum over the live files. `stored_bytes` is the sum over all files there have been, as they were
+    stored: neither roll-ups nor retention change it. (If no snapshot has it, only the remaining files count.) `changes`
+    is the number of changes since the snapshot from which the index was read. `windows` are those of the requests in
+    its files; once it has `inherited`, they include those of its predecessors.
+    """
+
+    def __init__(self, start_offset: int = 0) -> None:
+        self.start_offset = start_offset
+        self.files: list[FileFacts] = []
+        self.superseded: list[Superseded] = []
+        self.size_bytes = self.stored_bytes = 0
+        self.changes = 0
+        self.windows = ProducerWindows()
+        self.inherited = False
+        self._starts: list[int] = []
+
+    @classmethod
+    def of_chain(cls, chain: Chain, start_offset: int) -> "SegmentIndex":
+        """An index of exactly those files."""
+        index = cls(start_offset)
+        for facts in chain.files:
+            index.append(facts)
+        return index
+
+    @property
+    def end(self) -> int:
+        """The offset after the last stored message."""
+        return self.files[-1].end if self.files else self.start_offset
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the last file is the seal."""
+        return bool(self.files) and self.files[-1].sealed
+
+    @property
+    def seal_offset(self) -> int | None:
+        """The base of the seal, which is never rolled up; None while there is none."""
+        return self.files[-1].base if self.sealed else None
+
+    @property
+    def last_timestamp_us(self) -> int:
+        """Timestamp of the last stored message; 0 where there is none."""
+        return max((facts.last_timestamp_us for facts in self.files[-2:]), default=0)
+
+    def append(self, facts: FileFacts, requests: Sequence[StoredRequest] = ()) -> None:
+        """Add the file that begins where the index ends, with its requests; raises `CorruptFile` for any other file."""
+        if facts.start != self.end or self.sealed:
+            raise CorruptFile(f"file {facts.name} counts from offset {facts.start}, but the log ends at {self.end}")
+        self.files.append(facts)
+        self._starts.append(facts.start)
+        self.size_bytes += facts.size_bytes
+        self.stored_bytes += facts.size_bytes
+        self.changes += 1
+        for request, position in requests:
+            self.windows.note(request, position, facts.last_timestamp_us)
+        if requests:
+            self.windows.expire(facts.last_timestamp_us)
+
+    def inherit(self, windows: ProducerWindows) -> None:
+        """Add the predecessors' windows, cut for this segment's slots, to those of its own files."""
+        self.windows = ProducerWindows.combined([windows, self.windows], windows.start, windows.stop)
+        self.inherited = True
+
+    def forget_windows(self) -> None:
+        """Drop the windows of a sealed segment: its seal has them complete, and can be read."""
+        self.windows, self.inherited = ProducerWindows(), False
+
+    def position_of(self, offset: int) -> int:
+        """The index in `files` of the file that holds `offset`; if none does, of the last file before it."""
+        return max(bisect.bisect_right(self._starts, offset) - 1, 0)
+
+    def covering(self, offset: int) -> Sequence[FileFacts]:
+        """The files from the one that holds `offset` on."""
+        if offset >= self.end:
+            return ()
+        return self.files[self.position_of(offset) :]
+
+    def position_of_time(self, timestamp_us: int) -> int:
+        """The index in `files` of the first that may hold a message of that time or later; `len(files)` for none."""
+        # An empty seal has no time; it comes last, and leaving it out keeps the times in order.
+        timed = len(self.files) - (1 if self.files and not self.files[-1].count else 0)
+        return bisect.bisect_left(self.files, timestamp_us, hi=timed, key=lambda facts: facts.last_timestamp_us)
+
+    def supersede(self, rolled: FileFacts, since_us: int) -> list[FileFacts]:
+        """Replace the files that a roll-up covers by it; returns those files, which now await deletion.
+
+        Nothing happens, and the list is empty, if a file in the index already reaches as far, or if the roll-up begins
+        in the middle of a file. Raises `CorruptFile` if the roll-up would end in the middle of a file.
+        """
+        first = bisect.bisect_left(self._starts, rolled.base)
+        if first and self.files[first - 1].end >= rolled.end:
+            return []
+        last = first
+        while last < len(self.files) and self.files[last].end <= rolled.end and not self.files[last].sealed:
+            last += 1
+        covered = self.files[first:last]
+        if not covered or covered[-1].end != rolled.end:
+            if first < len(self.files) and self.files[first].name.rolled and self.files[first].end >= rolled.end:
+                return []
+            raise CorruptFile(f"roll-up {rolled.name} does not end where a file ends")
+        if covered[0].name.base < rolled.base or [facts.name for facts in covered] == [rolled.name]:
+            # It begins within another process's roll-up. Its range does not hold all of that one, which then could
+            # never be deleted. Both have the same messages, and the next roll-up holds both whole.
+            return []
+        self._replace(first, last, [replace(rolled, start=covered[0].start)])
+        self.await_deletion(Superseded(rolled.base, rolled.end, since_us, rolled=True))
+        return covered
+
+    def trim(self, start_offset: int, since_us: int) -> list[FileFacts]:
+        """Forget the files below `start_offset`, but never the last one; returns them: they now await deletion."""
+        keep = 0
+        while keep < len(self.files) - 1 and self.files[keep].end <= start_offset:
+            keep += 1
+        expired = self.files[:keep]
+        self._replace(0, keep, [])
+        self.start_offset = max(self.start_offset, start_offset)
+        if expired:
+            self.await_deletion(Superseded(0, expired[-1].end, since_us, rolled=False))
+        return expired
+
+    def await_deletion(self, old: Superseded) -> None:
+        """Remember files that are on the store and no longer count, unless that is known already."""
+        if not any(self._same(old, known) for known in self.superseded):
+            self.superseded.append(old)
+            self.changes += 1
+
+    @staticmethod
+    def _same(old: Superseded, known: Superseded) -> bool:
+        return (old.start, old.end, old.rolled) == (known.start, known.end, known.rolled)
+
+    def deleted(self, ranges: Sequence[Superseded]) -> None:
+        """Forget superseded files that were deleted from the store."""
+        self.superseded = [old for old in self.superseded if old not in ranges]
+        self.changes += 1
+
+    def copy(self) -> "SegmentIndex":
+        """An independent copy; of a sealed segment without the windows, which its seal has."""
+        same = SegmentIndex(self.start_offset)
+        same.files, same.superseded, same._starts = self.files[:], self.superseded[:], self._starts[:]
+        same.size_bytes, same.stored_bytes, same.changes = self.size_bytes, self.stored_bytes, self.changes
+        if not self.sealed:
+            same.windows, same.inherited = self.windows.copy(), self.inherited
+        return same
+
+    def _replace(self, first: int, last: int, files: list[FileFacts]) -> None:
+        self.size_bytes += sum(f.size_bytes for f in files) - sum(f.size_bytes for f in self.files[first:last])
+        self.files[first:last] = files
+        self._starts[first:last] = [facts.start for facts in files]
+        self.changes += 1

@@ -1,0 +1,73 @@
+"""Stores the messages that a follower holds of a segment, if the owner cannot, and seals it (docs/design.md §5, §6)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from filer.clock import Clock
+from filer.errors import OutcomeUnknown
+from filer.keys import FileName
+from filer.segment.next_file import Accepted, NextFile
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import (
+    Inherit,
+    SegmentRef,
+    catch_up,
+    nothing_inherited,
+    put_until_known,
+    recover_index,
+    seal_at_end,
+)
+from filer.stores.store import Store
+
+
+async def flush_and_seal(
+    store: Store,
+    clock: Clock,
+    ref: SegmentRef,
+    copy: Sequence[Accepted],
+    *,
+    start_offset: int,
+    writer: str,
+    grace_seconds: float,
+    inherit: Inherit = nothing_inherited,
+) -> SegmentIndex:
+    """Store the messages of `copy` that lie beyond the end of the log, then seal; returns the sealed index.
+
+    It is safe to stop anywhere, to repeat it, and to run it several times at once. The messages have their offsets
+    already, so all store the same ones, and the store takes each name once. If another file takes a name first, this
+    finds the new end of the log and continues there. The seal comes last: before it, the segment has no end that could
+    leave a message out. Raises `OutcomeUnknown` if the store lacks messages that lie before the copy.
+    """
+    read_seconds = clock.monotonic_seconds()
+    index = await recover_index(store, ref, start_offset=start_offset) if copy else SegmentIndex()
+    while not index.sealed and (rest := beyond(copy, index.end)):
+        if rest[0].base > index.end:
+            raise OutcomeUnknown(
+                f"the log of {ref.topic}/{ref.segment} ends at {index.end}, but the copy begins at {rest[0].base}"
+            )
+        file = NextFile(ref, rest, index.end, f"{writer}/{clock.ulid()}")
+        ours = await put_until_known(store, clock, ref.key(FileName(index.end)), file, file.writer)
+        now_seconds = clock.monotonic_seconds()
+        if now_seconds - read_seconds > grace_seconds / 2:
+            # The name may have been superseded and deleted before: only files that a new recovery finds count.
+            read_seconds = now_seconds
+            index = await recover_index(store, ref, start_offset=start_offset)
+        elif ours:
+            index.append(file.facts, file.footer.requests)
+        else:
+            index = await catch_up(store, ref, index)
+    return await seal_at_end(
+        store, clock, ref, start_offset=start_offset, writer=writer, grace_seconds=grace_seconds, inherit=inherit
+    )
+
+
+def beyond(copy: Sequence[Accepted], end: int) -> list[Accepted]:
+    """The part of a copy that lies at `end` or after it."""
+    rest = [entry for entry in copy if entry.end > end]
+    if rest and rest[0].base < end and isinstance(rest[0].payload, pa.RecordBatch):
+        first = rest[0]
+        skipped = end - first.base
+        rest[0] = replace(first, payload=rest[0].payload.slice(skipped), base=end, count=first.count - skipped)
+    return rest

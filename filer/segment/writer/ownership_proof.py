@@ -1,0 +1,108 @@
+"""Proving that an owner still owned its segment when its put returned.
+
+The danger is a name that comes back. A put that stalls may create a file whose name was superseded and deleted
+meanwhile. The file would be acknowledged and never read. Deletion waits for the grace period after a file was
+superseded, so a proof of ownership younger than half of that rules this out (docs/design.md §4, "Names must not come
+back").
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from filer.clock import Clock
+from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.format.segment_file import Footer
+from filer.keys import FileName
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, fetch_footer, recover_index
+from filer.stores.store import Store
+
+
+async def unknown() -> bool:
+    """For an owner that cannot tell whether topic.json names its segment as open."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecordChecks:
+    """Questions that a fresh read of topic.json answers.
+
+    `exists`: are the topic and the segment still there? `is_open`: is the segment open and this broker's?
+    """
+
+    exists: Callable[[], Awaitable[bool]]
+    is_open: Callable[[], Awaitable[bool]] = unknown
+
+
+class OwnershipProof:
+    """The age of the last proof that this process owns a segment, and the ways to a new one."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ref: SegmentRef,
+        index: SegmentIndex,
+        *,
+        checks: TopicRecordChecks,
+        grace_seconds: float,
+    ) -> None:
+        self._store, self._clock, self._ref, self._index = store, clock, ref, index
+        self._checks, self._grace_seconds = checks, grace_seconds
+        # No proof yet: the read that showed our ownership, or the segment's end, may be of any age.
+        self._proven_seconds = -math.inf
+
+    def renew(self, sent_seconds: float) -> None:
+        """Take a put that succeeded as the newest proof, as of the time at which it was sent."""
+        self._proven_seconds = sent_seconds
+
+    async def prove_during(self, put: Awaitable[bool]) -> bool:
+        """Read topic.json while the put of a segment's first file is under way; returns what the put returns.
+
+        The publishers of a split wait for that file, and reading the whole segment after the put would add to their
+        wait. The record is enough. Others roll up a segment only after the record says that it is sealed. While the
+        record names the segment as open and ours, none of its files was superseded. So the first name cannot have come
+        back until a grace period after that read.
+        """
+        began_seconds = self._clock.monotonic_seconds()
+        checking = asyncio.create_task(
+            self._is_open(), name=f"check that {self._ref.topic}/{self._ref.segment} is open"
+        )
+        try:
+            ours = await put
+            if await checking:
+                self._proven_seconds = began_seconds
+        finally:
+            checking.cancel()
+        return ours
+
+    async def _is_open(self) -> bool:
+        # If the record cannot be read, `has_moved_on` reads the segment instead, and raises if that fails.
+        try:
+            return await self._checks.is_open()
+        except BraidError:
+            return False
+
+    async def has_moved_on(self, footer: Footer) -> bool:
+        """Check a file of ours that was just put, and whether others have continued the segment behind it.
+
+        Nothing is read while the last proof is younger than half of the grace period. Else this reads the segment.
+        False: the file counts and is the last one. True: it counts, and the segment went on. Raises `SegmentMoved` if
+        the file does not count and never will. Raises `OutcomeUnknown` if a roll-up holds its offsets: nothing shows
+        whose messages are in that roll-up.
+        """
+        if self._clock.monotonic_seconds() - self._proven_seconds <= self._grace_seconds / 2:
+            return False
+        name = FileName(footer.base)
+        newest = await recover_index(self._store, self._ref, start_offset=self._index.start_offset)
+        exists = await self._checks.exists()
+        if not any(facts.name == name for facts in newest.files):
+            if exists and newest.end > footer.base:
+                raise OutcomeUnknown(f"{self._ref.key(name)} was rolled up before its put was answered")
+            raise SegmentMoved()
+        written, _ = await fetch_footer(self._store, self._ref.key(name))
+        if not exists or written.writer != footer.writer:
+            raise SegmentMoved()
+        return (newest.sealed and not footer.sealed) or newest.end != footer.end

@@ -1,0 +1,129 @@
+"""What an owner has accepted and not stored yet, in the order of its offsets."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from filer.clock import Clock
+from filer.format.requests import Position, RequestId, StoredRequest
+from filer.segment.deduplication import deduplicate
+from filer.segment.next_file import Accepted, Payload, Single
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.writer.pending_request import PendingRequest, Waiter
+from filer.segment.writer.replicated_acks import Acknowledgements
+
+
+class PublishQueue:
+    """Gives accepted requests their offsets and timestamps, and batches them for the next file.
+
+    `pending` are the requests for coming files, `in_flight` those of the file that is being put. `size_bytes` counts
+    both. `on_full` is called whenever they are `flush_bytes` or more.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        index: SegmentIndex,
+        acks: Acknowledgements,
+        *,
+        flush_bytes: int,
+        on_full: Callable[[], None],
+    ) -> None:
+        self.pending: list[PendingRequest] = []
+        self.in_flight: Sequence[PendingRequest] = ()
+        self.size_bytes = 0
+        self.end = index.end
+        self.last_timestamp_us = index.last_timestamp_us
+        # Set while there may be something to store.
+        self.has_work = asyncio.Event()
+        self._clock, self._index, self._acks = clock, index, acks
+        self._flush_bytes, self._on_full = flush_bytes, on_full
+        # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
+        self._unanswered: dict[RequestId, PendingRequest] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def add(
+        self,
+        payload: Payload,
+        size_bytes: int,
+        request: RequestId | None = None,
+        known: Sequence[Position] = (),
+        *,
+        replicated: bool,
+    ) -> Waiter:
+        """Accept messages for the next file. The future resolves to their positions, `known` ones first."""
+        count = 1 if isinstance(payload, Single) else payload.num_rows
+        self.last_timestamp_us = timestamp_us = max(self._clock.now_us(), self.last_timestamp_us)
+        waiter: Waiter = self._loop.create_future()
+        pending = PendingRequest(payload, self.end, count, size_bytes, timestamp_us, request, known)
+        self.pending.append(pending)
+        self.end += count
+        self.size_bytes += size_bytes
+        self._acks.accept(pending, waiter, replicated=replicated)
+        self.has_work.set()
+        if self.size_bytes >= self._flush_bytes:
+            self._on_full()
+        return waiter
+
+    def add_once(self, payload: Payload, size_bytes: int, request: RequestId, *, replicated: bool) -> Waiter:
+        """As `add`, of a request with an id: only what is not stored yet. Raises `SequenceExpired`.
+
+        If a caller stops waiting, others that wait for the same request still get their answer.
+        """
+        if (first := self._unanswered.get(request)) is not None:
+            repetition: Waiter = self._loop.create_future()
+            self._acks.add_waiter(first, repetition, replicated=replicated)
+            return repetition
+        known, new = deduplicate(self._index.windows, request, payload)
+        if new is None:
+            answered: Waiter = self._loop.create_future()
+            answered.set_result(known)
+            return answered
+        if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
+            size_bytes = size_bytes * new.num_rows // payload.num_rows
+        waiter = self.add(new, size_bytes, request, known, replicated=replicated)
+        self._unanswered[request] = self.pending[-1]
+        return waiter
+
+    def check_sequence(self, payload: Payload, request: RequestId) -> None:
+        """Raise `SequenceExpired` if `add_once` would."""
+        if request not in self._unanswered:
+            deduplicate(self._index.windows, request, payload)
+
+    def unstored(self) -> Sequence[Accepted]:
+        """All requests that are accepted and not stored, in order."""
+        return (*self.in_flight, *self.pending)
+
+    def last_unstored(self) -> PendingRequest | None:
+        """The newest request that is not stored; files are stored in order, so all others are stored before it."""
+        return next(iter([*self.pending[-1:], *self.in_flight[-1:]]), None)
+
+    def take_batch(self) -> Sequence[PendingRequest]:
+        """Put the next requests in flight: whole requests, about `flush_bytes`, at least one if there is one."""
+        size_bytes = taken = 0
+        for request in self.pending:
+            if taken and size_bytes + request.size_bytes > self._flush_bytes:
+                break
+            size_bytes += request.size_bytes
+            taken += 1
+        if taken == len(self.pending):
+            self.in_flight, self.pending = self.pending, []
+        else:
+            self.in_flight, self.pending = self.pending[:taken], self.pending[taken:]
+        return self.in_flight
+
+    def stored(self, batch: Sequence[PendingRequest], requests: Sequence[StoredRequest]) -> int:
+        """Forget what has been stored; returns its size in bytes."""
+        for stored in requests:
+            self._unanswered.pop(stored.request, None)
+        size_bytes = sum(pending.size_bytes for pending in batch)
+        self.size_bytes -= size_bytes
+        return size_bytes
+
+    def clear(self) -> None:
+        """Forget everything: this owner stores no more."""
+        self.pending.clear()
+        self.size_bytes = 0
+        self._unanswered.clear()
+        self.has_work.set()

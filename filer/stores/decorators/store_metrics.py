@@ -1,0 +1,66 @@
+"""Counts of a store's calls by operation and outcome."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from filer.errors import (
+    EtagMismatch,
+    InvalidInput,
+    ObjectExists,
+    ObjectNotFound,
+    OutcomeUnknown,
+    StoreRefused,
+)
+
+_OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
+    (ObjectNotFound, "not_found"),
+    (ObjectExists, "exists"),
+    (EtagMismatch, "etag_mismatch"),
+    (OutcomeUnknown, "unknown"),
+    (StoreRefused, "refused"),
+    (InvalidInput, "invalid"),
+    (Exception, "error"),
+    # Cancelled, or the reader of a list stopped early.
+    (BaseException, "stopped"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationMetrics:
+    """The totals of all calls of one operation with one outcome: number of calls, bytes carried, seconds taken."""
+
+    operation: str
+    outcome: str
+    calls: int = 0
+    size_bytes: int = 0
+    seconds: float = 0.0
+
+
+class StoreMetrics:
+    """A running total per operation and outcome.
+
+    Operations are the methods of `Store`; outcomes are `ok`, `not_found`, `exists`, `etag_mismatch`, `unknown`,
+    `refused`, `invalid`, `error` and `stopped`.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[str, str], OperationMetrics] = {}
+
+    def record(self, operation: str, error: BaseException | None, *, size_bytes: int, seconds: float) -> None:
+        """Count a call that ended with that error, or without one."""
+        outcome = "ok" if error is None else _outcome_of(error)
+        total = self._totals.get((operation, outcome), OperationMetrics(operation, outcome))
+        self._totals[operation, outcome] = replace(
+            total,
+            calls=total.calls + 1,
+            size_bytes=total.size_bytes + size_bytes,
+            seconds=total.seconds + seconds,
+        )
+
+    def snapshot(self) -> Sequence[OperationMetrics]:
+        """The totals so far, by operation and outcome."""
+        return [total for _, total in sorted(self._totals.items())]
+
+
+def _outcome_of(error: BaseException) -> str:
+    return next(name for kind, name in _OUTCOMES if isinstance(error, kind))

@@ -1,0 +1,195 @@
+"""A store in a directory: an object is a file, and its key is the path below the root.
+
+`object_folder` has the blocking calls, and says why each is safe. Here they get threads, locks are waited for without
+a thread, and errors get names.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+from urllib.parse import quote
+
+from filer.backoff import Backoff
+from filer.clock import Clock
+from filer.errors import ObjectExists, ObjectNotFound, OutcomeUnknown, StoreError
+from filer.stores.exact_stream import ExactStream
+from filer.stores.local.durable_file import PartFile
+from filer.stores.local.object_folder import ObjectFolder
+from filer.stores.local.os_errors import explain_os_error
+from filer.stores.object_keys import check_folder, check_prefix
+from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+LIST_PAGE = 1000
+DELETE_PAGE = 1000
+STREAM_CHUNK_BYTES = 1024 * 1024
+LOCK_FIRST_PAUSE_SECONDS = 0.001
+LOCK_LONGEST_PAUSE_SECONDS = 0.05
+# Not escaped in a URI: Spark and DuckDB understand `segment=3`, and not `segment%3D3`.
+_URI_SAFE = "/=:@!$&'()*+,;~"
+
+_TRAITS = StoreTraits(puts_are_billed=False, puts_at_once=1)
+
+
+class LocalStore:
+    """A directory as a store, for one machine or for many that mount it.
+
+    The directory must support hard links. To replace objects safely, `flock` must work across all machines that use it.
+    Raises `StoreRefused` if the directory cannot be created or written.
+    """
+
+    def __init__(self, root: Path, *, clock: Clock, threads: int = 16, lock_timeout_seconds: float = 10) -> None:
+        self._folder = ObjectFolder(root, clock)
+        self._clock = clock
+        self._lock_timeout_seconds = lock_timeout_seconds
+        try:
+            self._folder.open()
+        except OSError as error:
+            raise explain_os_error(error, f"the store's directory {self._folder.root}") from error
+        # Our own pool: the event loop's default one is small, and other code uses it too.
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="local-store")
+        # Writes that do not overlap go to one thread, whose caches are warm. That was measured to be a sixth faster
+        # than a pool, which uses its threads in turn.
+        self._lone_pool = ThreadPoolExecutor(1, thread_name_prefix="local-store-lone")
+        self._lone_busy = False
+
+    @property
+    def traits(self) -> StoreTraits:
+        """A put keeps this machine busy, so several at once slow each other down."""
+        return _TRAITS
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        """As `Store.create`; drops the metadata."""
+        if self._lone_busy:
+            await self._run(key, self._folder.create, key, data)
+            return
+        self._lone_busy = True
+        writing = self._lone_pool.submit(self._folder.create, key, data)
+        # Once the thread is done: a cancelled caller does not wait for it.
+        writing.add_done_callback(self._free_lone_thread)
+        try:
+            await asyncio.wrap_future(writing)
+        except OSError as error:
+            raise self._explain(error, key) from error
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        """As `Store.replace`; raises `OutcomeUnknown` also if another process keeps the object's lock."""
+        return await self._when_unlocked(key, partial(self._folder.try_replace, key, data, etag))
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        """As `Store.get`."""
+        return await self._run(key, self._folder.get, key, start, stop)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """As `Store.head`."""
+        return await self._run(key, self._folder.head, key)
+
+    async def list(
+        self, prefix: str, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[ObjectInfo]:
+        """As `Store.list`; never lags behind. Keeps the names of one folder per level in memory."""
+        check_prefix(prefix)
+        objects = self._folder.walk(prefix, after=after, limit=limit)
+        while page := await self._run(prefix, list, itertools.islice(objects, LIST_PAGE)):
+            for info in page:
+                yield info
+
+    async def list_folders(self, prefix: str) -> Sequence[str]:
+        """As `Store.list_folders`; leaves out folders without an object."""
+        check_folder(prefix)
+        return await self._run(prefix, self._folder.list_folders, prefix)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """As `Store.delete`."""
+        remaining = iter(keys)
+        while page := deque(itertools.islice(remaining, DELETE_PAGE)):
+            await self._when_unlocked(page[0], partial(self._folder.try_delete, page))
+
+    async def create_from_stream(
+        self, key: str, chunks: AsyncIterator[bytes], *, size_bytes: int, sha256: str | None
+    ) -> str:
+        """As `StreamingStore.create_from_stream`; keeps about 1 MiB and one chunk in memory."""
+        with contextlib.suppress(ObjectNotFound):
+            await self.head(key)
+            raise ObjectExists(f"{key} exists already")
+        stream = ExactStream(size_bytes=size_bytes, sha256=sha256)
+        temp = await self._run(key, PartFile, self._folder.new_temp())
+        try:
+            async with contextlib.aclosing(_in_blocks(chunks)) as blocks:
+                async for block in blocks:
+                    await self._run(key, _write_block, temp, stream, block)
+            return await self._run(key, self._folder.finish_stream, key, temp, stream)
+        finally:
+            # Also if cancelled, and then without interruption: a thread may still be writing.
+            await asyncio.shield(self._run(key, temp.discard))
+
+    async def presign_get(self, key: str, *, expires_seconds: int) -> PresignedRequest | None:
+        """None: a directory has no server."""
+        return None
+
+    async def presign_create(
+        self, key: str, *, size_bytes: int, sha256: str | None, expires_seconds: int
+    ) -> PresignedRequest | None:
+        """None: a directory has no server."""
+        return None
+
+    def uri(self, key: str) -> str:
+        """`file:///<path>`."""
+        return "file://" + quote(self._folder.path_of(key), safe=_URI_SAFE)
+
+    async def close(self) -> None:
+        """Wait for running calls, then end the threads."""
+        for pool in (self._pool, self._lone_pool):
+            await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
+
+    async def _run(self, key: str, call: Callable[[*Ts], R], *args: *Ts) -> R:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call, *args)
+        except OSError as error:
+            raise self._explain(error, key) from error
+
+    def _explain(self, error: OSError, key: str) -> StoreError:
+        return explain_os_error(error, f"{key!r} below {self._folder.root}")
+
+    def _free_lone_thread(self, _: Future[None]) -> None:
+        self._lone_busy = False
+
+    async def _when_unlocked(self, key: str, attempt: Callable[[], R | None]) -> R:
+        """Repeat the attempt while it returns None, because another holds a lock. No thread waits for the lock."""
+        deadline = self._clock.monotonic_seconds() + self._lock_timeout_seconds
+        backoff = Backoff(
+            self._clock, first_seconds=LOCK_FIRST_PAUSE_SECONDS, longest_seconds=LOCK_LONGEST_PAUSE_SECONDS
+        )
+        while (result := await self._run(key, attempt)) is None:
+            if self._clock.monotonic_seconds() >= deadline:
+                raise OutcomeUnknown(
+                    f"the lock of {key} below {self._folder.root} was held by others for "
+                    f"{self._lock_timeout_seconds} s; a stopped process or a dead file server may hold it"
+                )
+            await backoff.pause()
+        return result
+
+
+def _write_block(temp: PartFile, stream: ExactStream, block: bytes) -> None:
+    stream.add(block)
+    temp.write(block)
+
+
+async def _in_blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The same bytes in blocks that are worth a change of threads."""
+    block = bytearray()
+    async for chunk in chunks:
+        block += chunk
+        if len(block) >= STREAM_CHUNK_BYTES:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)

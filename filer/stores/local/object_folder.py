@@ -1,0 +1,245 @@
+"""The calls of a local store as blocking functions, which run in its threads.
+
+A file appears under its name whole and durable, or not at all. It is written and synced under `.tmp/` first, and then
+linked to its name. Linking fails if the name is taken, by any process on any machine that shares the directory.
+A process that is killed at any line leaves at most a file in `.tmp/`. These files are swept when they are an hour old.
+"""
+
+# Plain os calls: making a Path costs more than the system call, and every write comes through here.
+# ruff: noqa: PTH100, PTH103, PTH104, PTH108, PTH112, PTH116, PTH120
+
+import contextlib
+import fcntl
+import itertools
+import os
+import stat
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from filer.clock import Clock
+from filer.errors import EtagMismatch, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
+from filer.stores.byte_range import resolve_range
+from filer.stores.exact_stream import ExactStream
+from filer.stores.local.durable_file import PartFile, remove_quietly, sync_folder, write_durable, write_durable_later
+from filer.stores.local.folder_walk import holds_object, walk_folder
+from filer.stores.object_keys import check_key
+from filer.stores.store import Data, Fetched, MakeData, ObjectInfo
+
+TEMP_FOLDER = ".tmp"
+LOCK_FOLDER = ".locks"
+LOCK_STRIPES = 256
+TEMP_LIFETIME_SECONDS = 3600
+LINK_TRIES = 3
+SETTLED_FOLDERS = 10_000
+
+
+class ObjectFolder:
+    """A directory of objects. Any number of threads may call its methods. They raise `OSError` as it comes."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.root = os.path.abspath(root)
+        self._clock = clock
+        self._temp_prefix = f"{self.root}/{TEMP_FOLDER}/{clock.ulid()}-"
+        self._temp_numbers = itertools.count()
+        # Folders whose own names are known to be durable: a power failure loses nothing in them.
+        self._settled: set[str] = set()
+
+    def path_of(self, key: str) -> str:
+        """The path of an object. Raises `InvalidInput` for a key that no store takes."""
+        return f"{self.root}/{check_key(key)}"
+
+    def new_temp(self) -> str:
+        """A path for a temporary file that no other process uses."""
+        return f"{self._temp_prefix}{next(self._temp_numbers)}"
+
+    def open(self) -> None:
+        """Create the directory and its folders durably, and sweep old temporary files."""
+        missing = [self.root]
+        while not os.path.isdir(missing[-1]):
+            missing.append(os.path.dirname(missing[-1]))
+        for name in (TEMP_FOLDER, LOCK_FOLDER):
+            os.makedirs(f"{self.root}/{name}", exist_ok=True)
+        for folder in missing[1:]:
+            sync_folder(folder)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove the temporary files of processes that were killed."""
+        too_old_ns = (self._clock.now_us() - TEMP_LIFETIME_SECONDS * 1_000_000) * 1000
+        with os.scandir(f"{self.root}/{TEMP_FOLDER}") as entries:
+            for entry in entries:
+                # Another process may sweep at the same time.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_mtime_ns < too_old_ns:
+                        os.unlink(entry.path)
+
+    def create(self, key: str, data: Data | MakeData) -> None:
+        """As `Store.create`."""
+        final = self.path_of(key)
+        temp = self.new_temp()
+        try:
+            write_durable(temp, data() if callable(data) else data)
+            self._link(temp, final)
+        finally:
+            remove_quietly(temp)
+        self._settle(os.path.dirname(final))
+
+    def _link(self, temp: str, final: str) -> None:
+        for _ in range(LINK_TRIES):
+            try:
+                return os.link(temp, final)
+            except FileExistsError:
+                if os.path.isdir(final):
+                    raise StoreRefused(f"{final} is a folder: other objects lie below that key") from None
+                # An earlier try of this call may have linked it and failed before it synced the folder.
+                self._settle(os.path.dirname(final))
+                raise ObjectExists(f"{final} exists already") from None
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(final), exist_ok=True)
+        raise OutcomeUnknown(f"{final} was not written: {temp} was removed meanwhile")
+
+    def _settle(self, folder: str) -> None:
+        """Make the names in the folder durable, and those of the folders above it unless they are known to be."""
+        sync_folder(folder)
+        if folder in self._settled:
+            return
+        above = folder
+        while above != self.root:
+            above = os.path.dirname(above)
+            sync_folder(above)
+        if len(self._settled) >= SETTLED_FOLDERS:
+            self._settled.clear()
+        self._settled.add(folder)
+
+    def finish_stream(self, key: str, temp: PartFile, stream: ExactStream) -> str:
+        """Give a written temporary file its name; the SHA-256 of its bytes."""
+        digest = stream.finish()
+        final = self.path_of(key)
+        temp.sync()
+        self._link(temp.path, final)
+        self._settle(os.path.dirname(final))
+        return digest
+
+    def try_replace(self, key: str, data: Data, etag: str) -> str | None:
+        """The new ETag; None if another holds the lock."""
+        final = self.path_of(key)
+        with self._try_lock(key) as held:
+            if not held:
+                return None
+            try:
+                before = os.stat(final)
+            except (FileNotFoundError, NotADirectoryError):
+                raise EtagMismatch(f"{key} is gone") from None
+            if _etag(before) != etag:
+                raise EtagMismatch(f"{key} has changed since it was read")
+            temp = self.new_temp()
+            try:
+                after = write_durable_later(temp, data, than_ns=before.st_mtime_ns)
+                os.rename(temp, final)
+            finally:
+                remove_quietly(temp)
+            self._settle(os.path.dirname(final))
+            return _etag(after)
+
+    def get(self, key: str, start: int, stop: int | None) -> Fetched:
+        """As `Store.get`."""
+        fd = _open_object(key, self.path_of(key))
+        try:
+            info = _info(key, os.fstat(fd))
+            first, last = resolve_range(start, stop, info.size_bytes)
+            parts = []
+            while first < last and (part := os.pread(fd, last - first, first)):
+                parts.append(part)
+                first += len(part)
+            return Fetched(parts[0] if len(parts) == 1 else b"".join(parts), info)
+        finally:
+            os.close(fd)
+
+    def head(self, key: str) -> ObjectInfo:
+        """As `Store.head`."""
+        try:
+            status = os.stat(self.path_of(key))
+        except (FileNotFoundError, NotADirectoryError):
+            raise _not_found(key) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_found(key)
+        return _info(key, status)
+
+    def walk(self, prefix: str, *, after: str | None, limit: int | None) -> Iterator[ObjectInfo]:
+        """The objects below a prefix, in the order of their keys. Reads the directory as it is iterated."""
+        walk = itertools.islice(walk_folder(self.root, prefix, after=after or ""), limit)
+        return (_info(key, status) for key, status in walk)
+
+    def list_folders(self, prefix: str) -> Sequence[str]:
+        """As `Store.list_folders`; leaves out folders without an object."""
+        try:
+            with os.scandir(f"{self.root}/{prefix}") as entries:
+                found = [entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(entry.name for entry in found if holds_object(entry.path))
+
+    def try_delete(self, keys: deque[str]) -> bool | None:
+        """Delete the objects and remove their keys from `keys`; None if others hold the locks of those that remain."""
+        folders = set()
+        for _ in range(len(keys)):
+            key = keys.popleft()
+            path = self.path_of(key)
+            with self._try_lock(key) as held, contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if not held:
+                    keys.append(key)
+                elif not os.path.isdir(path):
+                    os.unlink(path)
+                    folders.add(os.path.dirname(path))
+        for folder in folders:
+            sync_folder(folder)
+        return None if keys else True
+
+    @contextlib.contextmanager
+    def _try_lock(self, key: str) -> Iterator[bool]:
+        """Hold the key's lock if it is free, against every thread and process that replaces or deletes the object.
+
+        There are few lock files and they are never removed. If a lock file were created and deleted with its object,
+        two processes could hold the lock at the same time: one on the deleted file, one on the new file.
+        """
+        stripe = zlib.crc32(key.encode()) % LOCK_STRIPES
+        fd = os.open(f"{self.root}/{LOCK_FOLDER}/{stripe:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            yield _flocked(fd)
+        finally:
+            os.close(fd)
+
+
+def _flocked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _etag(status: os.stat_result) -> str:
+    # `replace` makes the time grow strictly, so no later state of an object has an ETag of an earlier one. The inode is
+    # not part of it, so that it survives a backup that keeps times. Nor is a hash, so that listing reads no contents.
+    return f"{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key, status.st_size, _etag(status), status.st_mtime_ns // 1000)
+
+
+def _not_found(key: str) -> ObjectNotFound:
+    return ObjectNotFound(f"there is no object {key}")
+
+
+def _open_object(key: str, path: str) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _not_found(key) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_found(key)
+    return fd

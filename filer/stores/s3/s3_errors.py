@@ -1,0 +1,77 @@
+"""Maps the errors of S3, and of the connection to it, to the errors of a store."""
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConfigNotFound,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSLError,
+)
+
+from filer.errors import ObjectNotFound, OutcomeUnknown, StoreError, StoreRefused
+
+_WRONG_SETUP = (
+    ConfigNotFound,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+_HINTS = {
+    301: "the bucket is in another region; set the store's region",
+    307: "the bucket is in another region; set the store's region",
+    400: "the store does not accept the request",
+    403: "the credentials need s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
+    405: "the store does not know the request",
+    501: "the store does not know the request; it must honour If-None-Match and If-Match on a put",
+}
+PRECONDITION_FAILED = 412
+INVALID_RANGE = 416
+NOT_FOUND = 404
+# Some 4xx are temporary: the server gave up waiting, or asks the client to slow down.
+_TEMPORARY_CODES = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "OperationAborted"}
+_TEMPORARY_STATUSES = {408, 409, 425, 429}
+
+
+def status_of(error: ClientError) -> int:
+    """The HTTP status of the answer."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def code_of(error: ClientError) -> str:
+    """S3's code of the error, such as `NoSuchKey`; empty if the answer had no body."""
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    return "" if code.isdigit() else code
+
+
+def explain_client_error(error: ClientError, what: str) -> StoreError:
+    """The store error for an error answer of S3: `ObjectNotFound`, `StoreRefused` or `OutcomeUnknown`."""
+    status, code = status_of(error), code_of(error)
+    message = f"{what}: the store answered {status} {code}".rstrip()
+    if status == NOT_FOUND:
+        if code == "NoSuchBucket":
+            return StoreRefused(f"{message}: there is no such bucket; create it or name another")
+        return ObjectNotFound(f"{message}: there is no such object")
+    if code in _TEMPORARY_CODES or status in _TEMPORARY_STATUSES or (status >= 500 and status not in _HINTS):
+        return OutcomeUnknown(message)
+    detail = error.response.get("Error", {}).get("Message", "")
+    return StoreRefused(": ".join(part for part in (message, detail, _HINTS.get(status, "")) if part))
+
+
+def explain_connection_error(error: BotoCoreError | TimeoutError, what: str) -> StoreError:
+    """The store error if no answer came: `StoreRefused` for a wrong setup on our side, else `OutcomeUnknown`."""
+    if isinstance(error, TimeoutError):
+        return OutcomeUnknown(f"{what}: no answer in time")
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return StoreRefused(
+            f"{what}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the "
+            "machine a role"
+        )
+    if isinstance(error, _WRONG_SETUP) or (isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)):
+        return StoreRefused(f"{what}: {error}")
+    return OutcomeUnknown(f"{what}: {error}")

@@ -1,0 +1,278 @@
+"""A store in a bucket of S3, or of any service that speaks its protocol and honours conditional puts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from filer.clock import Clock
+from filer.errors import (
+    EtagMismatch,
+    InvalidInput,
+    ObjectExists,
+    OutcomeUnknown,
+    StoreRefused,
+)
+from filer.stores.byte_range import resolve_range
+from filer.stores.object_keys import check_folder, check_key, check_prefix
+from filer.stores.s3.s3_body import Body
+from filer.stores.s3.s3_connection import S3Connection
+from filer.stores.s3.s3_errors import (
+    INVALID_RANGE,
+    PRECONDITION_FAILED,
+    code_of,
+    explain_client_error,
+    explain_connection_error,
+    status_of,
+)
+from filer.stores.s3.s3_settings import S3Settings
+from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
+from filer.times import microseconds
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3 import S3Client
+
+DELETE_PAGE = 1000
+LIST_PAGE = 1000
+LARGEST_PUT_BYTES = 5 * 1024**3
+
+_TRAITS = StoreTraits(puts_are_billed=True, puts_at_once=64)
+
+
+class S3Store:
+    """The objects of one bucket below one prefix. It connects at the first call.
+
+    Every request is sent once: if the HTTP client repeated a put behind our back, a success would look like "exists".
+    Every request has a time-out of its own, since those of the HTTP client do not fire in every case.
+    """
+
+    def __init__(self, settings: S3Settings, *, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._connection = S3Connection(settings)
+
+    @property
+    def traits(self) -> StoreTraits:
+        """A put costs money, and most of its time it waits for the answer."""
+        return _TRAITS
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        """As `Store.create`, by `If-None-Match: *`."""
+        name = self._name(key)
+        contents = _as_bytes(await asyncio.get_running_loop().run_in_executor(None, data) if callable(data) else data)
+        async with self._request(key) as client:
+            try:
+                await client.put_object(
+                    Bucket=self._settings.bucket,
+                    Key=name,
+                    Body=Body(contents),
+                    IfNoneMatch="*",
+                    Metadata=metadata or {},
+                )
+            except ClientError as error:
+                if status_of(error) == PRECONDITION_FAILED:
+                    raise ObjectExists(f"{key} exists already") from None
+                raise
+
+    async def replace(self, key: str, data: Data, *, etag: str) -> str:
+        """As `Store.replace`, by `If-Match`."""
+        name = self._name(key)
+        async with self._request(key) as client:
+            try:
+                answer = await client.put_object(
+                    Bucket=self._settings.bucket, Key=name, Body=Body(_as_bytes(data)), IfMatch=f'"{etag}"'
+                )
+            except ClientError as error:
+                if status_of(error) == PRECONDITION_FAILED or code_of(error) == "NoSuchKey":
+                    raise EtagMismatch(f"{key} has changed since it was read, or is gone") from None
+                raise
+        return _unquoted(answer["ETag"])
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        """As `Store.get`."""
+        if stop is not None and (start < 0 or stop <= start):
+            # HTTP has no such range. The size of the object resolves it.
+            info = await self.head(key)
+            first, last = resolve_range(start, stop, info.size_bytes)
+            return await self.get(key, start=first, stop=last) if first < last else Fetched(b"", info)
+        try:
+            return await self._get(key, start, stop)
+        except _EmptyRangeError:
+            return Fetched(b"", await self.head(key))
+
+    async def _get(self, key: str, start: int, stop: int | None) -> Fetched:
+        wanted: dict[str, Any] = {"Bucket": self._settings.bucket, "Key": self._name(key)}
+        if start or stop is not None:
+            wanted["Range"] = f"bytes={start}" if start < 0 else f"bytes={start}-{'' if stop is None else stop - 1}"
+        async with self._request(key) as client:
+            try:
+                answer = await client.get_object(**wanted)
+                async with answer["Body"] as body:
+                    data = await body.read()
+            except ClientError as error:
+                if status_of(error) == INVALID_RANGE:
+                    raise _EmptyRangeError() from None
+                raise
+        etag, modified_us = _unquoted(answer["ETag"]), microseconds(answer["LastModified"])
+        if "ContentRange" in answer:
+            size_bytes = int(answer["ContentRange"].rpartition("/")[2])
+            return Fetched(data, ObjectInfo(key, size_bytes, etag, modified_us))
+        # The whole object: it was asked for, or the store ignores ranges.
+        first, last = resolve_range(start, stop, len(data))
+        return Fetched(data[first:last], ObjectInfo(key, len(data), etag, modified_us))
+
+    async def head(self, key: str) -> ObjectInfo:
+        """As `Store.head`."""
+        name = self._name(key)
+        async with self._request(key) as client:
+            answer = await client.head_object(Bucket=self._settings.bucket, Key=name)
+        return ObjectInfo(key, answer["ContentLength"], _unquoted(answer["ETag"]), microseconds(answer["LastModified"]))
+
+    async def list(
+        self, prefix: str, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[ObjectInfo]:
+        """As `Store.list`, a page of up to 1,000 at a time."""
+        given = 0
+        page: dict[str, Any] = {} if after is None else {"StartAfter": self._settings.prefix + after}
+        async for answer in self._pages(check_prefix(prefix), page, limit):
+            for entry in answer.get("Contents", ()):
+                key = entry["Key"].removeprefix(self._settings.prefix)
+                if "/." in f"/{key}" or given == limit:
+                    continue
+                given += 1
+                modified_us = microseconds(entry["LastModified"])
+                yield ObjectInfo(key, entry["Size"], _unquoted(entry["ETag"]), modified_us)
+            if given == limit:
+                return
+
+    async def list_folders(self, prefix: str) -> Sequence[str]:
+        """As `Store.list_folders`."""
+        folder = self._settings.prefix + check_folder(prefix)
+        names = [
+            entry["Prefix"].removeprefix(folder).rstrip("/")
+            async for answer in self._pages(prefix, {"Delimiter": "/"}, None)
+            for entry in answer.get("CommonPrefixes", ())
+        ]
+        return sorted(name for name in names if not name.startswith("."))
+
+    async def _pages(self, prefix: str, page: dict[str, Any], limit: int | None) -> AsyncIterator[Mapping[str, Any]]:
+        page |= {"Bucket": self._settings.bucket, "Prefix": self._settings.prefix + prefix}
+        page["MaxKeys"] = LIST_PAGE if limit is None else min(limit, LIST_PAGE)
+        while True:
+            async with self._request(prefix) as client:
+                answer: Mapping[str, Any] = await client.list_objects_v2(**page)
+            yield answer
+            if not answer.get("IsTruncated"):
+                return
+            page["ContinuationToken"] = answer["NextContinuationToken"]
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """As `Store.delete`, up to 1,000 a request."""
+        remaining = iter(keys)
+        while page := tuple(itertools.islice(remaining, DELETE_PAGE)):
+            objects: Any = [{"Key": self._name(key)} for key in page]
+            async with self._request(page[0]) as client:
+                answer = await client.delete_objects(
+                    Bucket=self._settings.bucket, Delete={"Objects": objects, "Quiet": True}
+                )
+            _check_deleted(answer.get("Errors", ()))
+
+    async def presign_get(self, key: str, *, expires_seconds: int) -> PresignedRequest | None:
+        """A signed GET of the object."""
+        return await self._presign("get_object", "GET", key, {}, expires_seconds, {})
+
+    async def presign_create(
+        self, key: str, *, size_bytes: int, sha256: str | None, expires_seconds: int
+    ) -> PresignedRequest | None:
+        """A signed PUT that binds the length, `If-None-Match: *` and the SHA-256, if given.
+
+        Raises `InvalidInput` if S3 accepts no object of that size in one request.
+        """
+        if size_bytes > LARGEST_PUT_BYTES:
+            raise InvalidInput(f"{size_bytes} bytes are too many: S3 accepts up to 5 GiB in one upload")
+        bound: dict[str, Any] = {"ContentLength": size_bytes, "IfNoneMatch": "*"}
+        headers = {"Content-Length": str(size_bytes), "If-None-Match": "*"}
+        if sha256 is not None:
+            bound["ChecksumSHA256"] = _base64_of_hex(sha256)
+            headers["x-amz-checksum-sha256"] = bound["ChecksumSHA256"]
+        return await self._presign("put_object", "PUT", key, bound, expires_seconds, headers)
+
+    async def _presign(
+        self,
+        operation: str,
+        method: str,
+        key: str,
+        bound: dict[str, Any],
+        expires_seconds: int,
+        headers: dict[str, str],
+    ) -> PresignedRequest:
+        bound |= {"Bucket": self._settings.bucket, "Key": self._name(key)}
+        async with self._request(key) as client:
+            url = await client.generate_presigned_url(
+                operation, Params=bound, ExpiresIn=expires_seconds, HttpMethod=method
+            )
+        return PresignedRequest(method, url, self._clock.now_us() + expires_seconds * 1_000_000, headers)
+
+    def uri(self, key: str) -> str:
+        """`s3://<bucket>/<prefix><key>`."""
+        return f"s3://{self._settings.bucket}/{self._name(key)}"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._connection.close()
+
+    def _name(self, key: str) -> str:
+        return self._settings.prefix + check_key(key)
+
+    @contextlib.asynccontextmanager
+    async def _request(self, key: str) -> AsyncIterator[S3Client]:
+        """The client for one request, with a time-out. Turns errors of S3 and the connection into those of a store."""
+        what = f"{key!r} in bucket {self._settings.bucket!r}"
+        if self._settings.endpoint_url:
+            what += f" at {self._settings.endpoint_url}"
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_seconds):
+                yield await self._connection.client()
+        except ClientError as error:
+            raise explain_client_error(error, what) from error
+        except (BotoCoreError, TimeoutError) as error:
+            raise explain_connection_error(error, what) from error
+
+
+class _EmptyRangeError(Exception):
+    """The range lies beyond the end of the object."""
+
+
+def _as_bytes(data: Data) -> bytes:
+    return data if isinstance(data, bytes) else bytes(data)
+
+
+def _unquoted(etag: str) -> str:
+    return etag.strip('"')
+
+
+def _base64_of_hex(sha256: str) -> str:
+    try:
+        digest = bytes.fromhex(sha256)
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise InvalidInput(f"{sha256[:100]!r} is not a SHA-256: it has 64 hexadecimal digits")
+    return base64.b64encode(digest).decode()
+
+
+def _check_deleted(errors: Iterable[Mapping[str, Any]]) -> None:
+    left = [error for error in errors if error.get("Code") != "NoSuchKey"]
+    if not left:
+        return
+    first = left[0]
+    message = f"{len(left)} objects were not deleted, {first.get('Key')!r} first: {first.get('Message')}"
+    if first.get("Code") == "AccessDenied":
+        raise StoreRefused(f"{message}: the credentials need s3:DeleteObject")
+    raise OutcomeUnknown(message)

@@ -1,0 +1,228 @@
+"""The leader's loop: finish transitions, fail over segments that lost a broker, drain brokers, and rebalance.
+
+Everything it does is a transition, recorded by compare-and-swap and fenced by the store. So a leader that does not know
+yet that it was deposed, or two leaders at once, can do the same work twice, but nothing wrong.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Literal, Protocol
+
+from filer.clock import Clock, comes_within
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_state import TopicState
+from leader.membership.coordinator import BrokerInfo, Coordinator
+from leader.membership.missing_brokers import MARGIN_SHARE, MissingBrokers
+from leader.policy.placement import orphans, under_replicated
+from leader.policy.rebalancing import rebalance
+from leader.topic_states import TopicStates
+from leader.traffic.traffic_table import TrafficTable
+
+SWEEP_SECONDS = 30.0
+"""All topics are read again whenever brokers come or go, and this often, in case the news of a change was lost."""
+RETRY_SECONDS = 0.5
+SETTLE_SECONDS = 2.0
+"""Rebalancing waits until membership has not changed for so long: a rolling restart moves segments anyhow."""
+
+LeaderReason = Literal["failover", "drain", "move"]
+
+_log = logging.getLogger(__name__)
+
+
+class LeaderActions(Protocol):
+    """The transitions that a leader asks its broker for."""
+
+    async def finish_transition(self, topic: str) -> TopicState | None:
+        """Finish the transition that is under way, if any; the topic's state then, None if there is no topic."""
+        ...
+
+    async def give_successors(
+        self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]
+    ) -> TopicState | None:
+        """Replace open segments by successors on live brokers: on the broker that `owners` names, where it names one.
+
+        The topic's state then, None if there is no topic.
+        """
+        ...
+
+
+class LeaderLoop:
+    """Acts while this broker leads. All methods belong to the event loop's thread.
+
+    `on_settled` is called with the name of a topic that has changed and needs nothing more.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        catalogue: Catalogue,
+        clock: Clock,
+        actions: LeaderActions,
+        table: TrafficTable,
+        *,
+        on_settled: Callable[[str], None],
+    ) -> None:
+        self._coordinator, self._clock, self._actions = coordinator, clock, actions
+        self._table, self._on_settled = table, on_settled
+        self._topics = TopicStates(catalogue, table)
+        self._missing = MissingBrokers()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._handing_over: set[str] = set()
+        self._members: tuple[BrokerInfo, ...] = ()
+        self._members_changed_seconds = self._swept_seconds = -1e9
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Begin the next round soon: brokers may have come or gone."""
+        self._wake.set()
+
+    def request_read(self, topic: str) -> None:
+        """Read that topic's record soon, and do what it needs."""
+        if self._coordinator.leads():
+            self._topics.request_read(topic)
+        self._wake.set()
+
+    @property
+    def states(self) -> Mapping[str, TopicState]:
+        """Topics by name as they were last read; none while this broker does not lead."""
+        return self._topics.by_name
+
+    def is_free(self, topic: str) -> bool:
+        """Whether that topic needs nothing else first, such as a failover of segments of a lost broker."""
+        if topic not in self.states or topic in self._tasks or topic in self._topics.unsettled:
+            return False
+        return self._missing.ids.isdisjoint(self._topics.names.brokers(topic))
+
+    # -- rounds --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Do rounds until cancelled."""
+        try:
+            while True:
+                await self._pause()
+                if self._coordinator.leads():
+                    await self._try_round()
+                else:
+                    self._stand_down()
+        finally:
+            tasks = list(self._tasks.values())
+            self._stand_down()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pause(self) -> None:
+        """Wait until something may have changed, or until the next round is due."""
+        since_change_seconds = self._clock.monotonic_seconds() - self._members_changed_seconds
+        is_busy = (
+            self._topics.unsettled or self._tasks or self._missing.ids or since_change_seconds < SETTLE_SECONDS + 1
+        )
+        await comes_within(self._clock, self._wake, RETRY_SECONDS if is_busy else SWEEP_SECONDS / 10)
+        self._wake.clear()
+
+    def _stand_down(self) -> None:
+        """Forget everything: the next leader reads it from the store. Safe to cut work off at any line."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._topics.clear()
+        self._handing_over.clear()
+        self._missing.clear()
+        self._members = ()
+        self._swept_seconds = -1e9
+
+    async def _try_round(self) -> None:
+        try:
+            await self._round()
+        except Exception as error:
+            # Catch every error: the next round may succeed, and no other broker leads while this one lives.
+            _log.warning("the leader's round failed: %s: %s", type(error).__name__, error)
+
+    async def _round(self) -> None:
+        now_seconds = self._clock.monotonic_seconds()
+        members = tuple(self._coordinator.brokers())
+        if members != self._members:
+            self._members, self._members_changed_seconds, self._swept_seconds = members, now_seconds, -1e9
+        if now_seconds - self._swept_seconds > SWEEP_SECONDS:
+            unread = await self._topics.read_all()
+            self._swept_seconds = now_seconds
+        else:
+            unread = await self._topics.read(self._topics.unsettled)
+        self._handing_over &= self.states.keys()
+        gone = self._missing.update(
+            self._topics.names.named,
+            {broker.id for broker in self._members},
+            now_seconds=now_seconds,
+            margin_seconds=self._coordinator.session_timeout_seconds * MARGIN_SHARE,
+        )
+        self._settle_all(gone, unread)
+        # A missing broker may be back in a moment, and segments that need new brokers come first.
+        quiet = not self._handing_over and not self._missing.ids
+        if quiet and now_seconds - self._members_changed_seconds >= SETTLE_SECONDS:
+            self._rebalance()
+
+    def _settle_all(self, gone: frozenset[str], unread: Set[str]) -> None:
+        """Settle topics that may need something: those that changed, and those that name gone or draining brokers.
+
+        Topics that have to be read first are left out: by their former state they might need nothing.
+        """
+        draining = frozenset(broker.id for broker in self._members if broker.draining)
+        if len(draining) == len(self._members):
+            draining = frozenset()
+        for topic in (self._topics.unsettled | self._topics.names.topics(gone | draining)) - unread:
+            if topic in self.states and topic not in self._tasks:
+                self._settle(self.states[topic], gone, draining)
+
+    def _settle(self, state: TopicState, gone: frozenset[str], draining: frozenset[str]) -> None:
+        """Begin what the topic needs."""
+        topic, lost, leaving = state.topic, orphans(state, gone), orphans(state, draining)
+        if state.transition is None and not lost and not leaving:
+            self._handing_over.discard(topic)
+            if topic in self._topics.unsettled:
+                self._topics.unsettled.discard(topic)
+                self._on_settled(topic)
+            return
+        self._topics.unsettled.add(topic)
+        self._start(topic, lost or leaving, "failover" if lost else "drain", {})
+
+    def _rebalance(self) -> None:
+        """Even out what brokers carry, and give under-replicated segments as many replicas as they should have."""
+        busy = self._topics.unsettled | self._tasks.keys()
+        plan = rebalance(self._table, self._members, except_topics=busy)
+        fit = sum(not broker.draining for broker in self._members)
+        # The table may know a topic from a transition of this broker before its record was read here.
+        for topic in ((plan.keys() | self._topics.names.under_replicated(fit)) & self.states.keys()) - busy:
+            owners = plan.get(topic, {})
+            if segments := {*owners, *under_replicated(self.states[topic], self._members)}:
+                self._topics.unsettled.add(topic)
+                self._start(topic, sorted(segments), "move", owners)
+
+    # -- one topic -----------------------------------------------------------------------------------------
+
+    def _start(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
+        if segments:
+            self._handing_over.add(topic)
+        task = asyncio.create_task(self._work(topic, segments, reason, owners), name=f"settle {topic}")
+        self._tasks[topic] = task
+        task.add_done_callback(lambda _: self._done(topic))
+
+    async def _work(self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]) -> None:
+        """Finish the transition that is under way, then replace the segments; the next round checks the result.
+
+        If nothing changed, the next round waits: it would find the same again at once.
+        """
+        before = self.states[topic].version
+        try:
+            state = await self._actions.finish_transition(topic)
+            if segments and state is not None:
+                state = await self._actions.give_successors(topic, segments, reason, owners)
+        except Exception as error:
+            # Catch every error: the other topics go on, and this one is tried again.
+            _log.warning("topic %r is not settled yet: %s: %s", topic, type(error).__name__, error)
+            state = None
+        if state is not None and self._coordinator.leads():
+            self._topics.apply(state)
+        if state is None or state.version <= before:
+            await self._clock.sleep(RETRY_SECONDS)
+
+    def _done(self, topic: str) -> None:
+        self._tasks.pop(topic, None)
+        self._wake.set()

@@ -1,0 +1,96 @@
+"""A broker's view of its cluster from the last round with ZooKeeper, and for how long it may rely on that view."""
+
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+
+from filer.clock import Clock
+from leader.membership.coordinator import BrokerInfo
+from leader.membership.zookeeper_round import RoundResult
+
+CERTAIN_SHARE = 2 / 3
+"""A round proves that the session lives for this share of its time-out, counted from the round's beginning."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterView:
+    """The brokers and the leader as the last successful round saw them. Belongs to the event loop's thread."""
+
+    def __init__(self, clock: Clock, *, session_timeout_seconds: float) -> None:
+        self._clock = clock
+        self.session_timeout_seconds = session_timeout_seconds
+        self.brokers: tuple[BrokerInfo, ...] = ()
+        self.by_age: tuple[BrokerInfo, ...] = ()
+        self.leader: str | None = None
+        self.certain_until_seconds = self.seen_seconds = -math.inf
+        self.touch_count = 0
+        self._session_id = 0
+        self._seen_leading = self._resigned = False
+
+    def apply(self, result: RoundResult, *, began_seconds: float) -> None:
+        """Take the result of a round that began at that time."""
+        self.session_timeout_seconds = result.session_timeout_seconds
+        if not self.in_touch() or result.session_id != self._session_id:
+            self.touch_count, self._session_id = self.touch_count + 1, result.session_id
+        # Any answer in the round came from a session that lived after the round began, and a session lives for a whole
+        # time-out after that.
+        self.certain_until_seconds = began_seconds + self.session_timeout_seconds * CERTAIN_SHARE
+        self.seen_seconds = began_seconds
+        self.by_age, self.leader = result.brokers, result.leader
+        self._seen_leading = result.leads
+        self.brokers = tuple(sorted(result.brokers, key=lambda broker: broker.id))
+
+    def in_touch(self) -> bool:
+        """Whether the session certainly lives, by a clock that goes on while the process is stopped."""
+        return self._clock.monotonic_seconds() < self.certain_until_seconds
+
+    def leads(self) -> bool:
+        """Whether this broker leads. That ends as soon as it cannot be certain of its session."""
+        return self._seen_leading and not self._resigned and self.in_touch()
+
+    @property
+    def resigned(self) -> bool:
+        """Whether this broker must not lead any more."""
+        return self._resigned
+
+    def resign(self) -> None:
+        """Lead no more."""
+        self._resigned = True
+
+    def clear(self) -> None:
+        """Forget everything: this broker has left."""
+        self.certain_until_seconds = -math.inf
+        self.brokers, self.by_age, self.leader, self._seen_leading = (), (), None, False
+
+
+class Listeners:
+    """The listeners for changes of the view or of a topic. If one fails, the others are called all the same."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._last: object = None
+        self.on_change: list[Callable[[], None]] = []
+        self.on_topic_change: list[Callable[[str], None]] = []
+
+    def view_changed(self) -> None:
+        """Call the listeners, if brokers, the leader, `leads` or `in_touch` differ from what they last were."""
+        state = (self._view.brokers, self._view.leader, self._view.leads(), self._view.in_touch())
+        if state != self._last:
+            self._last = state
+            for call in self.on_change:
+                _call_safely(call)
+
+    def topic_changed(self, topic: str) -> None:
+        """Call the listeners with that topic."""
+        for call in self.on_topic_change:
+            _call_safely(partial(call, topic))
+
+
+def _call_safely(call: Callable[[], None]) -> None:
+    try:
+        call()
+    except Exception:
+        # Rounds must go on: without them this broker would be counted as gone.
+        _log.exception("a listener for changes of the cluster failed")

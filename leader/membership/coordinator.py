@@ -1,0 +1,172 @@
+"""Which brokers are alive and which one leads: the protocol of coordinators (docs/design.md §8).
+
+A coordinator's data may be lost: everything durable is on the store. Its answers are only hints about liveness: the
+store, and followers that refuse an owner, decide.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from filer.errors import BraidError
+
+
+class CoordinationFailed(BraidError):
+    """The coordination service cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A live broker. `id` carries an incarnation: a restarted process is another broker.
+
+    `store` is the id in the cluster record of its store; empty if the broker is of an older version.
+    """
+
+    id: str
+    url: str
+    zone: str
+    version: str
+    draining: bool = False
+    store: str = ""
+
+
+class Coordinator(Protocol):
+    """Membership, leadership and changes of topics as a broker sees them. All calls belong to the event loop's thread.
+
+    All methods but `join` and `leave` return at once, from what is known.
+    """
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        """How long the others count a silent broker as alive; 0 if there are no others."""
+        ...
+
+    async def join(self, broker: BrokerInfo) -> None:
+        """Announce this broker, and keep it announced; called again to change what is announced.
+
+        Raises `CoordinationFailed` if the coordination service cannot be reached at the first call.
+        """
+        ...
+
+    def resign(self) -> None:
+        """Never lead again: another broker may be elected from now on. This broker stays announced."""
+        ...
+
+    async def leave(self) -> None:
+        """Withdraw this broker, and close connections and threads."""
+        ...
+
+    def brokers(self) -> Sequence[BrokerInfo]:
+        """The live brokers by id, as far as is known."""
+        ...
+
+    def by_age(self) -> Sequence[BrokerInfo]:
+        """The live brokers, in the order in which they were announced: all brokers agree on that order.
+
+        Once it has joined, a broker knows of all brokers that came before it and are still there.
+        """
+        ...
+
+    @property
+    def seen_seconds(self) -> float:
+        """The monotonic time at which `brokers` was last read, or later."""
+        ...
+
+    def leader(self) -> str | None:
+        """Id of the broker elected to decide transitions, as far as is known."""
+        ...
+
+    def leads(self) -> bool:
+        """Whether this broker leads: false from its own deadline on, before others may count it as gone."""
+        ...
+
+    def in_touch(self) -> bool:
+        """Whether this broker is certain that the others still count it as alive."""
+        ...
+
+    @property
+    def touch_count(self) -> int:
+        """How many times this broker has come in touch. If the number is the same twice, it was in touch in between."""
+        ...
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have `call` called whenever brokers, the leader or `in_touch` may have changed."""
+        ...
+
+    def on_topic_change(self, call: Callable[[str], None]) -> None:
+        """Have `call` called with the name of a followed topic that was announced, to read its record again."""
+        ...
+
+    def follow(self, topic: str) -> None:
+        """Get the announcements of that topic. Repeating it changes nothing."""
+        ...
+
+    def announce(self, topic: str) -> None:
+        """Tell all followers of the topic that its record has changed. This is a hint that may be lost."""
+        ...
+
+
+class InProcessCoordinator:
+    """A cluster of one: the embedded form, where the only broker leads."""
+
+    def __init__(self) -> None:
+        self._brokers: list[BrokerInfo] = []
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        """There are no others."""
+        return 0.0
+
+    async def join(self, broker: BrokerInfo) -> None:
+        """Announce this broker."""
+        self._brokers = [broker]
+
+    def resign(self) -> None:
+        """Nobody else could be elected."""
+
+    async def leave(self) -> None:
+        """Withdraw this broker."""
+        self._brokers = []
+
+    def brokers(self) -> Sequence[BrokerInfo]:
+        """This broker, once it has joined."""
+        return tuple(self._brokers)
+
+    def by_age(self) -> Sequence[BrokerInfo]:
+        """This broker, once it has joined."""
+        return self.brokers()
+
+    @property
+    def seen_seconds(self) -> float:
+        """Nothing ever changes behind its back."""
+        return math.inf
+
+    def leader(self) -> str | None:
+        """This broker, once it has joined."""
+        return self._brokers[0].id if self._brokers else None
+
+    def leads(self) -> bool:
+        """Once it has joined."""
+        return bool(self._brokers)
+
+    def in_touch(self) -> bool:
+        """Always: no other broker could take its place."""
+        return True
+
+    @property
+    def touch_count(self) -> int:
+        """It is in touch from the beginning."""
+        return 1
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Nothing ever changes."""
+
+    def on_topic_change(self, call: Callable[[str], None]) -> None:
+        """There are no other brokers to announce topics."""
+
+    def follow(self, topic: str) -> None:
+        """There are no other brokers to announce topics."""
+
+    def announce(self, topic: str) -> None:
+        """There are no other brokers to tell."""

@@ -1,0 +1,132 @@
+"""Creating, configuring and deleting topics, and splitting and merging their segments on request."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from filer.clock import Clock
+from filer.errors import BraidError, InvalidConfig
+from filer.keys import check_name
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_config import FIXED_FIELDS, TopicConfig, parse_config
+from filer.topic.topic_state import Segment, TopicState
+from leader.membership.coordinator import Coordinator
+from leader.transitions import new_topic, recreated
+from mq.base.errors import Conflict
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+from mq.transitions.segment_placement import SegmentPlacement
+from mq.transitions.split_merge_requests import MergeRequest, SplitRequest, carry_out
+from mq.transitions.state_broadcast import StateBroadcast
+from mq.transitions.transition_executor import TransitionExecutor
+
+
+class TopicAdministration:
+    """Carries out what people ask of topics. Any broker does it for any topic."""
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        clock: Clock,
+        coordinator: Coordinator,
+        topics: TopicRegistry,
+        executor: TransitionExecutor,
+        placement: SegmentPlacement,
+        broadcast: StateBroadcast,
+    ) -> None:
+        self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
+        self._topics, self._executor, self._placement, self._broadcast = topics, executor, placement, broadcast
+
+    async def put(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, bool]:
+        """Create a topic or change its configuration. Returns the topic, and True if it was created.
+
+        Raises `InvalidName`, `InvalidConfig`, and `Conflict` for a change of a setting that cannot change.
+        """
+        check_name(name)
+        settings = dict(body)
+        segments = settings.pop("segments", None)
+        async with self._executor.lock(name):
+            record = await self._catalogue.read(name)
+            if record is not None and not record.state.deleted:
+                if segments is not None and segments != len(record.state.open_segments):
+                    raise Conflict(
+                        "topic-conflict",
+                        f"topic {name!r} exists with {len(record.state.open_segments)} open segments; "
+                        "'segments' counts only at creation",
+                    )
+                return await self._reconfigure(record.state, settings), False
+            config = parse_config(settings)
+            self._check_servable(config)
+            count = _segments_at_creation(segments, config)
+            return await self._create(name, record.state if record else None, config, count), True
+
+    async def delete(self, name: str) -> None:
+        """Seal all segments and leave a tombstone; the files go after the grace period. Raises `NotFound`."""
+        await self._topics.topic(name)
+        await self._executor.delete(name)
+
+    async def split_or_merge(self, name: str, wanted: SplitRequest | MergeRequest) -> tuple[TopicState, list[Segment]]:
+        """Split or merge segments. Returns the new state and the successors. Raises `NotFound`, and as `carry_out`."""
+        runtime = await self._topics.topic(name)
+        if runtime.state.segment(wanted.segment) is None:
+            # The client may know of a transition that this broker has not read yet.
+            with contextlib.suppress(BraidError):
+                await runtime.refresh()
+        return await carry_out(self._executor, self._placement, self._clock, runtime.state, wanted)
+
+    async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> TopicRuntime:
+        now_us = self._clock.now_us()
+        brokers_for = self._placement.brokers_for(name, config, count)
+        fresh = new_topic(name, config, count, brokers_for, now_us=now_us)
+        if tombstone is None:
+            if not await self._catalogue.create(fresh):
+                await self._topics.refresh(name)
+                return await self._topics.topic(name)
+            self._topics.apply(fresh)
+        else:
+            state = await self._catalogue.change(
+                name, lambda s: recreated(s, config, count, brokers_for, now_us=now_us) if s.deleted else None
+            )
+            self._topics.apply(state or fresh)
+        return await self._topics.topic(name)
+
+    async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
+        wanted = parse_config(settings, base=state.config)
+        self._check_servable(wanted)
+        for field in FIXED_FIELDS:
+            if getattr(wanted, field) != getattr(state.config, field):
+                raise Conflict(
+                    "topic-conflict",
+                    f"{field} of topic {state.topic!r} is {getattr(state.config, field)!r} and cannot change: "
+                    "files of that type are stored; create another topic",
+                )
+
+        def change(newest: TopicState) -> TopicState | None:
+            config = parse_config(settings, base=newest.config)
+            return None if config == newest.config else newest.model_copy(update={"config": config})
+
+        changed = await self._catalogue.change(state.topic, change) or state
+        self._topics.apply(changed)
+        if changed.version != state.version:
+            # The leader opens segments for a larger min_segments at once; owners use the new windows of their averages.
+            self._broadcast.broadcast(changed)
+        return await self._topics.topic(state.topic)
+
+    def _check_servable(self, config: TopicConfig) -> None:
+        alive = len(self._coordinator.brokers())
+        if config.replicas > alive:
+            brokers = "is 1 broker" if alive == 1 else f"are {alive} brokers"
+            raise InvalidConfig(f"replicas is {config.replicas}, but there {brokers}: at most {alive} can hold a copy")
+
+
+def _segments_at_creation(segments: Any, config: TopicConfig) -> int:
+    count = config.min_segments if segments is None else segments
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise InvalidConfig(f"segments: a whole number is wanted, not {count!r}")
+    if not config.min_segments <= count <= config.max_segments:
+        raise InvalidConfig(
+            f"segments is {count}: it lies between min_segments ({config.min_segments}) "
+            f"and max_segments ({config.max_segments})"
+        )
+    return count

@@ -1,0 +1,159 @@
+"""The errors of a broker, in addition to those of the filer.
+
+BraidError
+├── PublishIncomplete      some messages of a request were stored, others were not
+├── Repeatable             another error, of a request that may safely be repeated
+├── FrontStoreFull         no room for more messages until the store has caught up
+├── Draining               this broker is shutting down
+├── NotFound               no such topic, segment, message, upload, load
+├── BodyTooLarge           a request body above the limit
+├── BodyTimeout            a request body that did not arrive in time
+├── UnsupportedMedia       an unknown content type or encoding
+├── Malformed              bytes that cannot be parsed
+├── InvalidReference       an upload that a message cannot refer to
+├── Conflict               the request contradicts the current state
+│   └── SegmentNotOpen     a segment is sealed, so it cannot be split or merged
+├── NameTaken              a file of a bulk load exists with other content
+├── TransitionUnderWay     other transitions of the topic keep coming first
+├── PositionTooOld         retention has removed the messages at a position
+├── Forbidden              the authorizer denied the request
+├── NoOtherBroker          no other broker can take over
+├── CopyRefused            a follower has helped to seal the segment, and takes no more messages of it
+├── CopyGap                a follower lacks earlier messages of the segment
+├── OutOfTouch             a follower is out of touch with ZooKeeper, and takes no more messages
+├── OwnerSilent            a segment's owner does not answer, so its newest messages cannot be read
+├── PeerUnreachable        another broker certainly did not receive the request
+├── PeerFailed             another broker refused the request
+└── PeerSilent             another broker may have received the request: an OutcomeUnknown
+"""
+
+from collections.abc import Sequence
+
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown
+from filer.format.requests import Position
+from filer.topic.positions import PositionExpired
+
+
+class PublishIncomplete(BraidError):
+    """Only some messages of the request were stored, at `positions`."""
+
+    def __init__(self, message: str, positions: Sequence[Position]) -> None:
+        super().__init__(message)
+        self.positions = positions
+
+
+class Repeatable(BraidError):
+    """A request with an id failed. Sent again, it is completed, or its messages are found stored."""
+
+    def __init__(self, cause: BraidError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class FrontStoreFull(BraidError):
+    """The broker's memory for messages that are not stored yet is full."""
+
+
+class Draining(BraidError):
+    """This broker is shutting down."""
+
+
+class NotFound(BraidError):
+    """The resource does not exist; `what` is topic, segment, message, upload, load, broker or path."""
+
+    def __init__(self, what: str, message: str) -> None:
+        super().__init__(message)
+        self.what = what
+
+
+class BodyTooLarge(BraidError):
+    """The request body is larger than the limit; `upload` is the path for larger payloads."""
+
+    def __init__(self, message: str, limit_bytes: int, upload: str) -> None:
+        super().__init__(message)
+        self.limit_bytes = limit_bytes
+        self.upload = upload
+
+
+class BodyTimeout(BraidError):
+    """The request body did not arrive in time."""
+
+
+class UnsupportedMedia(BraidError):
+    """The content type or encoding is not supported."""
+
+
+class Malformed(InvalidInput):
+    """The bytes cannot be parsed as their content type."""
+
+
+class InvalidReference(InvalidInput):
+    """A message cannot refer to this upload."""
+
+
+class Conflict(BraidError):
+    """The request contradicts the current state; `kind` is the slug of the problem type."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class SegmentNotOpen(Conflict):
+    """The segment is sealed; `successors` are the ids of its successors."""
+
+    def __init__(self, message: str, successors: Sequence[int]) -> None:
+        super().__init__("segment-sealed", message)
+        self.successors = successors
+
+
+class NameTaken(BraidError):
+    """Another file has that name."""
+
+
+class TransitionUnderWay(BraidError):
+    """Other transitions of the topic keep coming first."""
+
+
+class PositionTooOld(PositionExpired):
+    """Retention has removed the messages at this position; `earliest` is the marker of the oldest ones kept."""
+
+    def __init__(self, message: str, earliest: str) -> None:
+        super().__init__(message)
+        self.earliest = earliest
+
+
+class Forbidden(BraidError):
+    """The authorizer denied the request."""
+
+
+class NoOtherBroker(BraidError):
+    """No other broker can take over."""
+
+
+class CopyRefused(BraidError):
+    """This follower has helped to seal the segment: its owner can add nothing more."""
+
+
+class CopyGap(BraidError):
+    """This follower lacks messages that come before these."""
+
+
+class OutOfTouch(BraidError):
+    """This follower is out of touch. Other brokers soon count it as gone, and then its copies do not count."""
+
+
+class OwnerSilent(BraidError):
+    """The owner of a segment does not answer. It may hold messages that are not stored yet."""
+
+
+class PeerUnreachable(BraidError):
+    """Another broker cannot be reached. It certainly did not receive the request."""
+
+
+class PeerFailed(BraidError):
+    """Another broker refused the request."""
+
+
+class PeerSilent(OutcomeUnknown):
+    """Another broker gave no conclusive answer: the request may or may not have taken effect."""

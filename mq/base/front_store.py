@@ -1,0 +1,147 @@
+"""The bounded memory for recent messages: accepted ones that are not stored yet, and the newest stored ones.
+
+Both share one budget. Pending messages stay; stored ones are dropped, oldest first, to make room.
+"""
+
+import asyncio
+import bisect
+from collections import deque
+
+import pyarrow as pa
+
+# Memory of a table of seven columns beside its data. For a single small message this is nearly all of it.
+TABLE_OVERHEAD_BYTES = 8 * 1024
+# Stored messages take at most the budget divided by this. They serve readers of the tail, who are never far behind.
+# With a larger share every request needed fresh memory from the system, which doubled its measured cost.
+RECENT_SHARE = 16
+
+
+class Tail:
+    """The newest messages of one segment, without a gap, up to its end."""
+
+    def __init__(self, end: int) -> None:
+        self._bases: deque[int] = deque()
+        self._tables: deque[pa.Table] = deque()
+        self._sizes_bytes: deque[int] = deque()
+        self.end = end
+
+    @property
+    def start(self) -> int:
+        """The first offset held; `end` if the tail is empty."""
+        return self._bases[0] if self._bases else self.end
+
+    def append(self, table: pa.Table, size_bytes: int) -> None:
+        """Add the next file's messages, which take about `size_bytes`."""
+        self._bases.append(self.end)
+        self._tables.append(table)
+        self._sizes_bytes.append(size_bytes)
+        self.end += table.num_rows
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest file's messages, if there are any."""
+        if self._bases:
+            self._bases.popleft()
+            self._tables.popleft()
+            self._sizes_bytes.popleft()
+
+    def read(self, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
+        """Messages from `offset` on, at least one; None if the tail does not hold that offset.
+
+        Files are joined up to about `max_bytes`. Each row counts with the average size of its file's rows.
+        """
+        if not self.start <= offset < self.end:
+            return None
+        chosen: list[pa.Table] = []
+        rows = size_bytes = 0
+        position = bisect.bisect_right(self._bases, offset) - 1
+        skipped = offset - self._bases[position]
+        while position < len(self._tables) and rows < max_rows and size_bytes < max_bytes:
+            table = self._tables[position].slice(skipped)
+            skipped = 0
+            chosen.append(table)
+            rows += table.num_rows
+            size_bytes += self._sizes_bytes[position] * table.num_rows // self._tables[position].num_rows
+            position += 1
+        return (pa.concat_tables(chosen) if len(chosen) > 1 else chosen[0]).slice(0, max_rows)
+
+    def between(self, start: int, end: int) -> pa.Table | None:
+        """The messages at offsets `[start, end)`; None if the tail does not hold all of them."""
+        if not self.start <= start < end <= self.end:
+            return None
+        first = bisect.bisect_right(self._bases, start) - 1
+        last = bisect.bisect_left(self._bases, end)
+        tables = [self._tables[position] for position in range(first, last)]
+        return pa.concat_tables(tables).slice(start - self._bases[first], end - start)
+
+
+class FrontStore:
+    """Counts the bytes of all tails, and of messages accepted or being received."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.pending_bytes = 0
+        self.recent_bytes = 0
+        self._waiting_bytes = 0
+        self._recent: deque[tuple[Tail, int]] = deque()
+        self._released: asyncio.Future[None] | None = None
+
+    def try_reserve(self, size_bytes: int) -> bool:
+        """Reserve room for a request; False if pending requests leave none. Recent messages are dropped for it."""
+        if self.pending_bytes + size_bytes > self.limit_bytes:
+            return False
+        self.pending_bytes += size_bytes
+        if self.pending_bytes + self.recent_bytes > self.limit_bytes:
+            self._evict()
+        return True
+
+    def grow(self, size_bytes: int) -> None:
+        """Count bytes of messages that are acknowledged and not stored yet, even above the limit.
+
+        Negative numbers subtract.
+        """
+        self.pending_bytes += size_bytes
+        self._evict()
+        if size_bytes < 0:
+            self.release(0)
+
+    def release(self, size_bytes: int) -> None:
+        """Give room back: the request was stored, refused or aborted."""
+        self.pending_bytes -= size_bytes
+        if self._released is not None:
+            self._released.set_result(None)
+            self._released = None
+
+    async def room(self, held_bytes: int) -> bool:
+        """Wait until some room has been given back. The waiting request holds `held_bytes` of it itself.
+
+        False at once where waiting requests hold all of the room: none of them could ever go on.
+        """
+        if self._waiting_bytes + held_bytes >= self.pending_bytes:
+            return False
+        if self._released is None:
+            self._released = asyncio.get_running_loop().create_future()
+        self._waiting_bytes += held_bytes
+        try:
+            await asyncio.shield(self._released)
+        finally:
+            self._waiting_bytes -= held_bytes
+        return True
+
+    def keep(self, tail: Tail, table: pa.Table, size_bytes: int) -> None:
+        """Add a stored file's messages to their segment's tail, for as long as there is room."""
+        if not table.num_rows:
+            return
+        held_bytes = size_bytes + TABLE_OVERHEAD_BYTES
+        tail.append(table, size_bytes)
+        self._recent.append((tail, held_bytes))
+        self.recent_bytes += held_bytes
+        self._evict()
+
+    def _evict(self) -> None:
+        room_bytes = min(self.limit_bytes // RECENT_SHARE, self.limit_bytes - self.pending_bytes)
+        while self._recent and self.recent_bytes > room_bytes:
+            if len(self._recent) == 1 and self.pending_bytes + self.recent_bytes <= self.limit_bytes:
+                return  # readers of the tail wait for the newest file, however large it is
+            tail, size_bytes = self._recent.popleft()
+            self.recent_bytes -= size_bytes
+            tail.drop_oldest()

@@ -1,0 +1,70 @@
+"""The metrics of a broker, for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_PUT_BYTES = (1e3, 1e4, 1e5, 1e6, 4e6, 16e6, 64e6)
+
+
+class Metrics:
+    """The metrics of one broker, in a registry of its own so that several can live in one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        self.messages = Counter("braidmq_messages_stored", "Messages acknowledged.", ["topic"], registry=registry)
+        self.files = Counter("braidmq_files_stored", "Segment files put by owners.", ["topic"], registry=registry)
+        self.file_bytes = Histogram(
+            "braidmq_file_bytes",
+            "Size of segment files put by owners.",
+            buckets=_PUT_BYTES,
+            registry=registry,
+        )
+        self.messages_read = Counter("braidmq_messages_read", "Messages sent to readers.", ["topic"], registry=registry)
+        self.bytes_read = Counter(
+            "braidmq_bytes_read", "Bytes of answers with messages for readers.", ["topic"], registry=registry
+        )
+        self.refused = Counter(
+            "braidmq_publishes_refused", "Publishes refused, by the type of the problem.", ["reason"], registry=registry
+        )
+        self.lost_segments = Counter(
+            "braidmq_segments_lost", "Segments that another writer took over.", ["topic"], registry=registry
+        )
+        self.rollups = Counter("braidmq_rollups", "Roll-ups written.", ["topic"], registry=registry)
+        self.deleted = Counter("braidmq_files_deleted", "Superseded or expired files deleted.", registry=registry)
+        self.pending_bytes = Gauge(
+            "braidmq_front_store_pending_bytes", "Bytes accepted and not stored yet.", registry=registry
+        )
+        self.recent_bytes = Gauge(
+            "braidmq_front_store_recent_bytes", "Bytes of stored messages held in memory.", registry=registry
+        )
+        self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)
+        self.leads = Gauge("braidmq_leads", "Whether this broker leads its cluster (0 or 1).", registry=registry)
+        self.in_touch = Gauge(
+            "braidmq_in_touch",
+            "Whether this broker is certain that the cluster counts it as alive (0 or 1).",
+            registry=registry,
+        )
+        self.brokers = Gauge("braidmq_brokers", "Live brokers known to this one.", registry=registry)
+        self.segments_owned = Gauge(
+            "braidmq_segments_owned", "Open segments that this broker writes.", registry=registry
+        )
+        self.transitions = Counter(
+            "braidmq_transitions",
+            "Transitions that this broker has begun and finished.",
+            ["topic", "reason"],
+            registry=registry,
+        )
+        self.brokers_wanted = Gauge(
+            "braidmq_brokers_wanted",
+            "How many brokers the traffic calls for, at the leader; 0 at the others.",
+            registry=registry,
+        )
+        self.maintenance_errors = Counter(
+            "braidmq_maintenance_errors",
+            "Rounds of upkeep that failed and will be tried again.",
+            registry=registry,
+        )
+
+    def render(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry)

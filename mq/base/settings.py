@@ -1,0 +1,102 @@
+"""Every setting of a broker, with its default and its bounds."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MIB = 1024 * 1024
+_HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
+# A path may follow: a gateway may serve one broker below each path.
+_BASE_URL = re.compile(rf"https?://{_HOST_PORT.pattern}(?:/[^\s?#]*)?")
+_LAST_PORT = 65535
+
+
+def _zookeeper_addresses(text: str) -> str:
+    for address in text.split(","):
+        match = _HOST_PORT.fullmatch(address)
+        if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
+            raise ValueError("addresses must have the form host:port,host:port")
+    return text
+
+
+def _base_url(text: str) -> str:
+    match = _BASE_URL.fullmatch(text)
+    if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
+        raise ValueError("an address must have the form http://host:port")
+    return text
+
+
+class BrokerSettings(BaseModel):
+    """Settings of `mq serve`. Each is also a `BRAIDMQ_*` variable and a key of the TOML file. In bytes and seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path = Field(
+        Path("braid-data"), description="Local directory that holds everything, unless --store is given."
+    )
+    store: str | None = Field(None, description="Object store: s3://bucket/prefix or file:///shared/dir.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8080, description="Port to listen on; 0 takes a free one.")
+    cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(
+        "braidmq", description="Name of the cluster."
+    )
+    broker: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")] = Field(
+        "broker", description="Name of this broker."
+    )
+    zookeeper: Annotated[str, AfterValidator(_zookeeper_addresses)] | None = Field(
+        None, description="ZooKeeper of the cluster, host:port,host:port; without it the broker is on its own."
+    )
+    session_timeout: Annotated[float, Field(ge=1, le=120)] = Field(
+        10.0, description="Seconds after which the cluster gives up a silent broker."
+    )
+    zone: str = Field("", description="Availability zone of this broker.")
+    advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        None, description="URL at which clients and the other brokers reach this one."
+    )
+    authorizer: Literal["loopback", "any"] = Field(
+        "loopback", description="Which requests are served: only those of this machine (loopback), or all (any)."
+    )
+    drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        30.0, description="Seconds to finish work after SIGTERM."
+    )
+    front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
+    file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")
+    max_json_bytes: Annotated[int, Field(ge=1024, le=64 * MIB)] = Field(
+        8 * MIB, description="Largest JSON or NDJSON body: while it is read it takes some 30 times its size."
+    )
+    max_upload_bytes: Annotated[int, Field(ge=1, le=5 * 1024**4)] = Field(
+        5 * 1024**3, description="Largest payload submitted by reference."
+    )
+    flush_bytes: Annotated[int, Field(ge=1024, le=512 * MIB)] = Field(
+        8 * MIB, description="Size at which a file is written."
+    )
+    flush_interval: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        None, description="Seconds between puts of a busy segment; default 0 on a directory, 0.1 on S3."
+    )
+    grace: Annotated[float, Field(ge=1, le=30 * 86400)] = Field(
+        3600.0, description="Seconds that superseded files stay for readers."
+    )
+    rollup_age: Annotated[float, Field(ge=0, le=30 * 86400)] = Field(
+        600.0, description="Seconds that small files stay as they are, unless they are tiny or very many."
+    )
+    maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
+        5.0, description="Seconds between rounds of roll-up, retention and snapshots."
+    )
+    report_interval: Annotated[float, Field(ge=0.05, le=3600)] = Field(
+        1.0,
+        description="Seconds between reports of traffic to the leader, and between its decisions to split or merge.",
+    )
+    segments_per_broker: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        8.0, description="Number of segments at their target that one broker can carry, for the metric brokers_wanted."
+    )
+    s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible store.")
+    s3_region: str | None = Field(None, description="Region of the bucket.")
+    s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")
+
+    @property
+    def store_url(self) -> str:
+        """The address of the store: `store`, or else the directory `data`."""
+        return self.store or str(self.data)

@@ -1,0 +1,31 @@
+"""Keeps pandas out of processes that do not use it."""
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pyarrow as pa
+
+
+class _NoPandas:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        if fullname == "pandas":
+            raise ImportError("pandas is kept out", name=fullname)
+        return None
+
+
+def keep_pandas_out() -> None:
+    """Make pyarrow believe that pandas is not installed, unless pandas is imported already.
+
+    Where pandas is installed, as in an environment shared with Spark, pyarrow imports it for the first array made of a
+    list, only to check whether the list belongs to pandas. That takes half a second and 40 MB. It checks once.
+    """
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(finder)

@@ -1,0 +1,167 @@
+"""The checks of `mq doctor`."""
+
+import platform
+import resource
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Literal
+
+import pyarrow as pa
+
+from braidmq import AsyncClient
+from filer import keys
+from filer.clock import Clock
+from filer.errors import BraidError
+from filer.stores.fence_check import check_fencing
+from filer.stores.store import Store
+from mq.base.version import VERSION
+from mq.cli.failures import CommandFailed
+
+Result = Literal["ok", "warning", "failed"]
+_Outcome = tuple[Result, str]
+
+_ROUNDS = 5
+_LARGE_BYTES = 1024 * 1024
+# S3 gives times in whole seconds.
+_SKEW_SECONDS = 3.0
+_OPEN_FILES = 1024
+_PRESIGNED_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    check: str
+    result: Result
+    detail: str
+
+
+def machine_findings() -> list[Finding]:
+    """Check the versions and the limits of this machine."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    enough = files >= _OPEN_FILES
+    return [
+        Finding("braidmq", "ok", VERSION),
+        Finding("python", "ok", f"{platform.python_version()} ({sys.executable})"),
+        Finding("pyarrow", "ok", pa.__version__),
+        Finding(
+            "open files",
+            "ok" if enough else "warning",
+            f"{files} per process" + ("" if enough else f": raise it to {_OPEN_FILES} or more (ulimit -n)"),
+        ),
+    ]
+
+
+async def store_findings(store: Store, clock: Clock) -> list[Finding]:
+    """Check that the store fences, how fast it answers, and that its clock agrees with ours. Close the store."""
+    try:
+        findings = [await _check("conditional writes", lambda: _fencing(store, clock))]
+        if findings[0].result == "ok":
+            findings += [
+                await _check("1 KiB objects", lambda: _round_trips(store, clock, 1024)),
+                await _check("1 MiB objects", lambda: _round_trips(store, clock, _LARGE_BYTES)),
+                await _check("clock", lambda: _clock_skew(store, clock)),
+                await _check("signed addresses", lambda: _signed(store)),
+            ]
+        return findings
+    finally:
+        await store.close()
+
+
+async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
+    """Check that a broker answers, how fast, which brokers its cluster has, and that it can read its store."""
+    findings = [await _check("broker", lambda: _broker(client, clock))]
+    if findings[0].result != "failed":
+        findings.append(await _check("topics", lambda: _topics(client)))
+    return findings
+
+
+async def _check(name: str, check: Callable[[], Awaitable[_Outcome]]) -> Finding:
+    try:
+        result, detail = await check()
+    except BraidError as error:
+        return Finding(name, "failed", str(error))
+    return Finding(name, result, detail)
+
+
+async def _fencing(store: Store, clock: Clock) -> _Outcome:
+    await check_fencing(store, clock)
+    return "ok", f"{store.uri(keys.CLUSTER).removesuffix(f'/{keys.CLUSTER}')} lets one of two writers win"
+
+
+async def _round_trips(store: Store, clock: Clock, size_bytes: int) -> _Outcome:
+    data = clock.entropy(size_bytes)
+    seconds: dict[str, list[float]] = {"put": [], "get": [], "list": [], "delete": []}
+    for _ in range(_ROUNDS):
+        key = keys.fence_check(clock.ulid())
+        seconds["put"].append(await _timed(clock, partial(store.create, key, data)))
+        try:
+            seconds["get"].append(await _timed(clock, partial(_get, store, key, data)))
+            seconds["list"].append(await _timed(clock, partial(_list, store, key)))
+        finally:
+            seconds["delete"].append(await _timed(clock, partial(store.delete, [key])))
+    shown = (f"{name} {median(each) * 1000:.1f} ms" for name, each in seconds.items())
+    return "ok", f"{', '.join(shown)} (median of {_ROUNDS})"
+
+
+async def _timed(clock: Clock, call: Callable[[], Awaitable[object]]) -> float:
+    started = clock.monotonic_seconds()
+    await call()
+    return clock.monotonic_seconds() - started
+
+
+async def _get(store: Store, key: str, data: bytes) -> None:
+    if (await store.get(key)).data != data:
+        raise CommandFailed(f"{store.uri(key)} does not give back what was stored")
+
+
+async def _list(store: Store, key: str) -> None:
+    if key not in [info.key async for info in store.list(key)]:
+        raise CommandFailed(f"{store.uri(key)} was created but is not listed: listings lag behind on this store")
+
+
+async def _clock_skew(store: Store, clock: Clock) -> _Outcome:
+    key = keys.fence_check(clock.ulid())
+    before_us = clock.now_us()
+    await store.create(key, b"")
+    try:
+        modified_us = (await store.head(key)).modified_us
+    finally:
+        await store.delete([key])
+    after_us = clock.now_us()
+    skew_seconds = max(before_us - modified_us, modified_us - after_us, 0) / 1e6
+    if skew_seconds > _SKEW_SECONDS:
+        return "warning", f"this machine and the store differ by {skew_seconds:.0f} s: run a time service (NTP)"
+    return "ok", f"this machine and the store agree within {_SKEW_SECONDS:.0f} s"
+
+
+async def _signed(store: Store) -> _Outcome:
+    signed = await store.presign_get(keys.CLUSTER, expires_seconds=_PRESIGNED_SECONDS)
+    return (
+        "ok",
+        "none: uploads pass through the broker" if signed is None else "given: uploads go to the store directly",
+    )
+
+
+async def _broker(client: AsyncClient, clock: Clock) -> _Outcome:
+    started = clock.monotonic_seconds()
+    cluster = await client.cluster()
+    milliseconds = (clock.monotonic_seconds() - started) * 1000
+    states = ", ".join(f"{broker.broker} {broker.state}" for broker in cluster.brokers)
+    answer = (
+        f"{client.url} answers in {milliseconds:.1f} ms: version {cluster.version}, cluster {cluster.cluster}, {states}"
+    )
+    if cluster.version != VERSION:
+        return "warning", f"{answer}; this mq is version {VERSION}"
+    return "ok", answer
+
+
+async def _topics(client: AsyncClient) -> _Outcome:
+    count = 0
+    async for _ in client.topics():
+        count += 1
+    return "ok", f"{count} in the catalogue"

@@ -1,0 +1,55 @@
+"""`mq doctor`: check that everything a broker or a client needs is present and works."""
+
+from typing import Annotated, Literal
+
+import typer
+import uvloop
+
+from filer.clock import SystemClock
+from filer.stores.open_store import open_store
+from filer.stores.store_address import StoreAddress
+from mq.cli.connect import with_client
+from mq.cli.diagnosis.checks import Finding, broker_findings, machine_findings, store_findings
+from mq.cli.failures import CommandFailed
+from mq.cli.options import DEFAULT_URL, Json, UrlIfGiven
+from mq.cli.output import print_json, print_table
+
+
+def doctor(
+    store: Annotated[
+        str | None,
+        typer.Option("--store", envvar="BRAIDMQ_STORE", help="A store to check: a directory or s3://bucket/prefix."),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store."),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")
+    ] = None,
+    addressing: Annotated[
+        Literal["auto", "path", "virtual"],
+        typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
+    ] = "auto",
+    url: UrlIfGiven = None,
+    as_json: Json = False,
+) -> None:
+    """Check this machine, and a broker, a store or both. The exit code is 0 only if nothing failed."""
+    clock = SystemClock()
+    findings = machine_findings()
+    if store is not None:
+        opened = open_store(StoreAddress(store, endpoint, region, addressing), clock)
+        findings += uvloop.run(store_findings(opened, clock))
+    if url is not None or store is None:
+        findings += with_client(url or DEFAULT_URL, lambda client: broker_findings(client, clock))
+    _print(findings, as_json=as_json)
+    failed = sum(finding.result == "failed" for finding in findings)
+    if failed:
+        raise CommandFailed(f"{failed} of {len(findings)} checks failed")
+
+
+def _print(findings: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"check": f.check, "result": f.result, "detail": f.detail} for f in findings])
+    else:
+        print_table(("check", "result", "detail"), ((f.check, f.result, f.detail) for f in findings))

@@ -1,0 +1,137 @@
+"""Read files and streams as tables of messages, batch by batch, in bounded memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mq.base import exact_json
+from mq.cli.failures import CommandFailed
+from mq.cli.publishing.csv_batches import csv_tables
+from mq.cli.publishing.input_stream import COMPRESSED, InputStream
+
+Format = Literal["lines", "ndjson", "csv", "parquet", "raw"]
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_PARQUET_ROWS = 16_384
+_ENDINGS: dict[str, Format] = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".txt": "lines",
+    ".log": "lines",
+    ".json": "raw",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a record that become the key and the value. Without `value`, the value is the record as JSON."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows to publish. `key` and `value` name their columns, as for `publish_table`.
+
+    With `is_json`, the values are JSON already.
+    """
+
+    table: pa.Table
+    key: str | None
+    value: str | None
+    is_json: bool = False
+
+
+def format_of(name: str) -> Format:
+    """The format that the ending of a file name stands for. Raises `CommandFailed` for an unknown ending."""
+    plain = name.lower()
+    for ending in COMPRESSED:
+        plain = plain.removesuffix(ending)
+    for ending, form in _ENDINGS.items():
+        if plain.endswith(ending):
+            return form
+    raise CommandFailed(f"the name {name!r} does not tell the format: give --format lines, ndjson, csv, parquet or raw")
+
+
+def line_batches(stream: InputStream) -> Iterator[Batch]:
+    """Each line is a value. Raises `CommandFailed` for a line that is too long."""
+    for _, lines in _blocks(stream):
+        yield Batch(pa.table({"value": pa.array(lines, pa.binary())}), None, "value")
+
+
+def ndjson_batches(stream: InputStream, fields: Fields) -> Iterator[Batch]:
+    """Each line is a JSON document. A null or missing key field is a null key. Raises `CommandFailed`."""
+    for first, lines in _blocks(stream):
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for number, line in enumerate(lines, first):
+            if text := line.strip():
+                record = _record(stream.name, number, text, fields)
+                if fields.key is not None:
+                    keys.append(_plain(record.get(fields.key)))
+                values.append(text if fields.value is None else _plain(record.get(fields.value)))
+        table = pa.table({"value": pa.array(values, pa.binary())})
+        if fields.key is not None:
+            table = table.append_column("key", pa.array(keys, pa.binary()))
+        yield Batch(table, None if fields.key is None else "key", "value", is_json=fields.value is None)
+
+
+def csv_batches(stream: InputStream, fields: Fields, *, nulls: list[str], as_text: bool) -> Iterator[Batch]:
+    """Each row is a JSON object, or its value field is the value. Raises `CommandFailed`."""
+    text = [each for each in (fields.key, fields.value) if each is not None]
+    for table in csv_tables(stream, text_columns=text, nulls=nulls, as_text=as_text):
+        yield Batch(table, fields.key, fields.value)
+
+
+def parquet_batches(file: pq.ParquetFile, fields: Fields) -> Iterator[Batch]:
+    """Each row is a JSON object, or its value field is the value."""
+    for rows in file.iter_batches(batch_size=_PARQUET_ROWS):
+        yield Batch(pa.Table.from_batches([rows]), fields.key, fields.value)
+
+
+def _blocks(stream: InputStream) -> Iterator[tuple[int, list[bytes]]]:
+    """Blocks of lines without their line ends, each with the number of its first line."""
+    number = 1
+    rest: list[bytes] = []
+    while chunk := stream.read(_CHUNK_BYTES):
+        head, newline, tail = chunk.rpartition(b"\n")
+        if newline:
+            lines = b"".join([*rest, head]).split(b"\n")
+            yield number, lines
+            number += len(lines)
+            rest = [tail] if tail else []
+        else:
+            rest.append(chunk)
+        if sum(map(len, rest)) > MAX_LINE_BYTES:
+            raise CommandFailed(
+                f"{stream.name}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; publish such values with --upload"
+            )
+    if rest:
+        yield number, [b"".join(rest)]
+
+
+def _record(name: str, number: int, text: bytes, fields: Fields) -> dict[str, Any]:
+    try:
+        record = exact_json.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CommandFailed(f"{name}, line {number}: {error}") from error
+    if isinstance(record, dict):
+        return record
+    if fields.key is not None or fields.value is not None:
+        raise CommandFailed(f"{name}, line {number}: not a JSON object, so it has no fields")
+    return {}
+
+
+def _plain(value: Any) -> bytes | None:
+    """A field as bytes: text unchanged, null as `None`, anything else as JSON."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else orjson.dumps(value)

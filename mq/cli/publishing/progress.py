@@ -1,0 +1,56 @@
+"""A progress bar on the terminal."""
+
+import sys
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from rich import progress as bars
+from rich.console import Console
+
+from mq.cli.publishing.batches import Batch
+from mq.cli.publishing.input_stream import InputStream
+
+
+class Progress:
+    """The progress through one input, measured in bytes or in rows. Draws nothing unless `shown`."""
+
+    def __init__(self, name: str, *, shown: bool) -> None:
+        self._name = name
+        self._bars = bars.Progress(
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.TaskProgressColumn(),
+            bars.TimeRemainingColumn(),
+            console=Console(file=sys.stderr),
+            disable=not shown,
+            transient=True,
+        )
+        self._task = self._bars.add_task(name, total=None)
+        self._stream: InputStream | None = None
+        self._rows = 0
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def follow(self, stream: InputStream) -> None:
+        """Measure by the bytes read from `stream`."""
+        self._stream = stream
+        self._bars.update(self._task, total=stream.size_bytes)
+
+    def count(self, batches: Iterator[Batch], total_rows: int) -> Iterator[Batch]:
+        """Measure by the rows yielded."""
+        self._bars.update(self._task, total=total_rows)
+        for batch in batches:
+            yield batch
+            self._rows += batch.table.num_rows
+
+    def update(self) -> None:
+        """Draw the current state."""
+        self._bars.update(self._task, completed=self._rows if self._stream is None else self._stream.done_bytes)

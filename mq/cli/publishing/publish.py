@@ -1,0 +1,208 @@
+"""`mq publish`: publish values from arguments, stdin or files."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Annotated, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from braidmq import AsyncClient, BraidMQError, OutgoingMessage
+from filer.clock import SystemClock
+from mq.cli.connect import with_client
+from mq.cli.failures import CommandFailed
+from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.publishing.batches import (
+    Batch,
+    Fields,
+    Format,
+    csv_batches,
+    format_of,
+    line_batches,
+    ndjson_batches,
+    parquet_batches,
+)
+from mq.cli.publishing.input_stream import STDIN, InputStream, open_input
+from mq.cli.publishing.progress import Progress
+from mq.cli.publishing.publish_summary import PublishSummary
+from mq.cli.publishing.read_ahead import read_ahead
+
+# A larger payload is streamed to the store and published by reference.
+_INLINE_BYTES = 1024 * 1024
+_JSON_HEADER = {"content-type": "application/json"}
+DEFAULT_NULLS = ("", "NA")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one call of the command publishes, and how."""
+
+    topic: str
+    key: str | None
+    headers: dict[str, str]
+    files: Sequence[str]
+    form: Format | None
+    fields: Fields
+    nulls: Sequence[str]
+    as_text: bool
+    upload: bool
+
+
+def publish(
+    topic: TopicName,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VALUE]...", help="Values. Without values and --file, the lines of stdin."),
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Key of every message.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="A header of every message. May be repeated."),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE", help="A file, also .gz or .zip; - is stdin. May be repeated."),
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="Format of the input (default: by file name; stdin: lines).")
+    ] = None,
+    key_field: Annotated[
+        str | None,
+        typer.Option("--key-field", metavar="NAME", help="Field of a csv, ndjson or parquet row to use as key."),
+    ] = None,
+    value_field: Annotated[
+        str | None,
+        typer.Option("--value-field", metavar="NAME", help="Field to use as value, instead of the row as JSON."),
+    ] = None,
+    null: Annotated[
+        list[str] | None,
+        typer.Option("--null", metavar="TEXT", help="CSV fields to read as null (default: empty and NA)."),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Read all CSV fields as text, even numbers.")] = False,
+    upload: Annotated[bool, typer.Option("--upload", help="Upload each file and publish a reference to it.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Publish messages: arguments, lines of stdin, or files row by row.
+
+    The command ends once all messages are stored.
+    """
+    job = _Job(
+        topic, key, _headers(header or []), file or ([] if values else [STDIN]), form,
+        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload,
+    )  # fmt: skip
+    _check_usage(job, values or [])
+    summary = PublishSummary(SystemClock())
+    with_client(url, lambda client: _publish(client, job, values or [], summary))
+    summary.show(as_json=as_json)
+
+
+def _headers(words: Sequence[str]) -> dict[str, str]:
+    headers = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise typer.BadParameter(f"{word!r} does not have the form NAME=VALUE", param_hint="--header")
+        headers[name] = value
+    return headers
+
+
+def _check_usage(job: _Job, values: Sequence[str]) -> None:
+    if values and (job.files or job.form or job.fields != Fields()):
+        raise typer.BadParameter(
+            "values are published unchanged: leave out --file, --format, --key-field and --value-field"
+        )
+    if job.key is not None and job.fields.key is not None:
+        raise typer.BadParameter("give either --key or --key-field")
+    if job.upload and (values or job.form not in (None, "raw")):
+        raise typer.BadParameter("--upload publishes each file as a whole: give --file, and no --format other than raw")
+
+
+async def _publish(client: AsyncClient, job: _Job, values: Sequence[str], summary: PublishSummary) -> None:
+    try:
+        await client.topic(job.topic)
+        if values:
+            messages = [OutgoingMessage(value, job.key, job.headers) for value in values]
+            summary.add(await client.publish_many(job.topic, messages))
+        for name in job.files:
+            form = _form(job, name)
+            if form == "raw":
+                await _publish_whole(client, job, name, summary)
+            else:
+                await _publish_rows(client, job, name, form, summary)
+    except BraidMQError as error:
+        if error.published is not None:
+            summary.add(error.published)
+        raise CommandFailed(f"{error}{summary.stored_so_far()}") from error
+    except CommandFailed as error:
+        raise CommandFailed(f"{error}{summary.stored_so_far()}") from error
+
+
+def _form(job: _Job, name: str) -> Format:
+    if job.upload:
+        return "raw"
+    form = job.form or ("lines" if name == STDIN else format_of(name))
+    if form in ("lines", "raw") and job.fields != Fields():
+        raise CommandFailed(f"{name} is read as {form}, which has no fields: leave out --key-field and --value-field")
+    if form in ("csv", "parquet") and job.key is not None:
+        raise CommandFailed(f"{name} is read as {form}: take keys from a column with --key-field, not --key")
+    return form
+
+
+async def _publish_whole(client: AsyncClient, job: _Job, name: str, summary: PublishSummary) -> None:
+    """Publish a file as one message. Large files go by reference, in bounded memory."""
+    with ExitStack() as stack:
+        if name == STDIN:
+            source: BinaryIO = stack.enter_context(tempfile.TemporaryFile())
+            async for chunk in read_ahead(_chunks(stack.enter_context(open_input(name)))):
+                source.write(chunk)
+        else:
+            source = stack.enter_context(_file(name))
+        large = source.seek(0, os.SEEK_END) > _INLINE_BYTES
+        source.seek(0)
+        message = OutgoingMessage(source if job.upload or large else source.read(), job.key, job.headers)
+        summary.add(await client.publish_many(job.topic, [message]))
+
+
+def _file(name: str) -> BinaryIO:
+    return open(name, "rb")
+
+
+def _chunks(stream: InputStream) -> Iterator[bytes]:
+    return iter(lambda: stream.read(_INLINE_BYTES), b"")
+
+
+async def _publish_rows(client: AsyncClient, job: _Job, name: str, form: Format, summary: PublishSummary) -> None:
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
+        async for batch in read_ahead(_batches(job, name, form, progress, stack)):
+            headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
+            table, key = batch.table, batch.key
+            if key is None and job.key is not None:
+                key = "key"
+                table = table.append_column(key, pa.repeat(job.key, table.num_rows))
+            summary.add(
+                await client.publish_table(job.topic, table, key=key, value=batch.value, headers=headers or None)
+            )
+            progress.update()
+
+
+def _batches(job: _Job, name: str, form: Format, progress: Progress, stack: ExitStack) -> Iterator[Batch]:
+    if form == "parquet":
+        if name == STDIN:
+            raise CommandFailed("Parquet cannot be read from stdin: save it to a file and give --file")
+        try:
+            file = stack.enter_context(pq.ParquetFile(name))
+        except pa.ArrowInvalid as error:
+            raise CommandFailed(f"{name}: {error}") from error
+        return progress.count(parquet_batches(file, job.fields), file.metadata.num_rows)
+    stream = stack.enter_context(open_input(name))
+    progress.follow(stream)
+    if form == "csv":
+        return csv_batches(stream, job.fields, nulls=list(job.nulls), as_text=job.as_text)
+    return ndjson_batches(stream, job.fields) if form == "ndjson" else line_batches(stream)

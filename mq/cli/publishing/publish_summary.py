@@ -1,0 +1,56 @@
+"""The result of `mq publish`: how many messages were stored, where, and how fast."""
+
+from braidmq import PositionRange, Published
+from filer.clock import Clock
+from mq.cli.output import print_json, print_lines, print_table
+
+
+class PublishSummary:
+    """Adds up acknowledged publishes. Adjacent ranges of one segment become one range."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started_seconds = clock.monotonic_seconds()
+        self._ranges: dict[int, list[PositionRange]] = {}
+        self.count = 0
+
+    def add(self, published: Published) -> None:
+        """Count acknowledged messages."""
+        self.count += published.count
+        for each in published.positions:
+            ranges = self._ranges.setdefault(each.segment, [])
+            last = ranges[-1] if ranges else None
+            if last is not None and last.offset + last.count == each.offset:
+                ranges[-1] = PositionRange(last.segment, last.offset, last.count + each.count)
+            else:
+                ranges.append(each)
+
+    def stored_so_far(self) -> str:
+        """The end of an error message: how many messages were stored before the error."""
+        if not self.count:
+            return ""
+        return f"; {_messages(self.count)} {'was' if self.count == 1 else 'were'} stored before that"
+
+    def show(self, *, as_json: bool) -> None:
+        """Print the result, as JSON or as text and a table."""
+        seconds = max(self._clock.monotonic_seconds() - self._started_seconds, 1e-9)
+        ranges = [each for segment in sorted(self._ranges) for each in self._ranges[segment]]
+        if as_json:
+            positions = [{"segment": r.segment, "offset": r.offset, "count": r.count} for r in ranges]
+            print_json({"count": self.count, "seconds": round(seconds, 6), "positions": positions})
+            return
+        if len(ranges) == 1 and self.count == 1:
+            print_lines(f"published 1 message at {ranges[0].segment}-{ranges[0].offset}")
+            return
+        # For a few messages the rate would measure only the time to connect.
+        rate = f" ({self.count / seconds:,.0f} per second)" if seconds >= 1 else ""
+        print_lines(f"published {_messages(self.count)} in {seconds:.1f} s{rate}")
+        if ranges:
+            print_table(
+                ("segment", "from offset", "to offset", "messages"),
+                ((str(r.segment), r.offset, r.offset + r.count - 1, r.count) for r in ranges),
+            )
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message" if count == 1 else f"{count:,} messages"

@@ -1,0 +1,72 @@
+"""`mq files`: list the Parquet files of a topic, and print their messages without reading through a broker."""
+
+from typing import Annotated
+
+import typer
+
+from braidmq import AsyncClient, SegmentFile
+from filer.topic.topic_config import TopicConfig
+from mq.cli.connect import with_client
+from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.output import print_json, print_table, size, write_out
+from mq.cli.reading.message_forms import form_of
+from mq.cli.reading.segment_files import tables_of
+
+app = typer.Typer(help="List and read a topic's Parquet files.", no_args_is_help=True)
+
+_From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="POSITION", help="earliest (the default), latest or an RFC 3339 time."),
+]
+
+
+@app.command("ls")
+def list_files(topic: TopicName, start: _From = None, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """List the live files. Together they hold each message once."""
+
+    async def work(client: AsyncClient) -> list[SegmentFile]:
+        return [each async for each in client.files(topic, from_=start)]
+
+    found = with_client(url, work)
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found])
+        return
+    columns = ("segment", "from offset", "to offset", "messages", "size", "first", "last", "file")
+    print_table(columns, (_row(each) for each in found))
+
+
+@app.command("cat")
+def cat(
+    topic: TopicName,
+    segment: Annotated[int | None, typer.Argument(metavar="[SEGMENT]", help="Only this segment.")] = None,
+    start: _From = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print the messages in the files as JSON, one per line.
+
+    The broker only lists the files. They are read from the local directory, or through addresses signed by the
+    store.
+    """
+
+    async def work(client: AsyncClient) -> None:
+        value_type = (await client.topic(topic)).config["value_type"]
+        form = form_of("ndjson", topic, TopicConfig(value_type=value_type))
+        async for file in client.files(topic, from_=start):
+            if segment is None or file.segment == segment:
+                for table in tables_of(file):
+                    write_out(form.page(table))
+
+    with_client(url, work)
+
+
+def _row(file: SegmentFile) -> tuple[object, ...]:
+    return (
+        str(file.segment),
+        file.base_offset,
+        file.end_offset - 1,
+        file.count,
+        size(file.bytes),
+        file.first_timestamp and file.first_timestamp.isoformat(timespec="seconds"),
+        file.last_timestamp and file.last_timestamp.isoformat(timespec="seconds"),
+        file.uri,
+    )

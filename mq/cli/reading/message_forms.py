@@ -1,0 +1,117 @@
+"""Format pages of messages as bytes to print, one block at a time."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.topic.topic_config import TopicConfig
+from mq.cli.output import shown
+from mq.http.render import MessageRenderer
+from mq.topic.topic_reader import Run
+
+Form = Literal["lines", "json", "ndjson", "raw", "table"]
+Messages = Callable[[pa.Table], Iterator[dict[str, object]]]
+
+_ID_WIDTH, _TIME_WIDTH, _KEY_WIDTH = 16, 27, 24
+_PIPE_WIDTH = 200
+
+
+class ValuesForm:
+    """Only the values: each followed by `end`."""
+
+    def __init__(self, *, end: bytes) -> None:
+        self.head = self.tail = b""
+        self.end = end
+
+    def page(self, table: pa.Table) -> memoryview | bytes:
+        """The values of the rows. A null value prints as an empty one."""
+        values = pc.fill_null(table["value"].combine_chunks().cast(pa.binary()), b"")
+        if self.end:
+            values = pc.binary_join_element_wise(values, pa.scalar(self.end, pa.binary()), b"")
+        return _bytes_of(values)
+
+
+class JsonForm:
+    """The messages in the JSON form of the broker: one per line, or all as one list."""
+
+    def __init__(self, messages: Messages, *, as_list: bool) -> None:
+        self.head, self.tail = (b"[\n", b"\n]\n") if as_list else (b"", b"")
+        self._messages = messages
+        self._between = b",\n" if as_list else b"\n"
+        self._as_list = as_list
+        self._any = False
+
+    def page(self, table: pa.Table) -> bytes:
+        """The rows as JSON."""
+        if not table.num_rows:
+            return b""
+        block = self._between.join(orjson.dumps(message) for message in self._messages(table))
+        if not self._as_list:
+            return block + b"\n"
+        block = self._between + block if self._any else block
+        self._any = True
+        return block
+
+
+class TableForm:
+    """One line per message, in columns, cut at the width of the terminal."""
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._width = shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns
+        self.head, self.tail = self._line("id", "time", "key", "value").encode(), b""
+
+    def page(self, table: pa.Table) -> bytes:
+        """The rows as lines."""
+        return "".join(map(self._row, self._messages(table))).encode()
+
+    def _row(self, message: dict[str, object]) -> str:
+        value = message.get("value", message.get("value_base64", message.get("ref")))
+        text = value if isinstance(value, str) else orjson.dumps(value).decode()
+        key = message.get("key", message.get("key_base64"))
+        return self._line(str(message["id"]), str(message["timestamp"]), shown(key), shown(text))
+
+    def _line(self, id_: str, time: str, key: str, value: str) -> str:
+        line = f"{id_:<{_ID_WIDTH}} {time:<{_TIME_WIDTH}} {key:<{_KEY_WIDTH}} {value}"
+        return (line if len(line) <= self._width else line[: self._width - 1] + "…") + "\n"
+
+
+MessageForm = ValuesForm | JsonForm | TableForm
+
+
+def form_of(form: Form, topic: str, config: TopicConfig) -> MessageForm:
+    """The formatter for the name `form`."""
+    renderer = MessageRenderer(topic, config)
+
+    def messages(table: pa.Table) -> Iterator[dict[str, object]]:
+        for run in _runs(table):
+            yield from renderer.messages(run)
+
+    if form in ("lines", "raw"):
+        return ValuesForm(end=b"\n" if form == "lines" else b"")
+    return TableForm(messages) if form == "table" else JsonForm(messages, as_list=form == "json")
+
+
+def _runs(table: pa.Table) -> Iterator[Run]:
+    """The rows of the page as runs of one segment each, in their order."""
+    segments = table["segment"].to_numpy()
+    columns = table.drop_columns(["segment"])
+    bounds = np.flatnonzero(np.diff(segments, prepend=-1, append=-1)).tolist() if len(segments) else []
+    for start, stop in pairwise(bounds):
+        rows = columns.slice(start, stop - start)
+        yield Run(int(segments[start]), rows["_offset"][-1].as_py() + 1, rows)
+
+
+def _bytes_of(values: pa.Array) -> memoryview | bytes:
+    """The bytes of all values in sequence, as they are in memory (no copy)."""
+    offsets, data = values.buffers()[1:]
+    if not len(values) or data is None:
+        return b""
+    bounds = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
+    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]

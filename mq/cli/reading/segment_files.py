@@ -1,0 +1,84 @@
+"""Read the rows of a segment file, from a local path or a signed address."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from braidmq import SegmentFile
+from filer.errors import CorruptFile
+from filer.format.segment_file import unmark
+from mq.cli.failures import CommandFailed
+
+_BATCH_ROWS = 10_000
+
+
+def tables_of(file: SegmentFile) -> Iterator[pa.Table]:
+    """Yield the live rows in order, with the columns of a page of messages.
+
+    Raises `CommandFailed` if the file cannot be reached, `CorruptFile` if it cannot be read.
+    """
+    with _opened(file) as source:
+        try:
+            with pq.ParquetFile(source) as parquet:
+                for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+                    yield _live(file, unmark(pa.Table.from_batches([batch])))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFile(f"{file.uri}: {error}") from error
+
+
+def _live(file: SegmentFile, table: pa.Table) -> pa.Table:
+    """Drop the rows that a longer file replaces, and add the segment column, which the folder name gives."""
+    offsets = table["_offset"]
+    inside = pc.and_(pc.greater_equal(offsets, file.base_offset), pc.less(offsets, file.end_offset))
+    rows = table.filter(inside)
+    segment = pa.array(np.full(rows.num_rows, file.segment, dtype=np.int64))
+    return rows.add_column(0, "segment", segment)
+
+
+@contextmanager
+def _opened(file: SegmentFile) -> Iterator[BinaryIO]:
+    if file.url is not None:
+        with tempfile.TemporaryFile() as copy:
+            _download(file.url, copy)
+            yield copy
+        return
+    if not file.uri.startswith("file://"):
+        raise CommandFailed(f"{file.uri}: the broker's store gives no signed addresses to read from; use mq subscribe")
+    with _local(file.uri) as source:
+        yield source
+
+
+def _local(uri: str) -> BinaryIO:
+    try:
+        return Path(unquote(urlsplit(uri).path)).open("rb")
+    except OSError as error:
+        raise CommandFailed(
+            f"{uri}: {error.strerror}; files of a local directory can only be read on the broker's machine; "
+            "elsewhere use mq subscribe"
+        ) from error
+
+
+def _download(url: str, copy: BinaryIO) -> None:
+    try:
+        with httpx.stream("GET", url) as response:
+            response.raise_for_status()
+            for chunk in response.iter_bytes():
+                copy.write(chunk)
+    except httpx.HTTPStatusError as error:
+        raise CommandFailed(f"{_without_signature(url)}: HTTP {error.response.status_code}") from error
+    except httpx.HTTPError as error:
+        raise CommandFailed(f"{_without_signature(url)}: {error}") from error
+
+
+def _without_signature(url: str) -> str:
+    """The address without its signature, which is secret."""
+    return url.partition("?")[0]

@@ -1,0 +1,64 @@
+"""The message that `mq serve` prints once it takes requests: its address, and commands ready to paste."""
+
+import shlex
+from urllib.parse import unquote, urlsplit
+
+from filer import keys
+from mq.base.version import VERSION
+from mq.process.server import Serving
+
+_TOPIC = "demo"
+
+
+def start_message(serving: Serving) -> str:
+    """The message. Its first line ends in the address of the broker."""
+    messages = f"{serving.url}/v1/topics/{_TOPIC}/messages"
+    lines = [
+        f"BraidMQ {VERSION} listening on {serving.url}",
+        f"Storing in {_path(serving.store)}",
+        *_warnings(serving),
+        "",
+        "Create a topic:",
+        f"  curl -X PUT {serving.url}/v1/topics/{_TOPIC} -d '{{}}'",
+        "Publish:",
+        f"  curl '{messages}?key=tree' -d 'an apple falls'",
+        "Read:",
+        f"  curl {messages}",
+        "Watch messages arrive:",
+        f"  curl -N {serving.url}/v1/topics/{_TOPIC}/subscribe",
+        "Query the files:",
+        f"  duckdb -c {_query(serving)}",
+        f"More at {serving.url}/docs",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _warnings(serving: Serving) -> list[str]:
+    if serving.settings.authorizer == "loopback" and serving.settings.host not in (
+        "127.0.0.1",
+        "::1",
+        "localhost",
+    ):
+        return [
+            "Only requests from this machine are served. With --authorizer any, everybody who can connect is served."
+        ]
+    return []
+
+
+def _query(serving: Serving) -> str:
+    glob = f"{_path(serving.store)}/{keys.segments_folder(_TOPIC)}*/*.parquet"
+    # DISTINCT: for a while both a rolled-up file and the files that it replaces exist.
+    sql = (
+        "SELECT DISTINCT ON (segment, _offset) segment, _offset, decode(key) AS key, decode(value) AS value "
+        f"FROM '{glob.replace(chr(39), chr(39) * 2)}' ORDER BY segment, _offset"
+    )
+    # Double quotes read better, if the shell changes nothing between them.
+    return shlex.quote(sql) if any(each in sql for each in '"$`\\!') else f'"{sql}"'
+
+
+def _path(uri: str) -> str:
+    """A directory as a plain path; other addresses unchanged."""
+    if uri.startswith("file://"):
+        return unquote(urlsplit(uri).path).rstrip("/")
+    return uri.rstrip("/")

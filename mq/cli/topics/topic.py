@@ -1,0 +1,189 @@
+"""`mq topic`: the group, and its commands create, config, list, describe and delete."""
+
+from typing import Annotated, Any, Literal
+
+import orjson
+import typer
+
+from braidmq import AsyncClient
+from braidmq.models import Segment, Topic, TopicSummary
+from filer.topic.topic_config import TopicConfig
+from mq.cli.connect import with_client
+from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.output import print_json, print_lines, print_table, slots
+from mq.cli.topics.lineage import lineage
+from mq.cli.topics.segment_traffic import COLUMNS as TRAFFIC_COLUMNS
+from mq.cli.topics.segment_traffic import traffic_rows
+from mq.cli.topics.split_and_merge import merge, split
+from mq.cli.topics.topic_history import history
+from mq.cli.topics.topic_settings import flatten, gather
+
+_COLUMNS = (
+    "segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by",
+)  # fmt: skip
+
+app = typer.Typer(
+    help="Create, configure, list, describe and delete topics; split and merge their segments.", no_args_is_help=True
+)
+
+_Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any setting, e.g. retention.seconds=3600 or scaling.enabled=false. The value is JSON, or else text.",
+    ),
+]
+_Segments = Annotated[
+    int | None, typer.Option("--segments", help="Number of segments at the start (default: 1).", min=1)
+]
+_KeyType = Annotated[
+    Literal["binary", "string"] | None, typer.Option("--key-type", help="Type of keys (default: binary).")
+]
+_ValueType = Annotated[
+    Literal["binary", "string", "json"] | None, typer.Option("--value-type", help="Type of values (default: binary).")
+]
+_RetentionSeconds = Annotated[
+    float | None, typer.Option("--retention-seconds", help="Age at which messages are deleted (default: never).")
+]
+_RetentionBytes = Annotated[
+    int | None,
+    typer.Option("--retention-bytes", help="Size above which the oldest messages are deleted (default: none)."),
+]
+_Overflow = Annotated[
+    Literal["reject", "block", "drop_oldest"] | None,
+    typer.Option("--overflow", help="What happens to publishes while the broker's memory is full (default: reject)."),
+]
+
+
+@app.command("create")
+def create(
+    topic: TopicName,
+    segments: _Segments = None,
+    key_type: _KeyType = None,
+    value_type: _ValueType = None,
+    retention_seconds: _RetentionSeconds = None,
+    retention_bytes: _RetentionBytes = None,
+    overflow: _Overflow = None,
+    overrides: _Overrides = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Create a topic. If it exists, change the given settings; see also `mq topic config`."""
+    config = gather(
+        overrides or [],
+        {
+            "segments": segments,
+            "key_type": key_type,
+            "value_type": value_type,
+            "retention.seconds": retention_seconds,
+            "retention.bytes": retention_bytes,
+            "overflow": overflow,
+        },
+    )
+    created = with_client(url, lambda client: client.create_topic(topic, **config))
+    if as_json:
+        print_json(created.model_dump())
+    else:
+        opened = sum(segment.state == "open" for segment in created.segments)
+        print_lines(f"topic {created.topic}: {opened} open {'segment' if opened == 1 else 'segments'}")
+
+
+@app.command("config")
+def configure(topic: TopicName, overrides: _Overrides = None, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Change settings of a topic, or show all settings."""
+    changes = gather(overrides or [], {})
+
+    async def work(client: AsyncClient) -> Topic:
+        # Get the topic first: a PUT with a misspelt name would create a topic.
+        found = await client.topic(topic)
+        return await client.create_topic(topic, **changes) if changes else found
+
+    config = with_client(url, work).config
+    if as_json:
+        print_json(config)
+    else:
+        print_table(("setting", "value"), ((name, _word(value)) for name, value in flatten(config)))
+
+
+@app.command("list")
+def list_topics(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """List the topics."""
+
+    async def work(client: AsyncClient) -> list[TopicSummary]:
+        return [each async for each in client.topics()]
+
+    found = with_client(url, work)
+    if as_json:
+        print_json([each.model_dump(by_alias=True) for each in found])
+    else:
+        print_table(("topic", "open segments", "version"), ((t.topic, t.open_segments, t.version) for t in found))
+
+
+@app.command("describe")
+def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Show the segments of a topic, their traffic and lineage, and the settings that differ from the default."""
+    found = with_client(url, lambda client: client.topic(topic))
+    if as_json:
+        print_json(found.model_dump())
+        return
+    print_lines(f"topic {found.topic}, version {found.version}", *_changed_settings(found.config))
+    print_table(_COLUMNS, (_segment_row(segment) for segment in found.segments))
+    if rows := traffic_rows(found.segments):
+        print_lines("")
+        print_table(TRAFFIC_COLUMNS, rows)
+    for lines in (lineage(found.segments), [_hot_slot_note(s) for s in found.segments if s.hot_slot is not None]):
+        if lines:
+            print_lines("", *lines)
+
+
+app.command("history")(history)
+app.command("split")(split)
+app.command("merge")(merge)
+
+
+@app.command("delete")
+def delete(
+    topic: TopicName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Delete a topic and all its messages."""
+    if not yes:
+        typer.confirm(f"Delete topic {topic!r} with all its messages?", abort=True, err=True)
+    with_client(url, lambda client: client.delete_topic(topic))
+    if as_json:
+        print_json({"deleted": topic})
+    else:
+        print_lines(f"topic {topic} is deleted")
+
+
+def _segment_row(segment: Segment) -> tuple[object, ...]:
+    return (
+        str(segment.segment),
+        slots(segment.range),
+        segment.state,
+        next(iter(segment.brokers), None),
+        segment.start_offset,
+        segment.end_offset,
+        ", ".join(map(str, segment.predecessors)),
+        ", ".join(map(str, segment.successors)),
+    )
+
+
+def _hot_slot_note(segment: Segment) -> str:
+    return (
+        f"{segment.segment} is not split: most of its traffic is in slot {segment.hot_slot}, so a split would not help"
+    )
+
+
+def _changed_settings(config: dict[str, Any]) -> list[str]:
+    defaults = dict(flatten(TopicConfig().model_dump(mode="json")))
+    changed = [f"{name}={_word(value)}" for name, value in flatten(config) if defaults.get(name) != value]
+    return [f"settings: {', '.join(changed)}"] if changed else []
+
+
+def _word(value: object) -> str:
+    """The value of a setting as `--set` takes it."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,129 @@
+"""The cluster, probes and metrics."""
+
+from collections.abc import Awaitable, Sequence
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, Response
+
+from filer.errors import InvalidInput
+from leader.membership.coordinator import BrokerInfo
+from mq.base.errors import NotFound, PeerSilent, PeerUnreachable
+from mq.base.version import VERSION
+from mq.broker import Broker
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+
+
+def cluster_router(broker: Broker) -> APIRouter:
+    """The endpoints about the broker and its cluster."""
+    router = new_router("cluster")
+
+    @router.get("/v1/cluster")
+    async def cluster() -> Response:
+        """Describe the cluster: brokers, the leader, and transitions in progress."""
+        owned = await broker.segment_counts.by_owner()
+        brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
+        transitions = [
+            {"topic": r.topic, "reason": t.reason, "seal": list(t.seal), "open": [s.id for s in t.open]}
+            for r in broker.topics.values()
+            if (t := r.state.transition) is not None
+        ]
+        return json_response(
+            {
+                "cluster": broker.settings.cluster,
+                "version": VERSION,
+                "leader": broker.coordinator.leader(),
+                "brokers": brokers,
+                "transitions": transitions,
+            }
+        )
+
+    @router.post("/v1/cluster/brokers/{name}/drain", status_code=202)
+    async def drain(name: str) -> Response:
+        """Make a broker, by id or name, hand over its segments. It keeps running, without segments."""
+        info = _called(broker.coordinator.brokers(), name)
+        mine = info.id == broker.id
+        segments = await (
+            broker.drainer.hand_over_to_others() if mine else _answer_of(info, broker.peers.drain(info.url))
+        )
+        return json_response({"broker": info.id, "segments": segments}, status=202)
+
+    @router.delete("/v1/cluster/brokers/{name}/drain")
+    async def undrain(name: str) -> Response:
+        """Let a broker, by id or name, own segments again after it was drained."""
+        info = _called(broker.coordinator.brokers(), name)
+        mine = info.id == broker.id
+        segments = await (
+            broker.drainer.take_part_again() if mine else _answer_of(info, broker.peers.undrain(info.url))
+        )
+        return json_response({"broker": info.id, "segments": segments})
+
+    @router.get("/healthz")
+    async def healthz() -> Response:
+        """The process is alive."""
+        return json_response({"status": "ok"})
+
+    @router.get("/readyz", responses={503: {"description": "Starting or draining."}})
+    async def readyz() -> Response:
+        """Requests are welcome."""
+        return json_response({"ready": broker.ready}, status=200 if broker.ready else 503)
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Metrics in Prometheus' text format."""
+        return Response(_rendered(broker), media_type="text/plain; version=0.0.4")
+
+    return router
+
+
+def _called(brokers: Sequence[BrokerInfo], name: str) -> BrokerInfo:
+    """The broker of that id or name. Raises `NotFound`, and `InvalidInput` if several brokers have that name."""
+    found = [b for b in brokers if b.id == name] or [b for b in brokers if b.id.partition(".")[0] == name]
+    if not found:
+        raise NotFound("broker", f"there is no live broker {name!r:.80}; there are {_ids(brokers)}")
+    if len(found) > 1:
+        raise InvalidInput(f"several brokers are called {name!r}: name one by its id, {_ids(found)}")
+    return found[0]
+
+
+def _ids(brokers: Sequence[BrokerInfo]) -> str:
+    return ", ".join(b.id for b in brokers)
+
+
+async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
+    """What another broker answers. Raises `PeerUnreachable` if it does not answer."""
+    try:
+        return await call
+    except (PeerUnreachable, PeerSilent) as error:
+        raise PeerUnreachable(f"broker {info.id} does not answer: {error}") from error
+
+
+def _rendered(broker: Broker) -> bytes:
+    """All metrics, with the current value of each gauge."""
+    metrics, coordinator = broker.metrics, broker.coordinator
+    metrics.pending_bytes.set(broker.front_store.pending_bytes)
+    metrics.recent_bytes.set(broker.front_store.recent_bytes)
+    metrics.leads.set(coordinator.leads())
+    metrics.in_touch.set(coordinator.in_touch())
+    metrics.brokers.set(len(coordinator.brokers()))
+    metrics.segments_owned.set(broker.drainer.segments_owned)
+    metrics.brokers_wanted.set(broker.traffic_reports.brokers_wanted())
+    return metrics.render()
+
+
+def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int | None]:
+    draining = info.draining or (info.id == broker.id and broker.draining.is_set())
+    return {
+        "broker": info.id,
+        "url": info.url,
+        "zone": info.zone,
+        "version": info.version,
+        "state": "draining" if draining else "running",
+        "segments": segments,
+        "pending_bytes": _pending_bytes(broker, info),
+    }
+
+
+def _pending_bytes(broker: Broker, info: BrokerInfo) -> int | None:
+    """The bytes that a broker has not stored yet; None if this broker does not know them."""
+    return broker.front_store.pending_bytes if info.id == broker.id else broker.traffic_reports.pending_bytes(info.id)

@@ -1,0 +1,155 @@
+"""The live segment files, for readers that read the store themselves, and the notice that others wrote files."""
+
+import re
+from collections.abc import Set
+from itertools import islice, takewhile
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from filer.errors import InvalidInput
+from filer.segment.live_files import FileFacts
+from filer.segment.segment_index import SegmentIndex
+from filer.times import rfc3339
+from filer.topic.positions import Positions, passed_by
+from mq.broker import Broker
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+from mq.http.start import check_offset, start_positions
+from mq.topic.topic_runtime import TopicRuntime
+
+PRESIGNED_SECONDS = 3600
+LISTING_AGE_SHARE = 0.05
+"""Segments that another broker maintains are listed as of at most this share of the grace period ago."""
+_AFTER = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
+
+
+def files_router(broker: Broker) -> APIRouter:
+    """The endpoints for offline readers."""
+    router = new_router("files")
+
+    @router.get("/v1/topics/{topic}/files")
+    async def files(
+        topic: str,
+        from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
+        after: Annotated[str | None, Query(description="The `next` of the page before.")] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> Response:
+        """List the live segment files in reading order. They stay at least for the grace period."""
+        runtime = await broker.topics.topic(topic)
+        reader, first = await broker.reader(topic), _parse_after(after)
+        since = await start_positions(topic, reader, None, from_, default="earliest") if from_ else None
+        return json_response(await _listed(broker, runtime, since, first, limit))
+
+    @router.get("/v1/topics/{topic}/segments/{segment}/files")
+    async def segment_files(
+        topic: str,
+        segment: int,
+        offset: Annotated[int, Query(ge=0, le=2**62, description="The first offset to include.")] = 0,
+        end_offset: Annotated[
+            int | None, Query(ge=0, le=2**62, description="The offset after the last one to include.")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> Response:
+        """List the live files of one segment that hold messages from `offset` to `end_offset`."""
+        runtime = await broker.topics.topic(topic)
+        await check_offset(runtime, segment, offset, await broker.reader(topic))
+        return json_response(await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit))
+
+    @router.post("/v1/topics/{topic}/upkeep", status_code=202)
+    async def upkeep(topic: str) -> Response:
+        """Make this broker look for roll-ups that other programs wrote of the segments that it maintains.
+
+        Readers that read by file names use a roll-up as soon as it exists. Brokers use it once the broker that
+        maintains the segment has found it; the files that it replaces are deleted a grace period later.
+        """
+        runtime = await broker.topics.topic(topic)
+        return json_response({"topic": topic, "segments": broker.maintenance.invalidate(runtime.topic)}, status=202)
+
+    return router
+
+
+async def _listed(
+    broker: Broker, runtime: TopicRuntime, since: Positions | None, first: tuple[int, int], limit: int
+) -> dict[str, Any]:
+    """The files of all segments, from the segment and offset `first` on."""
+    first_segment, first_offset = first
+    passed = passed_by(runtime.state, since) if since is not None else set[int]()
+    listed: list[dict[str, Any]] = []
+    for segment in runtime.state.segments:
+        begin = _begin(since, passed, segment.id, segment.start_offset)
+        if begin is None or segment.id < first_segment:
+            continue
+        if segment.id == first_segment:
+            begin = max(begin, first_offset)
+        for facts in (await _index(broker, runtime, segment.id)).covering(begin):
+            if facts.count == 0:
+                continue
+            if len(listed) == limit:
+                return {"files": listed, "next": f"{segment.id}-{facts.start}"}
+            listed.append(await _file(broker, runtime, segment.id, facts))
+    return {"files": listed, "next": None}
+
+
+async def _listed_of_segment(
+    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, end: int | None, limit: int
+) -> dict[str, Any]:
+    index = await _index_to(broker, runtime, segment, end)
+    stop = index.end if end is None else end
+    within = takewhile(lambda facts: facts.start < stop, index.covering(offset))
+    wanted = list(islice((facts for facts in within if facts.count), limit + 1))
+    listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
+    return {"files": listed, "next_offset": wanted[limit].start if len(wanted) > limit else None}
+
+
+def _parse_after(after: str | None) -> tuple[int, int]:
+    if after is None:
+        return -1, 0
+    match = _AFTER.match(after)
+    if match is None:
+        raise InvalidInput(f"after: {after!r:.80} is not the 'next' of an answer")
+    return int(match[1]), int(match[2])
+
+
+def _begin(since: Positions | None, passed: Set[int], segment_id: int, start_offset: int) -> int | None:
+    """The offset from which a segment's files are wanted; None if the whole segment lies before the start."""
+    if since is None:
+        return start_offset
+    if segment_id in since:
+        return max(since[segment_id], start_offset)
+    return start_offset if segment_id > min(since) and segment_id not in passed else None
+
+
+async def _index(broker: Broker, runtime: TopicRuntime, segment_id: int) -> SegmentIndex:
+    """An index whose files stay for the grace period, or nearly so long if another broker maintains the segment."""
+    if broker.maintenance.is_maintainer(runtime):
+        return await runtime.reads.index(segment_id, fresh=True)
+    longest_seconds = broker.settings.grace * LISTING_AGE_SHARE
+    return await runtime.reads.index_for_listing(segment_id, longest_seconds=longest_seconds)
+
+
+async def _index_to(broker: Broker, runtime: TopicRuntime, segment_id: int, end: int | None) -> SegmentIndex:
+    """As `_index`, but without listing the store if the segment is known here to reach `end`."""
+    if end is not None and broker.maintenance.is_maintainer(runtime):
+        index = await runtime.reads.index(segment_id)
+        if index.end >= end:
+            return index
+    return await _index(broker, runtime, segment_id)
+
+
+async def _file(broker: Broker, runtime: TopicRuntime, segment_id: int, facts: FileFacts) -> dict[str, Any]:
+    key = runtime.ref(segment_id).key(facts.name)
+    presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
+    return {
+        "uri": broker.store.uri(key),
+        "url": presigned.url if presigned else None,
+        "segment": segment_id,
+        "base_offset": facts.start,
+        "end_offset": facts.end,
+        "count": facts.count,
+        "bytes": facts.size_bytes,
+        "first_timestamp": rfc3339(facts.first_timestamp_us),
+        "last_timestamp": rfc3339(facts.last_timestamp_us),
+        "sealed": facts.sealed,
+    }

@@ -1,0 +1,248 @@
+"""Reading messages: the whole topic by marker, one segment by offset, one message by id."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+
+from filer import keys
+from filer.backoff import backoff_seconds
+from filer.errors import InvalidInput
+from filer.topic.positions import PositionExpired, Positions, to_marker
+from mq.base.errors import NotFound, OwnerSilent
+from mq.broker import Broker
+from mq.http.answers import (
+    MIB,
+    Limit,
+    MaxBytes,
+    Wait,
+    messages_response,
+    negotiate,
+    page_bounds,
+)
+from mq.http.formats import PAGE_FORMATS, Format
+from mq.http.render import MessageRenderer
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+from mq.http.start import check_offset, check_positions, start_positions
+from mq.topic.topic_reader import Run, TopicReader
+from mq.topic.topic_runtime import TopicRuntime
+
+PRESIGNED_SECONDS = 900
+SILENT_SECONDS = 5.0
+# The pause doubles each time. When others take over a silent owner's segment, that ends the wait by itself.
+ASK_AGAIN_FIRST_SECONDS, ASK_AGAIN_LONGEST_SECONDS = 0.2, 1.0
+_PAGE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Messages, in the format asked for.",
+        "content": {each.media_type: {} for each in PAGE_FORMATS},
+    }
+}
+_PAYLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The bytes.", "content": {"application/octet-stream": {}}},
+    307: {"description": "They are at another address, on the object store itself."},
+}
+_MESSAGE_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The format and the bounds of an answer, and how long to wait for a first message."""
+
+    format: Format
+    rows: int
+    size_bytes: int
+    wait_seconds: float
+
+
+def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes = 8 * MIB, wait: Wait = 0) -> Page:
+    chosen = negotiate(request, PAGE_FORMATS)
+    rows, size_bytes = page_bounds(chosen, limit, max_bytes)
+    return Page(chosen, rows, size_bytes, wait)
+
+
+class _Patience:
+    """How long a reader waits: for a first message as long as it asked, for a silent owner at least `SILENT_SECONDS`.
+
+    Meanwhile the silent owner's segment is taken over. Nobody waits while the broker drains.
+    """
+
+    def __init__(self, broker: Broker, wait_seconds: float) -> None:
+        self._broker = broker
+        self._began_seconds = broker.clock.monotonic_seconds()
+        self._wait_seconds = wait_seconds
+        self._asked = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether to answer now, with or without messages."""
+        return self._left_seconds(self._wait_seconds) <= 0
+
+    async def wait(self, news: "asyncio.Future[None]") -> None:
+        """Wait until there is something new, or the time is over."""
+        await asyncio.wait([news], timeout=self._left_seconds(self._wait_seconds))
+
+    async def wait_for_owner(self, news: "asyncio.Future[None]", silent: OwnerSilent) -> None:
+        """Wait until there is something new, or it is time to try again. Raises `silent` when the time is over."""
+        left_seconds = self._left_seconds(max(self._wait_seconds, SILENT_SECONDS))
+        if left_seconds <= 0:
+            raise silent
+        self._asked += 1
+        pause_seconds = backoff_seconds(
+            self._asked, first_seconds=ASK_AGAIN_FIRST_SECONDS, longest_seconds=ASK_AGAIN_LONGEST_SECONDS
+        )
+        await asyncio.wait([news], timeout=min(left_seconds, pause_seconds))
+
+    def _left_seconds(self, longest_seconds: float) -> float:
+        if self._broker.draining.is_set():
+            return 0.0
+        return max(self._began_seconds + longest_seconds - self._broker.clock.monotonic_seconds(), 0.0)
+
+
+_PageAsked = Annotated[Page, Depends(_page_asked)]
+
+
+def messages_router(broker: Broker) -> APIRouter:
+    """The endpoints that give messages."""
+    router = new_router("messages")
+
+    @router.get("/v1/topics/{topic}/messages", responses=_PAGE)
+    async def browse(
+        topic: str,
+        page: _PageAsked,
+        marker: str | None = None,
+        from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
+    ) -> Response:
+        """Read a whole topic page by page; the marker of an answer is where the next page begins."""
+        async with broker.reads.cut_off():
+            runtime = await broker.topics.topic(topic)
+            reader = await broker.reader(topic)
+            positions = await start_positions(topic, reader, marker, from_, default="earliest")
+            runs, reached = await _browse(broker, runtime, reader, positions, page)
+        following = to_marker(topic, reached)
+        about, headers = {"marker": following}, {"Braid-Marker": following}
+        return await messages_response(page.format, runtime, runs, about, headers)
+
+    @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
+    async def read_segment(
+        topic: str,
+        segment: int,
+        page: _PageAsked,
+        offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    ) -> Response:
+        """Read one segment from an offset on."""
+        async with broker.reads.cut_off():
+            runtime = await broker.topics.topic(topic)
+            run, end_offset = await _read_segment(broker, runtime, segment, offset, page)
+        about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
+        headers = {"Braid-Next-Offset": str(run.end)}
+        if end_offset is not None:
+            headers["Braid-End-Offset"] = str(end_offset)
+        return await messages_response(page.format, runtime, [run], about, headers)
+
+    @router.get("/v1/topics/{topic}/messages/{message_id}")
+    async def read_message(topic: str, message_id: str) -> Response:
+        """Read one message by its id, `<segment>-<offset>`."""
+        runtime = await broker.topics.topic(topic)
+        run = await _one(broker, runtime, message_id)
+        answer = json_response(next(MessageRenderer(topic, runtime.state.config).messages(run)))
+        runtime.reads.count_read(run.segment, 1, len(answer.body))
+        return answer
+
+    @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
+    async def read_payload(topic: str, message_id: str) -> Response:
+        """The bytes a message stands for: its value, or the payload it refers to."""
+        runtime = await broker.topics.topic(topic)
+        return await _payload_response(broker, runtime, await _one(broker, runtime, message_id))
+
+    return router
+
+
+async def _browse(
+    broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page
+) -> tuple[list[Run], Positions]:
+    """A page from these positions on, once it has messages or the time is over, and the positions after it."""
+    patience = _Patience(broker, page.wait_seconds)
+    while True:
+        news = runtime.reads.news()
+        try:
+            runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
+            if runs or patience.is_over:
+                return runs, reached
+            runtime.reads.follow(reached)
+            await patience.wait(news)
+        except OwnerSilent as silent:
+            await patience.wait_for_owner(news, silent)
+        await _still_there(broker, reader, runtime.topic, positions)
+
+
+async def _read_segment(
+    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, page: Page
+) -> tuple[Run, int | None]:
+    """As `_browse`, of one segment; and the end of the segment, None while it is open."""
+    reader = await broker.reader(runtime.topic)
+    patience = _Patience(broker, page.wait_seconds)
+    while True:
+        news = runtime.reads.news()
+        await check_offset(runtime, segment, offset, reader)
+        try:
+            run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
+            found = runtime.state.segment(segment)
+            end_offset = found.end_offset if found else None
+            if run.table.num_rows or end_offset is not None or patience.is_over:
+                return run, end_offset
+            runtime.reads.follow({segment: run.end})
+            await patience.wait(news)
+        except OwnerSilent as silent:
+            await patience.wait_for_owner(news, silent)
+        await broker.topics.topic(runtime.topic)
+
+
+async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run) -> Response:
+    """The payload of the one message in `run`: from here, or where the object store itself gives it."""
+    ref = run.table["_ref"][0].as_py()
+    if ref is None:
+        value = run.table["value"][0].as_py()
+        data = (value.encode() if isinstance(value, str) else value) or b""
+        runtime.reads.count_read(run.segment, 1, len(data))
+        return Response(data, media_type="application/octet-stream")
+    key = keys.topic_folder(runtime.topic) + ref["uri"]
+    presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
+    if presigned is not None:
+        return RedirectResponse(presigned.url, 307)
+    headers = {"content-length": str(ref["size"]), "etag": f'"{ref["etag"]}"'}
+    return StreamingResponse(_payload(broker, key, ref["size"]), 200, headers, "application/octet-stream")
+
+
+async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
+    """After a wait: raises `NotFound` if the topic has been deleted, and as `check_positions`."""
+    await broker.topics.topic(topic)
+    await check_positions(topic, reader, positions)
+
+
+async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncIterator[bytes]:
+    for start in range(0, size_bytes, MIB):
+        yield (await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))).data
+
+
+async def _one(broker: Broker, runtime: TopicRuntime, message_id: str) -> Run:
+    match = _MESSAGE_ID.match(message_id)
+    if match is None:
+        raise InvalidInput(f"{message_id!r:.80} is not a message id: it is <segment>-<offset>, such as 0-42")
+    segment, offset = int(match[1]), int(match[2])
+    reader = await broker.reader(runtime.topic)
+    try:
+        if runtime.state.segment(segment) is not None:
+            await check_offset(runtime, segment, offset, reader)
+            run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
+            if run.table.num_rows:
+                return run
+    except (PositionExpired, InvalidInput) as error:
+        raise NotFound(
+            "message", f"topic {runtime.topic!r} has no message {message_id!r} (any more): {error}"
+        ) from error
+    raise NotFound("message", f"topic {runtime.topic!r} has no message {message_id!r}")

@@ -1,0 +1,68 @@
+"""`PUT /v1/topics/{topic}/uploads/{id}`: takes payloads if the store cannot presign URLs."""
+
+import re
+from collections.abc import AsyncIterator
+
+import orjson
+from starlette.types import Receive, Scope
+
+from filer import keys
+from filer.errors import ObjectExists
+from mq.base.errors import Conflict, Draining, InvalidReference, NotFound
+from mq.bodies.intake import ClientGone
+from mq.broker import Broker
+from mq.http.reply import Reply
+
+_DIGITS = re.compile(rb"[0-9]{1,16}\Z")
+
+
+class PayloadUpload:
+    """Writes payloads to the store chunk by chunk. No payload is ever whole in memory."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, topic: str, upload_id: str) -> Reply:
+        """Store the body under an issued id. Raises errors that `problem_of` can answer.
+
+        The object appears whole or not at all, and is written once. After an upload that broke off, its id can be used
+        again.
+        """
+        broker = self._broker
+        if broker.draining.is_set():
+            raise Draining()
+        await broker.topics.topic(topic)
+        payloads = broker.payloads
+        if payloads is None:
+            raise NotFound("upload", "payloads go to the URL that POST …/uploads gave, on the object store itself")
+        upload = broker.uploads.parse(topic, upload_id)
+        if broker.clock.now_us() > upload.expires_us:
+            raise InvalidReference(f"upload {upload_id!r} has expired: ask for a new one")
+        declared = dict(scope["headers"]).get(b"content-length", b"")
+        if _DIGITS.match(declared) and int(declared) != upload.size_bytes:
+            raise InvalidReference(
+                f"the upload was declared with {upload.size_bytes} bytes, the body has {int(declared)}"
+            )
+        key = keys.upload(topic, upload_id)
+        try:
+            sha256 = await payloads.create_from_stream(
+                key, chunks_of(receive), size_bytes=upload.size_bytes, sha256=upload.sha256
+            )
+        except ObjectExists as error:
+            raise Conflict(
+                "upload-exists", f"upload {upload_id!r} has been written already, and never changes"
+            ) from error
+        info = await broker.store.head(key)
+        stored = {"upload": upload_id, "size": info.size_bytes, "etag": info.etag, "sha256": sha256}
+        return Reply(orjson.dumps(stored), 201)
+
+
+async def chunks_of(receive: Receive) -> AsyncIterator[bytes]:
+    """The chunks of a request's body; raises `ClientGone`."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        yield message.get("body", b"")
+        more = message.get("more_body", False)

@@ -1,0 +1,187 @@
+"""`POST /v1/topics/{topic}/messages`: the hot path, a bare ASGI endpoint without a framework."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import parse_qsl
+
+import pyarrow as pa
+from starlette.types import Receive, Scope
+
+from filer.errors import InvalidInput, OutcomeUnknown
+from filer.format.requests import Position
+from filer.format.schema import REF
+from filer.nearest import unknown_name
+from filer.segment.next_file import Single
+from filer.topic.topic_config import TopicConfig
+from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable
+from mq.bodies.intake import ClientGone, Intake
+from mq.bodies.json_body import check_types, decode_base64
+from mq.bodies.rows import Columns, Rows
+from mq.broker import Broker
+from mq.http import request_id
+from mq.http.formats import PUBLISH_FORMATS, Format
+from mq.http.problems import problem_of
+from mq.http.reply import Reply
+from mq.topic.topic_runtime import TopicRuntime
+
+_ANY_PARAMETERS = ("acks", *request_id.PARAMETERS)
+_RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
+_HEADER_PREFIX = b"braid-header-"
+
+
+class PublishRequest:
+    """The headers and the query of a publish, parsed."""
+
+    __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "id", "parameters")
+
+    def __init__(self, scope: Scope) -> None:
+        self.content_type = b""
+        self.declared_bytes: int | None = None
+        self.encoding = ""
+        self.headers: list[tuple[str, bytes]] = []
+        for name, value in scope["headers"]:
+            if name == b"content-type":
+                self.content_type = value.partition(b";")[0].strip().lower()
+            elif name == b"content-length":
+                self.declared_bytes = int(value)
+            elif name == b"content-encoding":
+                self.encoding = value.decode("latin-1").strip().lower()
+            elif name.startswith(_HEADER_PREFIX):
+                self.headers.append((name[len(_HEADER_PREFIX) :].decode("latin-1"), value))
+        query = scope["query_string"]
+        self.parameters = _parameters(query) if query else {}
+        self.id = request_id.request_id(self.parameters) if query else None
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
+    except (UnicodeDecodeError, ValueError) as error:
+        raise Malformed(f"the query is not valid: {error}") from error
+    parameters = dict(pairs)
+    for name in parameters:
+        if name not in _RAW_PARAMETERS:
+            raise InvalidInput(unknown_name("parameter", name, _RAW_PARAMETERS))
+    if len(parameters) < len(pairs):
+        raise InvalidInput("a query parameter is given more than once")
+    return parameters
+
+
+class Publisher:
+    """Serves the publishes of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, topic: str) -> Reply:
+        """Store the messages of one request. Raises errors that `problem_of` can answer."""
+        try:
+            return await self._publish(scope, receive, topic)
+        except ClientGone:
+            raise
+        except Exception as error:
+            self._broker.metrics.refused.labels(problem_of(error).slug).inc()
+            raise
+
+    async def _publish(self, scope: Scope, receive: Receive, topic: str) -> Reply:
+        broker = self._broker
+        if broker.draining.is_set():
+            raise Draining("this broker is shutting down: publish through another, or wait until it is back")
+        runtime = broker.topics.get(topic)
+        if runtime is None or runtime.state.deleted:
+            runtime = await broker.topics.topic(topic)
+        request = PublishRequest(scope)
+        config = runtime.state.config
+        replicated = _wants_replicated(request.parameters.get("acks"), config)
+        wait = config.overflow == "block"
+        limit_bytes = broker.settings.max_body_bytes
+        body_format = PUBLISH_FORMATS.get(request.content_type)
+        if body_format is not None and body_format.is_json:
+            limit_bytes = min(limit_bytes, broker.settings.max_json_bytes)
+        with Intake(broker.front_store, limit_bytes, f"/v1/topics/{topic}/uploads", wait=wait) as intake:
+            body = await intake.read(receive, request.declared_bytes)
+            if request.encoding:
+                body = await intake.inflate(body, request.encoding)
+            try:
+                if body_format is not None:
+                    return await self._publish_rows(runtime, request, body_format, body, intake.held_bytes, replicated)
+                single = _single(request, body, config)
+                return _answer(
+                    [await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated)]
+                )
+            except (OutcomeUnknown, PublishIncomplete) as error:
+                if request.id is None:
+                    raise
+                raise Repeatable(error) from error
+
+    async def _publish_rows(
+        self,
+        runtime: TopicRuntime,
+        request: PublishRequest,
+        body_format: Format,
+        body: bytes,
+        size_bytes: int,
+        replicated: bool,
+    ) -> Reply:
+        for name in request.parameters:
+            if name not in _ANY_PARAMETERS:
+                raise InvalidInput(
+                    f"parameter {name!r} is only for a body that is a single value; here, each message has its own key"
+                )
+        if request.headers:
+            raise InvalidInput(
+                "Braid-Header-… is only for a body that is a single value; here, each message has its own headers"
+            )
+        config = runtime.state.config
+        columns = Columns(config.key_type, config.value_type)
+        assert body_format.decode is not None
+        decode = partial(body_format.decode, body, columns)
+        if len(body) <= body_format.inline_decode_bytes:
+            rows = decode()
+        else:
+            rows = await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, decode)
+        batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
+        if not batch.num_rows:
+            return _answer([])
+        return _answer(await runtime.publisher.publish_rows(batch, size_bytes, request.id, replicated=replicated))
+
+    async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
+        """The rows with their references, each verified against the store and pinned to the object found there."""
+        refs: list[dict[str, str | int | None] | None] = [None] * rows.batch.num_rows
+        for row, claim in rows.claims:
+            try:
+                refs[row] = (await self._broker.uploads.verify(topic, claim)).to_row()
+            except InvalidInput as error:
+                raise InvalidReference(f"row {row}: {error}") from error
+        arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]
+        return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
+
+
+def _wants_replicated(acks: str | None, config: TopicConfig) -> bool:
+    """Whether to answer the request as soon as all replicas hold it. Raises `InvalidInput`."""
+    wanted = acks or config.acks
+    if wanted not in ("stored", "replicated"):
+        raise InvalidInput(f"acks must be 'stored' or 'replicated', not {wanted!r:.80}")
+    if wanted == "replicated" and config.replicas < 2:
+        raise InvalidInput("acks=replicated needs a topic with at least 2 replicas; this one has 1")
+    return wanted == "replicated"
+
+
+def _single(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+    key: bytes | None = None
+    if request.parameters:
+        if "key_base64" in request.parameters:
+            if "key" in request.parameters:
+                raise InvalidInput("give key or key_base64, not both")
+            key = decode_base64(request.parameters["key_base64"], "key_base64")
+        elif "key" in request.parameters:
+            key = request.parameters["key"].encode()
+    if config.value_type != "binary" or (key is not None and config.key_type != "binary"):
+        check_types(key, body, Columns(config.key_type, config.value_type), "the body")
+    return Single(key, body, tuple(request.headers) or None, None)
+
+
+def _answer(positions: Sequence[Position]) -> Reply:
+    parts = [b'{"segment":%d,"offset":%d,"count":%d}' % (p.segment, p.offset, p.count) for p in positions]
+    return Reply(b'{"positions":[%b]}' % b",".join(parts))

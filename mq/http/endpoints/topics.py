@@ -1,0 +1,117 @@
+"""Topics: create, configure, list, describe, delete, and the route to their owners."""
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from filer.topic.topic_state import Segment, TopicState
+from mq.broker import Broker
+from mq.http.json_body import parse_object
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+from mq.peers.traffic_report import ShownTraffic
+from mq.topic.topic_runtime import TopicRuntime
+
+_UNKNOWN = ShownTraffic(None, None)
+
+
+def topics_router(broker: Broker) -> APIRouter:
+    """Endpoints of topics themselves."""
+    router = new_router("topics")
+
+    @router.put(
+        "/v1/topics/{topic}",
+        responses={201: {"description": "Created."}},
+        openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    )
+    async def put_topic(request: Request, topic: str) -> Response:
+        """Create a topic (201), or change its configuration (200). Only the given settings change."""
+        runtime, created = await broker.administration.put(
+            topic, await parse_object(request, '{"segments": 4}', empty=b"{}")
+        )
+        return json_response(await describe(broker, runtime.state), status=201 if created else 200)
+
+    @router.get("/v1/topics")
+    async def list_topics(after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+        """List the topics by name, a page at a time."""
+        states: list[TopicState] = []
+        for name in await broker.catalogue.names(after=after):
+            if len(states) > limit:
+                break
+            record = await broker.catalogue.read(name)
+            if record is not None and not record.state.deleted:
+                states.append(record.state)
+        page = states[:limit]
+        topics = [{"topic": s.topic, "segments": len(s.open_segments), "version": s.version} for s in page]
+        return json_response({"topics": topics, "next": page[-1].topic if len(states) > limit else None})
+
+    @router.get("/v1/topics/{topic}")
+    async def get_topic(topic: str) -> Response:
+        """Describe a topic: its configuration and its segments."""
+        runtime = await broker.topics.topic(topic)
+        return json_response(await describe(broker, runtime.state))
+
+    @router.delete("/v1/topics/{topic}", status_code=204)
+    async def delete_topic(topic: str) -> Response:
+        """Delete a topic. Its files are deleted after the grace period."""
+        await broker.administration.delete(topic)
+        return Response(status_code=204)
+
+    @router.get("/v1/topics/{topic}/route")
+    async def route(topic: str) -> Response:
+        """List the open segments and the addresses of their owners."""
+        state = (await broker.topics.topic(topic)).state
+        urls = {info.id: info.url for info in broker.coordinator.brokers()}
+        segments = [
+            {"segment": s.id, "range": list(s.range), "owner": {"broker": s.owner, "url": urls.get(s.owner)}}
+            for s in state.open_segments
+        ]
+        return json_response({"topic": topic, "version": state.version, "segments": segments})
+
+    return router
+
+
+async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
+    """A topic as answers show it (docs/design.md §11)."""
+    runtime = await broker.topics.topic(state.topic)
+    ends = await asyncio.gather(*(end_of(runtime, segment) for segment in state.segments))
+    traffic = await broker.traffic_view.of(runtime.state, runtime.traffic)
+    segments = [
+        _segment(segment, end) | (_traffic(traffic.get(segment.id, _UNKNOWN)) if segment.state == "open" else {})
+        for segment, end in zip(state.segments, ends, strict=True)
+    ]
+    return {
+        "topic": state.topic,
+        "config": state.config.model_dump(mode="json"),
+        "version": state.version,
+        "segments": segments,
+    }
+
+
+async def end_of(runtime: TopicRuntime, segment: Segment) -> int:
+    """The offset after a segment's last message: the number of messages that it has had."""
+    return segment.end_offset if segment.end_offset is not None else await runtime.reads.end_of(segment.id)
+
+
+def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:
+    return {**segment_shape(segment), "start_offset": segment.start_offset, "end_offset": end_offset}
+
+
+def segment_shape(segment: Segment) -> dict[str, Any]:
+    """The fields of a segment that do not change with its messages."""
+    return {
+        "segment": segment.id,
+        "range": list(segment.range),
+        "state": segment.state,
+        "predecessors": list(segment.predecessors),
+        "successors": list(segment.successors),
+        "brokers": list(segment.brokers),
+    }
+
+
+def _traffic(shown: ShownTraffic) -> dict[str, Any]:
+    rates = None if shown.recent is None else {name: round(rate, 6) for name, rate in asdict(shown.recent).items()}
+    return {"traffic": rates, "hot_slot": shown.hot_slot}

@@ -1,0 +1,59 @@
+"""`POST /v1/topics/{topic}/uploads`: issues a URL for a payload, to which a message refers afterwards."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from filer import keys
+from filer.times import rfc3339
+from mq.base.errors import BodyTooLarge, Draining
+from mq.broker import Broker
+from mq.http.json_body import JsonBody, body_schema, parse_body
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+
+
+class UploadRequest(JsonBody):
+    """The payload's exact size in bytes, and its SHA-256 if the store should check it."""
+
+    EXAMPLE = '{"size": bytes, "sha256": hex}'
+
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
+
+
+def uploads_router(broker: Broker) -> APIRouter:
+    """The endpoint that issues uploads."""
+    router = new_router("uploads")
+
+    @router.post("/v1/topics/{topic}/uploads", status_code=201, openapi_extra=body_schema(UploadRequest))
+    async def issue(request: Request, topic: str) -> Response:
+        """Issue an upload: PUT the payload to `url` with `headers`, then publish `"ref": {"upload": id}`."""
+        if broker.draining.is_set():
+            raise Draining()
+        await broker.topics.topic(topic)
+        wanted = await parse_body(request, UploadRequest)
+        path = f"/v1/topics/{topic}/uploads"
+        limit_bytes = broker.settings.max_upload_bytes
+        if wanted.size > limit_bytes:
+            raise BodyTooLarge(f"an upload has at most {limit_bytes} bytes", limit_bytes, path)
+        upload = broker.uploads.issue(topic, wanted.size, wanted.sha256)
+        left_seconds = max((upload.expires_us - broker.clock.now_us()) // 1_000_000, 1)
+        presigned = await broker.store.presign_create(
+            keys.upload(topic, upload.id),
+            size_bytes=wanted.size,
+            sha256=wanted.sha256,
+            expires_seconds=left_seconds,
+        )
+        answer = {
+            "upload": upload.id,
+            "url": presigned.url if presigned else f"{str(request.base_url).rstrip('/')}{path}/{upload.id}",
+            "method": "PUT",
+            "headers": dict(presigned.headers) if presigned else {},
+            "expires": rfc3339(upload.expires_us),
+        }
+        return json_response(answer, status=201)
+
+    return router

@@ -1,0 +1,85 @@
+"""The formats of message bodies, each described once: for publishing, reading, subscribing and OpenAPI.
+
+To add a format: write its functions (a decoder like those of `mq/bodies`, a page like those of `render`, a stream form
+like those of `stream_forms`; each of the three is optional) and add a `Format` to `FORMATS`. Nothing else has to know.
+The first format that can do something is the default for clients that accept any.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from filer.topic.topic_state import TopicState
+from mq.bodies.arrow_body import decode_arrow
+from mq.bodies.json_body import decode_json, decode_ndjson
+from mq.bodies.rows import Columns, Rows
+from mq.http.render import arrow_page, json_page, ndjson_page
+from mq.http.reply import JSON
+from mq.http.stream_forms import NdjsonForm, SseForm, StreamForm
+from mq.topic.topic_reader import Run
+
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+SSE = "text/event-stream"
+_BINARY = {"type": "string", "format": "binary"}
+_MESSAGE = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "key": {"type": ["string", "null"]},
+        "key_base64": {"type": "string", "contentEncoding": "base64"},
+        "value": {"description": "Strings are stored as they are, other JSON values as JSON text."},
+        "value_base64": {"type": "string", "contentEncoding": "base64"},
+        "ref": {"type": "object", "required": ["upload"], "properties": {"upload": {"type": "string"}}},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        "event_time": {"type": "string", "format": "date-time"},
+    },
+}
+_MESSAGES = {
+    "type": "object",
+    "required": ["messages"],
+    "additionalProperties": False,
+    "properties": {"messages": {"type": "array", "items": _MESSAGE}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A media type and what can be done in it.
+
+    `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of the
+    body of a publish; a body above `inline_decode_bytes` is decoded in a thread, since it would block the event loop
+    for longer than that costs. `publish_schema` is the body in OpenAPI. `page` renders runs of messages; with
+    `page_tells_about` its body also says where the next page begins, else headers do. `stream` writes a subscription.
+    """
+
+    media_type: str
+    is_json: bool = False
+    decode: Callable[[bytes, Columns], Rows] | None = None
+    inline_decode_bytes: int = 0
+    publish_schema: Mapping[str, Any] = field(default_factory=lambda: _BINARY)
+    page: Callable[[TopicState, Sequence[Run], dict[str, Any]], bytes] | None = None
+    page_tells_about: bool = False
+    stream: StreamForm | None = None
+
+
+FORMATS: Sequence[Format] = (
+    Format(
+        JSON,
+        is_json=True,
+        decode=decode_json,
+        inline_decode_bytes=32_768,
+        publish_schema=_MESSAGES,
+        page=json_page,
+        page_tells_about=True,
+    ),
+    Format(SSE, is_json=True, stream=SseForm()),
+    Format(
+        NDJSON, is_json=True, decode=decode_ndjson, inline_decode_bytes=32_768, page=ndjson_page, stream=NdjsonForm()
+    ),
+    Format(ARROW, decode=decode_arrow, inline_decode_bytes=4 * 1024 * 1024, page=arrow_page),
+)
+PUBLISH_FORMATS: Mapping[bytes, Format] = {each.media_type.encode(): each for each in FORMATS if each.decode}
+"""By content type. A body of any other type is one value."""
+PAGE_FORMATS: Sequence[Format] = [each for each in FORMATS if each.page]
+STREAM_FORMATS: Sequence[Format] = [each for each in FORMATS if each.stream]

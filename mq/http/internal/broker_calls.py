@@ -1,0 +1,56 @@
+"""Calls to any broker: a topic's record has changed, hand over your segments, own segments again."""
+
+from starlette.types import Receive
+
+from filer.errors import CorruptFile, InvalidInput
+from filer.topic.topic_state import TopicState
+from mq.base.front_store import FrontStore
+from mq.bodies.intake import Intake
+from mq.broker import Broker
+from mq.http.internal.topic_at import topic_at
+from mq.peers.calls import Call, ToBroker, ToTopicAt
+from mq.peers.peers import MOST_RECORD_BYTES
+from mq.peers.transport import PeerAnswer
+
+RECORDS_AT_ONCE = 4
+
+
+class BrokerCalls:
+    """What every broker does for the others."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        # Records have room of their own: a broker whose front store is full must learn of new owners all the same.
+        self._room = FrontStore(RECORDS_AT_ONCE * MOST_RECORD_BYTES)
+
+    async def refresh(self, call: Call[ToTopicAt, int], asked: ToTopicAt, receive: Receive) -> PeerAnswer:
+        """Take a topic's newer record from the body, or read it from the store.
+
+        Safe however late the request comes. The record was on the store once, and a record that is not newer than what
+        is known here changes nothing. An owner that opens a segment by an old record finds at its first put that
+        others have written there.
+        """
+        with Intake(self._room, MOST_RECORD_BYTES, "", wait=True) as intake:
+            body = await intake.read(receive, None)
+            if body and asked.topic in self._broker.topics:
+                self._broker.topics.apply(_record_of(asked.topic, body))
+        runtime = await topic_at(self._broker, asked.topic, asked.version)
+        return call.pack(runtime.state.version)
+
+    async def drain(self, call: Call[ToBroker, int], asked: ToBroker, receive: Receive) -> PeerAnswer:
+        """Hand over all segments; how many are still here."""
+        return call.pack(await self._broker.drainer.hand_over_to_others())
+
+    async def undrain(self, call: Call[ToBroker, int], asked: ToBroker, receive: Receive) -> PeerAnswer:
+        """Own segments again; how many."""
+        return call.pack(await self._broker.drainer.take_part_again())
+
+
+def _record_of(topic: str, body: bytes) -> TopicState:
+    try:
+        state = TopicState.from_json(body)
+    except CorruptFile as error:
+        raise InvalidInput(f"that is no topic's record: {error}") from error
+    if state.topic != topic:
+        raise InvalidInput(f"the record is that of topic {state.topic!r}, not of {topic!r}")
+    return state

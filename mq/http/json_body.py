@@ -1,0 +1,98 @@
+"""JSON bodies of requests, except those of publishes: small, bounded, and checked by a pydantic model."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import orjson
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
+from mq.base.errors import BodyTooLarge, Malformed
+from mq.http.reply import JSON
+
+JSON_MAX_BYTES = 64 * 1024
+
+
+class JsonBody(BaseModel):
+    """A body as an endpoint expects it. `EXAMPLE` is the JSON of a good one, which errors show.
+
+    `WANTED` says what a field should be, where pydantic's words would not help.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    EXAMPLE: ClassVar[str]
+    WANTED: ClassVar[Mapping[str, str]] = {}
+
+
+M = TypeVar("M", bound=JsonBody)
+
+
+async def parse_body(request: Request, model: type[M], *, empty: bytes = b"", most_bytes: int = JSON_MAX_BYTES) -> M:
+    """The body of a request; `empty` stands for no body.
+
+    Raises `InvalidInput` that names the field and what is right, `Malformed` and `BodyTooLarge`.
+    """
+    document = await parse_object(request, model.EXAMPLE, empty=empty, most_bytes=most_bytes)
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    refuse_unknown(document, known)
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        reason = _reason(error.errors(include_url=False)[0], model, document)
+        raise InvalidInput(reason) from error
+
+
+async def parse_object(
+    request: Request, example: str, *, empty: bytes = b"", most_bytes: int = JSON_MAX_BYTES
+) -> dict[str, Any]:
+    """The body of a request as a JSON object with any fields. Raises as `parse_body`.
+
+    The framework would read a body of any size into memory.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            topic = "/".join(request.url.path.split("/")[:4])
+            message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
+            raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
+    try:
+        document = orjson.loads(body or empty)
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"the body is not valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise InvalidInput(f"the body should be an object such as {example}")
+    return document
+
+
+def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises `InvalidInput` for a field that is not known, with the one that may be meant."""
+    names = list(known)
+    for name in document:
+        if name not in names:
+            raise InvalidInput(unknown_name("field", name, names))
+
+
+def body_schema(model: type[JsonBody], *, required: bool = True) -> dict[str, Any]:
+    """The body as `openapi_extra` of an endpoint."""
+    schema = model.model_json_schema()
+    # OpenAPI resolves references from the root of its document. So a nested model is written in place.
+    nested = schema.pop("$defs", {})
+    for field in schema["properties"].values():
+        if "$ref" in field.get("items", {}):
+            field["items"] = nested[field["items"]["$ref"].rpartition("/")[2]]
+    return {"requestBody": {"required": required, "content": {JSON: {"schema": schema}}}}
+
+
+def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, Any]) -> str:
+    field = str(error["loc"][0])
+    if field in model.WANTED:
+        return f"'{field}' is {model.WANTED[field]}, not {document.get(field)!r:.80}"
+    path = ".".join(str(part) for part in error["loc"])
+    # Pydantic would name a class of ours that clients do not know.
+    reason = "an object is wanted" if error["type"] == "model_type" else error["msg"]
+    return f"{path}: {reason}, as in {model.EXAMPLE}"

@@ -1,0 +1,54 @@
+"""Pauses for work that fails again and again."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from filer.clock import Clock
+from mq.base.metrics import Metrics
+
+LONGEST_PAUSE_SECONDS = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Pause:
+    """How many times work has failed in a row, and the time of the next try."""
+
+    failures: int = 0
+    until_seconds: float = 0.0
+
+
+class FailurePauses:
+    """Runs pieces of work. One that fails is logged, counted, and skipped for a while; the others go on.
+
+    After a first failure the next round tries again. Each further failure in a row doubles the pause, from
+    `interval_seconds` up to ten minutes.
+    """
+
+    def __init__(self, clock: Clock, metrics: Metrics, *, interval_seconds: float) -> None:
+        self._clock, self._metrics, self._interval_seconds = clock, metrics, interval_seconds
+        self._pauses: dict[tuple[str, str], _Pause] = {}
+
+    async def attempt(self, topic: str, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, unless it failed lately. Raises nothing that the work raises."""
+        pause = self._pauses.get((topic, what))
+        if pause is not None and self._clock.monotonic_seconds() < pause.until_seconds:
+            return
+        try:
+            await work()
+            self._pauses.pop((topic, what), None)
+        except Exception as error:
+            pause = self._pauses.setdefault((topic, what), _Pause())
+            wait_seconds = self._interval_seconds * (2 ** min(pause.failures, 20) - 1)
+            pause.failures += 1
+            pause.until_seconds = self._clock.monotonic_seconds() + min(wait_seconds, LONGEST_PAUSE_SECONDS)
+            self._metrics.maintenance_errors.inc()
+            _log.warning("upkeep of topic %r, %s: %s: %s", topic, what, type(error).__name__, error)
+
+    def forget_old(self) -> None:
+        """Forget pauses that ended long ago: their topics or segments may be gone."""
+        longest_ago = self._clock.monotonic_seconds() - LONGEST_PAUSE_SECONDS
+        for key in [key for key, pause in self._pauses.items() if pause.until_seconds < longest_ago]:
+            del self._pauses[key]

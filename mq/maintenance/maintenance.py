@@ -1,0 +1,124 @@
+"""The loop that maintains the topics of a broker, and the order of the work on one topic."""
+
+import asyncio
+from concurrent.futures import Executor
+from functools import partial
+
+from filer.clock import Clock
+from filer.stores.store import Store
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_state import Segment
+from filer.upkeep.segment_upkeep import UpkeepContext
+from leader.membership.coordinator import Coordinator
+from mq.base.metrics import Metrics
+from mq.maintenance.failure_pauses import FailurePauses
+from mq.maintenance.retention_round import RetentionRound
+from mq.maintenance.segment_rounds import SegmentRounds
+from mq.maintenance.upload_sweeper import UploadSweeper
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+from mq.transitions.transition_executor import TransitionExecutor
+
+REFRESH_SECONDS = 10.0
+
+
+class Maintenance:
+    """Maintains this broker's open segments, and the sealed segments of topics whose maintainer it is.
+
+    A round costs almost nothing if nothing has happened. Work that computes runs in `pool`. All methods belong to
+    the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: str,
+        store: Store,
+        clock: Clock,
+        catalogue: Catalogue,
+        coordinator: Coordinator,
+        metrics: Metrics,
+        topics: TopicRegistry,
+        executor: TransitionExecutor,
+        pool: Executor,
+        draining: asyncio.Event,
+        interval_seconds: float,
+        grace_seconds: float,
+        rollup_age_seconds: float,
+    ) -> None:
+        self._clock, self._topics, self._executor, self._draining = clock, topics, executor, draining
+        self._interval_seconds = interval_seconds
+        self._pauses = FailurePauses(clock, metrics, interval_seconds=interval_seconds)
+        self._retention = RetentionRound(store, clock, catalogue, metrics, grace_seconds=grace_seconds)
+        self._uploads = UploadSweeper(store, clock, pool, grace_seconds=grace_seconds)
+        context = UpkeepContext(
+            store=store,
+            clock=clock,
+            executor=pool,
+            broker=broker,
+            grace_seconds=grace_seconds,
+            rollup_age_seconds=rollup_age_seconds,
+        )
+        self._segments = SegmentRounds(context, catalogue, coordinator, metrics)
+        self._refreshed_seconds: dict[str, float] = {}
+        self._busy = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Do a round every `interval_seconds` until cancelled."""
+        while True:
+            await self._clock.sleep(self._interval_seconds)
+            await self.round()
+
+    async def round(self) -> None:
+        """Maintain every topic once. Work that fails is logged, counted, and tried again later; the rest goes on."""
+        async with self._busy:
+            self._segments.begin_round()
+            for runtime in list(self._topics.values()):
+                await self._maintain(runtime)
+            self._segments.forget_removed(self._topics)
+            self._pauses.forget_old()
+
+    def invalidate(self, topic: str) -> int:
+        """Have the next round read what other programs have written. Returns how many segments are maintained here."""
+        return self._segments.invalidate(topic)
+
+    def is_maintainer(self, runtime: TopicRuntime) -> bool:
+        """As `SegmentRounds.is_maintainer`."""
+        return self._segments.is_maintainer(runtime)
+
+    async def _maintain(self, runtime: TopicRuntime) -> None:
+        topic, segments, attempt = runtime.topic, self._segments, self._pauses.attempt
+        await attempt(topic, "refresh", partial(self._refresh, runtime))
+        if not runtime.state.deleted:
+            await attempt(topic, "roll", partial(self._roll, runtime))
+            for segment in segments.maintained(runtime):
+                await attempt(topic, f"index of segment {segment.id}", partial(segments.prepare, runtime, segment))
+            if segments.is_maintainer(runtime):
+                await attempt(topic, "retention", lambda: self._retention.retain(runtime, segments.indexes(runtime)))
+            for segment in segments.maintained(runtime):
+                await attempt(topic, f"segment {segment.id}", partial(segments.maintain, runtime, segment))
+        if segments.is_maintainer(runtime):
+            await attempt(topic, "bulk loads", partial(self._retention.abandon_bulk_loads, runtime))
+            await attempt(topic, "removal", partial(self._retention.delete_removed, runtime))
+            await attempt(topic, "uploads", lambda: self._uploads.sweep(runtime, segments.indexes(runtime)))
+
+    async def _refresh(self, runtime: TopicRuntime) -> None:
+        """Read topic.json every 10 s: another process may have changed it."""
+        now_seconds = self._clock.monotonic_seconds()
+        if now_seconds - self._refreshed_seconds.setdefault(runtime.topic, now_seconds) >= REFRESH_SECONDS:
+            self._refreshed_seconds[runtime.topic] = now_seconds
+            await self._topics.refresh(runtime.topic)
+
+    async def _roll(self, runtime: TopicRuntime) -> None:
+        """Roll our segments that have grown too large or too old: seal each, and open its successor."""
+        full = [s.id for s in runtime.state.open_segments if self._is_full(runtime, s)]
+        if full and runtime.state.transition is None and not self._draining.is_set():
+            await self._executor.give_successors(runtime.topic, full, "roll")
+
+    def _is_full(self, runtime: TopicRuntime, segment: Segment) -> bool:
+        writer = runtime.writers.get(segment.id)
+        if writer is None or not writer.is_open or not writer.index.files:
+            return False
+        config = runtime.state.config
+        age_us = self._clock.now_us() - segment.opened_us
+        return writer.index.size_bytes >= config.segment_bytes or age_us >= config.segment_seconds * 1e6

@@ -1,0 +1,86 @@
+"""Retention, the removal of segments, and abandoning bulk loads that were never committed."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from filer.clock import Clock
+from filer.segment.segment_index import SegmentIndex
+from filer.stores.store import Store
+from filer.topic.catalogue import Catalogue
+from filer.topic.reservations import sweeping
+from filer.topic.topic_state import TopicState
+from filer.upkeep.deletion import delete_segment
+from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
+from mq.base.metrics import Metrics
+from mq.topic.topic_runtime import TopicRuntime
+
+
+class RetentionRound:
+    """Moves start offsets, removes segments from topic.json, and deletes their files."""
+
+    def __init__(
+        self, store: Store, clock: Clock, catalogue: Catalogue, metrics: Metrics, *, grace_seconds: float
+    ) -> None:
+        self._store, self._clock, self._catalogue, self._metrics = store, clock, catalogue, metrics
+        self._grace_seconds = grace_seconds
+
+    async def retain(self, runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> None:
+        """Move start offsets, then remove emptied segments from topic.json. `at_hand` are the indexes read already.
+
+        Each is one compare-and-swap, decided on the newest state. Stopped before it, nothing has changed. After it, any
+        broker that reads topic.json deletes the files a grace period later.
+        """
+        retention = runtime.state.config.retention
+        if retention.seconds is None and retention.bytes is None:
+            return
+        now_us, grace_seconds = self._clock.now_us(), self._grace_seconds
+        starts = plan_retention(runtime.state, await _indexes(runtime, at_hand), now_us)
+        if starts:
+            await self._change(runtime, lambda state: with_starts(state, starts))
+        leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds)
+        if leaving:
+            # The history is written before topic.json forgets the segments. Stopped in between, both have them, and the
+            # next round repeats this.
+            await self._catalogue.write_history(runtime.topic, leaving)
+            written = {segment.id for segment in leaving}
+
+            def remove(state: TopicState) -> TopicState | None:
+                still = {s.id for s in removable(state, now_us, grace_seconds=grace_seconds)}
+                return without_segments(state, still & written, now_us)
+
+            await self._change(runtime, remove)
+
+    async def delete_removed(self, runtime: TopicRuntime) -> None:
+        """Delete the files of segments that were removed a grace period ago, those of deleted topics too.
+
+        The entry in topic.json goes last: stopped before that, the next round deletes the rest.
+        """
+        oldest_us = self._clock.now_us() - self._grace_seconds * 1e6
+        for removal in [r for r in runtime.state.removals if r.since_us <= oldest_us]:
+            count = await delete_segment(self._store, runtime.topic, removal.segment)
+            self._metrics.deleted.inc(count)
+            await self._change(runtime, partial(without_removal, segment_id=removal.segment))
+
+    async def abandon_bulk_loads(self, runtime: TopicRuntime) -> None:
+        """Abandon bulk loads that were never committed; their files go like those of any removed segment.
+
+        This is one compare-and-swap. A commit that comes before it ends the reservation; one that comes after it is
+        refused.
+        """
+        decide = partial(sweeping, now_us=self._clock.now_us())
+        if decide(runtime.state) is not None:
+            await self._change(runtime, decide)
+
+    async def _change(self, runtime: TopicRuntime, decide: Callable[[TopicState], TopicState | None]) -> None:
+        state = await self._catalogue.change(runtime.topic, decide)
+        if state is not None:
+            runtime.apply(state)
+
+
+async def _indexes(runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> dict[int, SegmentIndex]:
+    """The indexes that retention is decided on: those at hand, and all open segments', for their sizes."""
+    indexes = dict(at_hand)
+    for segment in runtime.state.open_segments:
+        if segment.id not in indexes:
+            indexes[segment.id] = await runtime.reads.index(segment.id)
+    return indexes

@@ -1,0 +1,114 @@
+"""Roll-ups, snapshots and deletions, segment by segment."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from filer.errors import ObjectNotFound
+from filer.segment.segment_index import SegmentIndex
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_state import Segment
+from filer.upkeep.segment_upkeep import SegmentUpkeep, UpkeepContext
+from leader.membership.coordinator import Coordinator
+from leader.policy.placement import maintainer
+from mq.base.metrics import Metrics
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+
+FIRST_INDEXES_PER_ROUND = 16
+
+
+class SegmentRounds:
+    """The upkeep of each segment that this broker maintains: its own open segments, and sealed ones of its topics."""
+
+    def __init__(
+        self, context: UpkeepContext, catalogue: Catalogue, coordinator: Coordinator, metrics: Metrics
+    ) -> None:
+        self._context, self._catalogue, self._coordinator, self._metrics = context, catalogue, coordinator, metrics
+        self._upkeeps: dict[tuple[str, int], SegmentUpkeep] = {}
+        self._first_indexes_left = 0
+
+    def begin_round(self) -> None:
+        """Allow reading a few more indexes of segments that earlier lives of this broker left behind."""
+        self._first_indexes_left = FIRST_INDEXES_PER_ROUND
+
+    def is_maintainer(self, runtime: TopicRuntime) -> bool:
+        """Whether this broker maintains the segments of a topic that no broker owns.
+
+        Two brokers may both think so. Then they do the same work twice, without harm: each step is a conditional put,
+        or deletes what nothing refers to.
+        """
+        return maintainer(self._coordinator.brokers(), runtime.topic) == self._context.broker
+
+    def maintained(self, runtime: TopicRuntime) -> Iterator[Segment]:
+        """Our own open segments, and the sealed ones if we maintain the topic."""
+        maintains = self.is_maintainer(runtime)
+        for segment in runtime.state.segments:
+            writer = runtime.writers.get(segment.id)
+            if maintains if segment.state == "sealed" else writer is not None and not writer.has_stopped:
+                yield segment
+
+    def invalidate(self, topic: str) -> int:
+        """Have the next round read what other programs have written. Returns how many segments are maintained here."""
+        upkeeps = [upkeep for (name, _), upkeep in self._upkeeps.items() if name == topic]
+        for upkeep in upkeeps:
+            upkeep.invalidate()
+        return len(upkeeps)
+
+    async def prepare(self, runtime: TopicRuntime, segment: Segment) -> None:
+        """Have a segment's index ready. A round reads only a few indexes of segments from earlier lives."""
+        key = (runtime.topic, segment.id)
+        writer = runtime.writers.get(segment.id)
+        is_ours = writer is not None and not writer.has_stopped
+        if key not in self._upkeeps and not is_ours:
+            if not self._first_indexes_left:
+                return
+            self._first_indexes_left -= 1
+        index = await runtime.reads.index(segment.id)
+        known = self._upkeeps.get(key)
+        if known is None or known.index is not index:
+            born_here = writer is not None and not writer.has_stopped and writer.index is index
+            self._upkeeps[key] = self._upkeep(runtime, segment.id, index, born_here=born_here)
+
+    async def maintain(self, runtime: TopicRuntime, segment: Segment) -> None:
+        """Roll up, write a snapshot, and delete replaced files, as far as any is due."""
+        upkeep = self._upkeeps.get((runtime.topic, segment.id))
+        if upkeep is None or not upkeep.has_work(segment.start_offset):
+            return
+        try:
+            done = await upkeep.run(rollup_bytes=runtime.state.config.rollup_bytes, start_offset=segment.start_offset)
+        except ObjectNotFound:
+            # Another process has rolled up, and deleted files that our index names.
+            runtime.reads.invalidate_index(segment.id)
+            raise
+        self._metrics.rollups.labels(runtime.topic).inc(done.rollups)
+        self._metrics.deleted.inc(done.deleted)
+
+    def indexes(self, runtime: TopicRuntime) -> dict[int, SegmentIndex]:
+        """The indexes at hand of a topic's segments, by segment."""
+        upkeeps = ((s.id, self._upkeeps.get((runtime.topic, s.id))) for s in runtime.state.segments)
+        return {segment_id: upkeep.index for segment_id, upkeep in upkeeps if upkeep is not None}
+
+    def forget_removed(self, topics: TopicRegistry) -> None:
+        """Drop the upkeep of segments that no topic has any more."""
+        present = {(name, segment.id) for name, runtime in topics.items() for segment in runtime.state.segments}
+        for key in [key for key in self._upkeeps if key not in present]:
+            del self._upkeeps[key]
+
+    def _upkeep(self, runtime: TopicRuntime, segment_id: int, index: SegmentIndex, *, born_here: bool) -> SegmentUpkeep:
+        async def exists() -> bool:
+            record = await self._catalogue.read(runtime.topic)
+            return record is not None and record.state.segment(segment_id) is not None
+
+        def recent(start: int, end: int) -> pa.Table | None:
+            tail = runtime.reads.tail(segment_id)
+            return None if tail is None else tail.between(start, end)
+
+        return SegmentUpkeep(
+            self._context,
+            runtime.ref(segment_id),
+            index,
+            exists=exists,
+            born_here=born_here,
+            recent=recent,
+        )

@@ -1,0 +1,52 @@
+"""Requests to other brokers over HTTP (aiohttp), on connections that stay open."""
+
+from collections.abc import Mapping
+
+import aiohttp
+
+from mq.base.errors import PeerSilent, PeerUnreachable
+from mq.peers.transport import PeerAnswer
+
+CONNECT_SECONDS = 2.0
+# Calls wait for puts, a few of them for each segment. They must not make other calls wait.
+CONNECTIONS_PER_BROKER = 256
+# A long poll takes a connection for each segment that is followed there.
+POLLS_PER_BROKER = 4096
+# Less than the time for which servers keep idle connections: a request on a connection that is just being closed has
+# an unknown outcome.
+IDLE_SECONDS = 30.0
+
+
+class HttpPeers:
+    """A `PeerTransport` with a limit of connections to each broker. For one event loop; connects when first used."""
+
+    def __init__(self, connections_per_broker: int = CONNECTIONS_PER_BROKER) -> None:
+        self._connections_per_broker = connections_per_broker
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
+    ) -> PeerAnswer:
+        """As `PeerTransport.send`. Sends once: aiohttp repeats a request by itself only if its method is idempotent."""
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._open().request(method, url, headers=headers, data=body, timeout=timeout) as response:
+                data = await response.read()
+                return PeerAnswer(response.status, {k.lower(): v for k, v in response.headers.items()}, data)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise PeerUnreachable(f"{url}: {error}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise PeerSilent(f"{url}: {type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0, limit_per_host=self._connections_per_broker, keepalive_timeout=IDLE_SECONDS
+            )
+            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False)
+        return self._session

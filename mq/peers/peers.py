@@ -1,0 +1,224 @@
+"""The caller's side of the protocol between brokers.
+
+Each request carries a secret that is derived from the cluster's record on the store. It protects as much as that record
+does: a client that can read the record can do everything anyway.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from filer.errors import BraidError
+from filer.format.requests import Position
+from leader.policy.cut_points import SlotTraffic
+from leader.traffic.traffic_averages import KnownAverages
+from leader.transitions import SealedEnd
+from mq.base.errors import PeerSilent, PeerUnreachable
+from mq.peers.answer_forms import ARROW, Refusal, TailPage
+from mq.peers.calls import (
+    APPEND,
+    AVERAGES,
+    DRAIN,
+    GIVE_AVERAGES,
+    READ_TAIL,
+    REFRESH,
+    REPLICATE,
+    REPORT_TRAFFIC,
+    SEAL,
+    SECRET_HEADER,
+    SLOT_TRAFFIC,
+    TAKE_OVER,
+    UNDRAIN,
+    VIEW_TRAFFIC,
+    Call,
+    Parameters,
+    ToBroker,
+    ToReadTail,
+    ToReplicate,
+    ToSeal,
+    ToSegment,
+    ToSegmentAt,
+    ToTopic,
+    ToTopicAt,
+)
+from mq.peers.older_brokers import OlderBrokers
+from mq.peers.part_batch import Part, pack_parts
+from mq.peers.traffic_report import ShownTraffic, TrafficReport, pack_averages, pack_report
+from mq.peers.transport import PeerAnswer, PeerTransport
+
+P = TypeVar("P", bound=Parameters)
+A = TypeVar("A")
+
+SHORT_SECONDS = 5.0
+# A larger record, of some thousands of segments, is not sent: brokers read it from the store.
+MOST_RECORD_BYTES = 1024 * 1024
+# The share of the caller's timeout after which an owner answers that it is still sealing.
+SEAL_WAIT_SHARE = 0.5
+# A put may be retried for a long time. All callers that wait for it have given up by then.
+APPEND_SECONDS = 120.0
+
+
+class Peers:
+    """The other brokers of the cluster, by their URLs. Call `open` once the cluster's record has been read.
+
+    Reads that wait for messages use the transport `polls`, if it is given: there may be one for each segment, and they
+    would take the connections of all other calls.
+
+    All calls raise `PeerUnreachable` if the request certainly did not arrive, `OutcomeUnknown` if it may have taken
+    effect, and `PeerFailed` if the broker refused it for a reason that has no error of its own here.
+    """
+
+    def __init__(self, transport: PeerTransport, polls: PeerTransport | None = None) -> None:
+        self._transport, self._polls = transport, polls or transport
+        self._older = OlderBrokers()
+        self._secret = ""
+
+    def open(self, cluster_secret: bytes) -> None:
+        """Begin to act as one of the cluster's brokers."""
+        self._secret = hmac.new(cluster_secret, b"braidmq peers", hashlib.sha256).hexdigest()
+
+    def knows(self, secret: str) -> bool:
+        """Whether that is the secret of this cluster's brokers."""
+        return bool(self._secret) and hmac.compare_digest(secret.encode(), self._secret.encode())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+        if self._polls is not self._transport:
+            await self._polls.close()
+
+    async def append(
+        self, url: str, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
+    ) -> list[list[Position] | BraidError]:
+        """Have the segment's owner store parts of requests: for each its positions, or why it is not stored.
+
+        `version` is the version of the topic's record by which the rows were cut.
+        """
+        body, asked = pack_parts(rows, parts), ToSegmentAt(topic, segment, version)
+        outcomes = await self._call(APPEND, url, asked, body, timeout_seconds=APPEND_SECONDS)
+        if len(outcomes) != len(parts):
+            raise PeerSilent(f"a broker answered for {len(outcomes)} parts, not for {len(parts)}")
+        return [each.error() if isinstance(each, Refusal) else each for each in outcomes]
+
+    async def seal(
+        self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
+    ) -> SealedEnd | None:
+        """Have the owner seal its segment: its end. None while it is still sealing: ask again.
+
+        Raises `SegmentMoved` if that broker does not own the segment.
+        """
+        asked = ToSeal(topic, segment, version, timeout_seconds * SEAL_WAIT_SHARE)
+        return await self._call(SEAL, url, asked, timeout_seconds=timeout_seconds)
+
+    async def replicate(
+        self,
+        url: str | None,
+        topic: str,
+        segment: int,
+        version: int,
+        rows: pa.Table,
+        parts: Sequence[Part],
+        *,
+        base: int,
+        stored_end: int,
+    ) -> int:
+        """Have a follower hold the messages that the owner accepted from offset `base` on.
+
+        Returns the end of those it holds.
+
+        Raises `CopyRefused`, `CopyGap` and `FrontStoreFull`.
+        """
+        asked = ToReplicate(topic, segment, version, base, stored_end)
+        return await self._call(REPLICATE, url, asked, pack_parts(rows, parts), timeout_seconds=SHORT_SECONDS)
+
+    async def take_over(
+        self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
+    ) -> SealedEnd:
+        """Have a follower refuse the owner, store what it holds, and seal the segment: its end."""
+        asked = ToSegmentAt(topic, segment, version)
+        return await self._call(TAKE_OVER, url, asked, timeout_seconds=timeout_seconds)
+
+    async def tail(
+        self,
+        url: str | None,
+        topic: str,
+        segment: int,
+        offset: int,
+        *,
+        max_rows: int,
+        max_bytes: int,
+        wait_seconds: float,
+    ) -> TailPage:
+        """What the owner has of a segment from `offset` on; waits for a first message.
+
+        Raises `SegmentMoved` if that broker does not own the segment.
+        """
+        asked = ToReadTail(topic, segment, offset, max_rows, max_bytes, wait_seconds)
+        transport = self._polls if wait_seconds else self._transport
+        timeout_seconds = wait_seconds + SHORT_SECONDS
+        return await self._call(READ_TAIL, url, asked, timeout_seconds=timeout_seconds, transport=transport)
+
+    async def refresh(self, url: str, topic: str, version: int, record: bytes = b"") -> None:
+        """Tell a broker that the topic's record has changed. If the `record` comes along it need not read it.
+
+        Send only a record that is on the store, or was.
+        """
+        await self._call(REFRESH, url, ToTopicAt(topic, version), record, timeout_seconds=SHORT_SECONDS)
+
+    async def report_traffic(self, url: str | None, report: TrafficReport) -> bool:
+        """Report the traffic of our segments to the leader; False if that broker does not lead."""
+        return await self._call(REPORT_TRAFFIC, url, ToBroker(), pack_report(report), timeout_seconds=SHORT_SECONDS)
+
+    async def slot_traffic(self, url: str | None, topic: str, segment: int) -> SlotTraffic | None:
+        """The traffic per slot as a segment's owner has counted it; None if it does not know."""
+        return await self._call(SLOT_TRAFFIC, url, ToSegment(topic, segment), timeout_seconds=SHORT_SECONDS)
+
+    async def averages(self, url: str | None, topic: str, segment: int, *, timeout_seconds: float) -> KnownAverages:
+        """The averages that an owner knows of its segment's traffic."""
+        return await self._call(AVERAGES, url, ToSegment(topic, segment), timeout_seconds=timeout_seconds)
+
+    async def give_averages(
+        self, url: str | None, topic: str, segment: int, version: int, averages: KnownAverages
+    ) -> None:
+        """Have a segment's new owner go on with the averages of the former one."""
+        asked, body = ToSegmentAt(topic, segment, version), pack_averages(averages)
+        await self._call(GIVE_AVERAGES, url, asked, body, timeout_seconds=SHORT_SECONDS)
+
+    async def traffic_view(self, url: str | None, topic: str, *, timeout_seconds: float) -> dict[int, ShownTraffic]:
+        """What the leader knows of the traffic of a topic's open segments, by segment."""
+        return await self._call(VIEW_TRAFFIC, url, ToTopic(topic), timeout_seconds=timeout_seconds)
+
+    async def drain(self, url: str) -> int:
+        """Ask a broker to hand over its segments; how many it still has. Raises `NoOtherBroker`."""
+        return await self._call(DRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
+
+    async def undrain(self, url: str) -> int:
+        """Let a broker own segments again; how many it owns. Raises `Draining` while its process ends."""
+        return await self._call(UNDRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
+
+    async def _call(
+        self,
+        call: Call[P, A],
+        url: str | None,
+        parameters: P,
+        body: bytes | memoryview = b"",
+        *,
+        timeout_seconds: float,
+        transport: PeerTransport | None = None,
+    ) -> A:
+        if url is None:
+            raise PeerUnreachable("the address of that broker is not known")
+        headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
+        by, base_url = transport or self._transport, url.rstrip("/")
+
+        async def send(form: Call[P, A]) -> PeerAnswer:
+            target = base_url + form.target(parameters)
+            return await by.send(form.method, target, headers, body, timeout_seconds=timeout_seconds)
+
+        form = self._older.form_of(call, url)
+        answer = await send(form)
+        other = self._older.other_form(call, form, url, answer)
+        return form.unpack(answer) if other is None else other.unpack(await send(other))

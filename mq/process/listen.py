@@ -1,0 +1,56 @@
+"""The broker's listening socket, which is bound before anything else starts, and its addresses."""
+
+import os
+import socket
+
+from filer.errors import BraidError
+
+_ANY_ADDRESS = ("0.0.0.0", "::")
+
+
+class CannotListen(BraidError):
+    """The broker cannot listen on the address."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A TCP socket bound to the address. It does not listen yet: connections are refused until the broker is ready.
+
+    Port 0 takes a free port. Raises `CannotListen`.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host!r}: {error.strerror}") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        cause = os.strerror(error.errno) if error.errno else str(error)
+        raise CannotListen(
+            f"cannot listen on {host}:{port}: {cause.lower()}; "
+            "choose another with --host and --port (port 0 takes a free one)"
+        ) from error
+    sock.setblocking(False)
+    return sock
+
+
+def local_url(sock: socket.socket) -> str:
+    """A URL at which this machine reaches the socket."""
+    host, port = sock.getsockname()[:2]
+    if host in _ANY_ADDRESS:
+        host = "127.0.0.1" if sock.family == socket.AF_INET else "::1"
+    return _url(host, port)
+
+
+def advertised_url(sock: socket.socket) -> str:
+    """A URL at which other machines reach the socket, as far as this machine knows."""
+    host, port = sock.getsockname()[:2]
+    return _url(socket.gethostname() if host in _ANY_ADDRESS else host, port)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

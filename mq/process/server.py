@@ -1,0 +1,200 @@
+"""A broker as a process: starts it, serves HTTP until it is asked to stop, then drains it."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from filer import keys
+from filer.clock import Clock, SystemClock
+from filer.errors import BraidError
+from filer.stores.decorators.instrumented_store import InstrumentedStore
+from filer.stores.decorators.retrying_store import RetryingStore
+from filer.stores.decorators.store_metrics import StoreMetrics
+from filer.stores.open_store import open_store
+from filer.stores.store import StreamingStore
+from filer.stores.store_address import StoreAddress
+from leader.membership.coordinator import Coordinator, InProcessCoordinator
+from mq.base.settings import BrokerSettings
+from mq.base.without_pandas import keep_pandas_out
+from mq.broker import Broker
+from mq.http.app import create_asgi
+from mq.process.drain_watch import log_what_is_left, what_is_left
+from mq.process.garbage import spare_what_is_loaded
+from mq.process.listen import CannotListen, advertised_url, bind, local_url
+from mq.process.memory_pool import choose_memory_pool
+from mq.process.stop_signals import StopSignals
+from mq.process.store_collector import StoreCollector
+
+# Longer than clients keep idle connections (Go: 90 s). A publish sent on a connection that is just being closed has an
+# unknown outcome.
+KEEP_ALIVE_SECONDS = 120
+LISTEN_BACKLOG = 2048
+# How long an encoder thread that returns from C++ may wait for the interpreter while the event loop runs (the default
+# is 5 ms). Encoding a file has several such waits, and all publishers of the file wait with it.
+SWITCH_INTERVAL_SECONDS = 0.0005
+
+_log = logging.getLogger(__name__)
+
+
+class DrainTimeout(BraidError):
+    """The broker could not store in time all that it had accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A broker that takes requests: its URL on this machine, and the URI of its store."""
+
+    url: str
+    store: str
+    settings: BrokerSettings
+
+
+def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once.
+
+    Raises `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    choose_memory_pool()
+    keep_pandas_out()
+    sock = bind(settings.host, settings.port)
+    with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, sock, on_ready))
+
+
+async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callable[[Serving], None]) -> None:
+    stop = StopSignals()
+    clock = SystemClock()
+    broker = _broker(settings, clock)
+    serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
+    try:
+        start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
+        if await _finished_before_stop(start, stop):
+            await serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
+    finally:
+        await broker.close()
+
+
+def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
+    store_metrics = StoreMetrics()
+    address = StoreAddress(settings.store_url, settings.s3_endpoint, settings.s3_region, settings.s3_addressing)
+    store = open_store(address, clock)
+    # Below the retries: each attempt is a request of its own, which the store may bill.
+    counted = InstrumentedStore(store, clock=clock, metrics=store_metrics)
+    broker = Broker(
+        RetryingStore(counted, clock=clock),
+        clock,
+        _coordinator(settings, clock),
+        settings,
+        payloads=store if isinstance(store, StreamingStore) else None,
+    )
+    broker.metrics.registry.register(StoreCollector(store_metrics))
+    return broker
+
+
+def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
+    if settings.zookeeper is None:
+        return InProcessCoordinator()
+    # Imported here: a broker without ZooKeeper starts sooner without the client.
+    from leader.membership.zookeeper_coordinator import ZooKeeperCoordinator
+
+    return ZooKeeperCoordinator(
+        settings.zookeeper, settings.cluster, clock, session_timeout_seconds=settings.session_timeout
+    )
+
+
+async def serve_until_stop(
+    broker: Broker, sock: socket.socket, stop: StopSignals, on_started: Callable[[], None]
+) -> None:
+    """Serve a started broker until it is asked to stop, then drain it. Raises `DrainTimeout`."""
+    server = _Server(_uvicorn_config(broker), on_started)
+    spare_what_is_loaded()
+    running = asyncio.create_task(server.serve(sockets=[sock]))
+    if await _finished_before_stop(running, stop, cancel=False):
+        return
+    timeout_seconds = broker.settings.drain_timeout
+    began = broker.clock.monotonic_seconds()
+    telling = asyncio.create_task(log_what_is_left(broker, server.unanswered), name="what is left")
+    try:
+        # The broker drains first, while the server still sends its answers; then the connections close.
+        await asyncio.wait_for(broker.drain(), timeout_seconds)
+    except TimeoutError:
+        raise DrainTimeout(
+            f"not everything accepted was stored within {timeout_seconds:g} seconds ({what_is_left(broker)}); "
+            "what was acknowledged is stored, or held by followers"
+        ) from None
+    finally:
+        left = timeout_seconds - (broker.clock.monotonic_seconds() - began)
+        server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
+        server.should_exit = True
+        await running
+        telling.cancel()
+
+
+async def _finished_before_stop(task: asyncio.Task[None], stop: StopSignals, *, cancel: bool = True) -> bool:
+    """Wait for the task or for a signal. True if the task ended; raises what the task raised."""
+    asked = asyncio.create_task(stop.asked.wait())
+    await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if task.done():
+        await task
+        return True
+    if cancel:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    return False
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handling. It calls `on_started` when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    def unanswered(self) -> list[str]:
+        """Method and path of requests that have no answer yet, or whose client has not read it."""
+        connections: list[Any] = list(self.server_state.connections)
+        return [
+            f"{each.cycle.scope['method']} {each.cycle.scope['path']}"
+            for each in connections
+            if each.cycle is not None and (not each.cycle.response_complete or each.transport.get_write_buffer_size())
+        ]
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do not handle signals: the broker drains first."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen. Raises `CannotListen` if another process listens on the port already."""
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            raise CannotListen(f"cannot listen any more: {error.strerror}") from error
+        self._on_started()
+
+
+def _uvicorn_config(broker: Broker) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_asgi(broker),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        # The principal is the connected peer: clients could forge forwarded addresses.
+        proxy_headers=False,
+        server_header=False,
+        backlog=LISTEN_BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+    )

@@ -1,0 +1,107 @@
+"""Cutting a publish by key range: which rows go to which open segment."""
+
+import asyncio
+import bisect
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from filer.format.requests import Position, RequestId
+from filer.segment.next_file import Payload
+from filer.slots import slots_of
+
+
+class InheritedWindows(Protocol):
+    """The producer windows that a segment has from its predecessors."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether they are known, so that requests with an id can be accepted."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until they are complete."""
+        ...
+
+
+class Appender(Protocol):
+    """Takes messages for one open segment: this broker's writer, or a `RemoteSegment` that forwards to the owner."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it accepts messages."""
+        ...
+
+    @property
+    def is_sealing(self) -> bool:
+        """Whether this broker is sealing the segment."""
+        ...
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether this broker has sealed the segment."""
+        ...
+
+    @property
+    def inheritance(self) -> InheritedWindows:
+        """The producer windows that the segment has from its predecessors."""
+        ...
+
+    def append(
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+    ) -> asyncio.Future[list[Position]]:
+        """Accept messages. The future resolves to their positions once they are acknowledged.
+
+        A `request` may be passed only once the `inheritance` is complete. Raises `SegmentSealed`, `SegmentMoved`, and
+        `SequenceExpired`.
+        """
+        ...
+
+    def check_sequence(self, payload: Payload, request: RequestId) -> None:
+        """Raise `SequenceExpired` if it is already known that `append` would."""
+        ...
+
+
+class Route:
+    """The open segments of a topic in key order, each with its appender."""
+
+    def __init__(self, segments: Sequence[tuple[int, int, Appender]]) -> None:
+        """For segments as (id, first slot, appender)."""
+        self.ids = [segment_id for segment_id, _, _ in segments]
+        self.appenders = [appender for _, _, appender in segments]
+        self._first_slots = [start for _, start, _ in segments]
+        self._starts = np.array(self._first_slots, dtype=np.int64)
+
+    def segment_index(self, slot: int) -> int:
+        """The index in `ids` and `appenders` of the segment that takes a slot; -1 if there is no segment."""
+        return bisect.bisect_right(self._first_slots, slot) - 1
+
+    def cut(self, rows: pa.RecordBatch, *, null_slot: int) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows for each segment, in the order of the request, as (segment index, rows)."""
+        if len(self.ids) == 1:
+            return [(0, rows)]
+        indices = self._segment_indices(rows, null_slot)
+        counts = np.bincount(indices, minlength=len(self.ids))
+        touched = np.flatnonzero(counts)
+        if len(touched) == 1:
+            return [(int(touched[0]), rows)]
+        by_segment = _reorder(rows, pa.array(np.argsort(indices.astype(np.uint16), kind="stable")))
+        ends = np.cumsum(counts)
+        return [(int(i), by_segment.slice(int(ends[i] - counts[i]), int(counts[i]))) for i in touched]
+
+    def rows_of(self, rows: pa.RecordBatch, segments: Sequence[int], *, null_slot: int) -> pa.RecordBatch:
+        """The rows that `cut` gives to the segments with these ids, in the order of the request."""
+        wanted = np.isin(np.array(self.ids)[self._segment_indices(rows, null_slot)], segments)
+        return rows.filter(pa.array(wanted))
+
+    def _segment_indices(self, rows: pa.RecordBatch, null_slot: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        slots = slots_of(rows["key"], null_slot=null_slot)
+        return np.searchsorted(self._starts, slots, side="right") - 1
+
+
+def _reorder(rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
+    """The rows in another order. Columns of nulls, which are most of them, need no work."""
+    columns = [column if column.null_count == len(column) else column.take(order) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

@@ -1,0 +1,84 @@
+"""The indexes of a topic's segments as this broker knows them, and how they keep up with other writers."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from filer.clock import Clock
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, catch_up, recover_index
+from filer.stores.store import Store
+from filer.topic.topic_state import Segment
+
+
+class SegmentIndexes:
+    """Indexes by segment id. Callers that ask for the same segment at the same time share one read of the store."""
+
+    def __init__(self, store: Store, clock: Clock, ref: Callable[[int], SegmentRef]) -> None:
+        self.known: dict[int, SegmentIndex] = {}
+        self._store, self._clock, self._ref = store, clock, ref
+        self._read_seconds: dict[int, float] = {}
+        self._reading: dict[int, asyncio.Task[SegmentIndex]] = {}
+
+    def put(self, segment_id: int, index: SegmentIndex) -> None:
+        """Use this index from now on."""
+        self.known[segment_id] = index
+
+    def forget(self, segment_id: int) -> None:
+        """Recover the index at its next use, if there is one."""
+        self.known.pop(segment_id, None)
+        self._read_seconds.pop(segment_id, None)
+
+    def forget_older(self, segment_id: int, seconds: float) -> None:
+        """As `forget`, if the index was read from the store longer ago."""
+        if self._age_seconds(segment_id) > seconds:
+            self.forget(segment_id)
+
+    async def get(self, segment: Segment, *, longest_seconds: float) -> SegmentIndex:
+        """The index as it was at most `longest_seconds` ago. Raises as `recover_index`."""
+        known = self.known.get(segment.id)
+        if known is not None and (_is_whole(segment, known) or self._age_seconds(segment.id) < longest_seconds):
+            return known
+        if not longest_seconds and (reading := self._reading.get(segment.id)) is not None:
+            # That read may have begun before the newest files were there.
+            with contextlib.suppress(Exception):
+                await asyncio.shield(reading)
+        reading = self._reading.get(segment.id)
+        if reading is None:
+            reading = asyncio.create_task(self._read(segment), name=f"index of segment {segment.id}")
+            self._reading[segment.id] = reading
+            reading.add_done_callback(lambda task: self._read_ended(segment.id, task))
+        return await asyncio.shield(reading)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        tasks = list(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _age_seconds(self, segment_id: int) -> float:
+        return self._clock.monotonic_seconds() - self._read_seconds.get(segment_id, -1e9)
+
+    async def _read(self, segment: Segment) -> SegmentIndex:
+        """Read only what is new, unless nothing is known or retention has moved on."""
+        began_seconds = self._clock.monotonic_seconds()
+        known, ref = self.known.get(segment.id), self._ref(segment.id)
+        if known is not None and known.start_offset == segment.start_offset:
+            index = await catch_up(self._store, ref, known)
+        else:
+            index = await recover_index(self._store, ref, start_offset=segment.start_offset)
+        if self.known.get(segment.id) is known:
+            # Otherwise there is a newer index, or this one was found to be wrong: it must not come back.
+            self.known[segment.id] = index
+            self._read_seconds[segment.id] = began_seconds
+        return index
+
+    def _read_ended(self, segment_id: int, task: "asyncio.Task[SegmentIndex]") -> None:
+        del self._reading[segment_id]
+        if not task.cancelled():
+            task.exception()  # the callers have got it
+
+
+def _is_whole(segment: Segment, index: SegmentIndex) -> bool:
+    return index.sealed or (segment.end_offset is not None and index.end >= segment.end_offset)

@@ -1,0 +1,260 @@
+"""Publishing to one topic: cutting a request by key range, appending it, and retrying after a transition."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pyarrow as pa
+
+from filer.backoff import backoff_seconds
+from filer.clock import Clock
+from filer.errors import SegmentMoved, SequenceExpired
+from filer.format.requests import Position, RequestId
+from filer.segment.next_file import Payload, Single
+from filer.slots import SLOTS, slot_of
+from filer.topic.topic_state import Segment, TopicState
+from mq.base.errors import PublishIncomplete
+from mq.topic.routing import Appender, Route
+from mq.topic.topic_state_watch import TopicStateWatch
+
+# Retry at least 10 times and for at least 5 s: states of the topic that arrive meanwhile cut single waits short.
+RETRIES = 10
+RETRY_SECONDS = 5.0
+# How long to wait for a newer state before the record is read. The wait doubles with each retry.
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The messages of a request that go to one segment. Before the request is cut: all messages to store."""
+
+    payload: Payload
+    size_bytes: int
+    segment: int = -1
+    appender: Appender | None = None
+
+
+class TopicPublisher:
+    """Stores messages in the open segments of one topic.
+
+    Callers reserve room in the front store before they read a body, and release it when they have the answer.
+    `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. All methods belong to
+    the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        state: TopicState,
+        *,
+        broker: str,
+        clock: Clock,
+        clustered: bool,
+        appender_of: Callable[[Segment], Appender],
+        watch: TopicStateWatch,
+    ) -> None:
+        self._state = state
+        self._broker, self._clock, self._clustered = broker, clock, clustered
+        self._appender_of, self._watch = appender_of, watch
+        self._route = Route([])
+        self._last_null_slot = 0
+
+    def apply(self, state: TopicState) -> None:
+        """Publish by that state from now on."""
+        self._state = state
+        self.reroute()
+
+    def reroute(self) -> None:
+        """Get the appenders of all open segments again: one of them takes no more messages."""
+        self._route = Route([(s.id, s.start_slot, self._appender_of(s)) for s in self._state.open_segments])
+
+    async def publish_single(
+        self, single: Single, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+    ) -> Position:
+        """Store one message, or find it stored already by its request's id.
+
+        Raises `SegmentMoved` if this broker cannot store it; the message is not in the log then. Raises
+        `SequenceExpired`.
+        """
+        until_seconds = self._clock.monotonic_seconds() + RETRY_SECONDS
+        null_slot = self._null_slot(request) if single.key is None else 0
+        route, version, attempt = self._route, self._state.version, 0
+        index = route.segment_index(null_slot if single.key is None else slot_of(single.key))
+        appender = route.appenders[index] if index >= 0 else None
+        if appender is not None and appender.is_open and (request is None or appender.inheritance.complete):
+            # The usual case: one message, one segment, no wait before it is appended.
+            try:
+                return (await appender.append(single, size_bytes, request, replicated=replicated))[0]
+            except SegmentMoved:
+                await self._after_move(attempt, version)
+                attempt = 1
+        attempts = self._attempts(attempt, until_seconds)
+        return (await self._publish(_Share(single, size_bytes), null_slot, request, replicated, attempts))[0]
+
+    async def publish_rows(
+        self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+    ) -> list[Position]:
+        """Store the rows of one request, in their order within each segment; a position per segment touched.
+
+        If a request with an id is repeated, only what is not stored yet is stored. Raises `SegmentMoved` if nothing of
+        the request was stored, `PublishIncomplete` (with the positions that were stored) if some of it was, and
+        `SequenceExpired`.
+        """
+        attempts = self._attempts(0, self._clock.monotonic_seconds() + RETRY_SECONDS)
+        return await self._publish(_Share(rows, size_bytes), self._null_slot(request), request, replicated, attempts)
+
+    async def _publish(
+        self, waiting: _Share, null_slot: int, request: RequestId | None, replicated: bool, attempts: Iterator[int]
+    ) -> list[Position]:
+        """Append the messages to their segments; append those again that a transition has kept from being stored."""
+        done: list[Position] = []
+        for attempt in attempts:
+            route, version = self._route, self._state.version
+            shares = _cut(waiting, route, null_slot)
+            appenders = [s.appender for s in shares if s.appender and s.appender.is_open]
+            if len(appenders) < len(shares):
+                await self._await_owner([share.appender for share in shares], attempt, version, done)
+                continue
+            if request is not None and await self._must_check_again(appenders, shares, request, done):
+                continue
+            # Nothing is awaited since the check of the appenders. So either all of them accept their share, or none
+            # does.
+            futures = [
+                appender.append(share.payload, share.size_bytes, request, replicated=replicated)
+                for appender, share in zip(appenders, shares, strict=True)
+            ]
+            outcomes = await asyncio.gather(*futures, return_exceptions=True)
+            moved = _moved_shares(shares, outcomes, done)
+            if not moved:
+                # Shares that were cut again after a split may have been stored as one before.
+                return sorted(done if request is None else set(done))
+            # A segment accepts all messages that a request with an id has for it at once. Where a merge joins two
+            # shares they must come as one, so the whole request is sent again. What is stored already is recognised.
+            if request is None:
+                waiting = _rest(waiting, route, moved, null_slot)
+            await self._after_move(attempt, version)
+        _give_up(done, SegmentMoved(f"topic {self._state.topic!r}: its segments keep moving; try again"))
+
+    def _attempts(self, first: int, until_seconds: float) -> Iterator[int]:
+        """The numbers of attempts from `first` on, until there were enough of them and the time is up as well."""
+        attempt = first
+        while attempt < RETRIES or self._clock.monotonic_seconds() < until_seconds:
+            yield min(attempt, RETRIES)
+            attempt += 1
+
+    async def _must_check_again(
+        self, appenders: Sequence[Appender], shares: Sequence[_Share], request: RequestId, done: Sequence[Position]
+    ) -> bool:
+        """Wait until all producer windows are complete; whether that took time.
+
+        Raises `SequenceExpired` for a request that is too old, before any segment accepts its share.
+        """
+        if not all(appender.inheritance.complete for appender in appenders):
+            await asyncio.gather(*(appender.inheritance.wait() for appender in appenders))
+            return True
+        if len(shares) > 1 or done:
+            try:
+                for appender, share in zip(appenders, shares, strict=True):
+                    appender.check_sequence(share.payload, request)
+            except SequenceExpired as error:
+                _give_up(done, error)
+        return False
+
+    async def _await_owner(
+        self, appenders: Sequence[Appender | None], attempt: int, version: int, done: Sequence[Position]
+    ) -> None:
+        """Wait for a transition that is under way, or in a cluster for an owner. Raises where neither can come.
+
+        `version` is that of the state by which the appenders were chosen.
+        """
+        state = self._state
+        sealing = any(a is not None and (a.is_sealing or a.is_sealed) for a in appenders)
+        moving = sealing or state.transition is not None or self._clustered
+        if not state.deleted and moving:
+            await self._await_newer_state(attempt, version)
+            return
+        owners = {s.owner for s in state.open_segments if s.owner != self._broker}
+        taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
+        _give_up(done, SegmentMoved(f"topic {state.topic!r}: the segment for these messages is {taken}"))
+
+    async def _after_move(self, attempt: int, version: int) -> None:
+        """This broker's segment has successors here in a moment. Another broker's owner may be gone for a while."""
+        if self._clustered:
+            await self._await_newer_state(attempt, version)
+
+    async def _await_newer_state(self, attempt: int, version: int) -> None:
+        """Give the leader, or a new owner, time: a newer state may be on its way, or its broadcast was lost.
+
+        A state newer than `version` is tried first: the end of a segment becomes known before its last answers arrive.
+        """
+        if self._state.version == version:
+            seconds = backoff_seconds(
+                attempt + 1, first_seconds=FIRST_WAIT_SECONDS, longest_seconds=LONGEST_WAIT_SECONDS
+            )
+            await self._watch.wait_for_newer(seconds)
+        if self._state.version == version:
+            self.reroute()
+
+    def _null_slot(self, request: RequestId | None) -> int:
+        """The slot of a request's messages without a key. A repetition must find the segment that has them."""
+        return self._next_null_slot() if request is None else request.null_slot
+
+    def _next_null_slot(self) -> int:
+        """A slot for messages without a key. Slots of consecutive requests are far apart."""
+        self._last_null_slot = (self._last_null_slot + 40_503) % SLOTS  # 2^16 / golden ratio
+        return self._last_null_slot
+
+
+def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
+    """The shares of the open segments. Without a route nothing is cut, and the share has no appender."""
+    payload = whole.payload
+    if not route.ids:
+        return [whole]
+    if isinstance(payload, Single):
+        index = route.segment_index(null_slot if payload.key is None else slot_of(payload.key))
+        return [_Share(payload, whole.size_bytes, route.ids[index], route.appenders[index])]
+    return [
+        _Share(
+            rows,
+            whole.size_bytes if rows is payload else whole.size_bytes * rows.num_rows // payload.num_rows,
+            route.ids[index],
+            route.appenders[index],
+        )
+        for index, rows in route.cut(payload, null_slot=null_slot)
+    ]
+
+
+def _rest(whole: _Share, route: Route, moved: Sequence[_Share], null_slot: int) -> _Share:
+    """These shares as one, in the order of the request: a merge may bring them together in one segment."""
+    if len(moved) == 1 or isinstance(whole.payload, Single):
+        return moved[0]
+    rows = route.rows_of(whole.payload, [share.segment for share in moved], null_slot=null_slot)
+    return _Share(rows, sum(share.size_bytes for share in moved))
+
+
+def _moved_shares(
+    shares: Sequence[_Share], outcomes: Sequence[list[Position] | BaseException], done: list[Position]
+) -> list[_Share]:
+    """Add what was stored to `done`; returns the shares that certainly were not stored and may go to a successor.
+
+    `SegmentMoved` says that another file stands at the offset this share was given, so it is not in the log and never
+    will be: sending it again cannot store it twice.
+    """
+    moved: list[_Share] = []
+    failure: BaseException | None = None
+    for share, outcome in zip(shares, outcomes, strict=True):
+        if isinstance(outcome, list):
+            done += outcome
+        elif isinstance(outcome, SegmentMoved):
+            moved.append(share)
+        else:
+            failure = outcome
+    if failure is not None:
+        _give_up(done, failure)
+    return moved
+
+
+def _give_up(done: Sequence[Position], error: BaseException) -> NoReturn:
+    if done:
+        raise PublishIncomplete(str(error), sorted(set(done))) from error
+    raise error

@@ -1,0 +1,216 @@
+"""Reading a topic: one segment by offset, or all of it from positions on, from the front store and from files."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.errors import InvalidMarker, ObjectNotFound, StoreError
+from filer.format.schema import TIMESTAMP
+from filer.segment.segment_reader import SegmentReader
+from filer.topic.positions import Positions, advance, check_positions, earliest
+from mq.base.errors import OwnerSilent
+from mq.topic.topic_runtime import TopicRuntime
+
+STALE_TRIES = 5
+SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive messages of one segment, in the columns of `log_schema`; `end` is the offset after the last one."""
+
+    segment: int
+    end: int
+    table: pa.Table
+
+
+class TopicReader:
+    """Reads of one topic at a broker.
+
+    A `streaming` reader follows the segments in which it waits, and then gets new messages from there. Any other reader
+    asks the owner of an open segment, so that it finds everything that was acknowledged before.
+    """
+
+    def __init__(self, runtime: TopicRuntime, reader: SegmentReader, *, streaming: bool = False) -> None:
+        self._runtime, self._reads, self._reader, self._streaming = runtime, runtime.reads, reader, streaming
+
+    async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
+        """Messages of one segment from `offset` on; none if it has no more (yet).
+
+        Raises `OwnerSilent` if there may be more that only the segment's owner has.
+        """
+        tail = self._reads.tail(segment_id)
+        table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
+        if table is None and self._streaming and tail is not None and offset == tail.end:
+            return Run(segment_id, offset, self._runtime.ref(segment_id).schema.empty_table())
+        if table is None:
+            # Taken before the files are read: messages stored during that read would otherwise be missed.
+            table = self._reads.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        if table is None:
+            table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        # After retention the first message may lie behind `offset`.
+        first = table["_offset"][0].as_py() if table.num_rows else offset
+        return Run(segment_id, first + table.num_rows, table)
+
+    async def _from_files_or_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table:
+        """Read the files, so that owners are asked only for newer messages.
+
+        If the store does not answer, the owner may have the messages in memory. Raises the store's error if it has not.
+        """
+        try:
+            table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        except StoreError:
+            with contextlib.suppress(OwnerSilent):
+                page = await self._reads.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+                if page is not None:
+                    return page.table
+            raise
+        if table.num_rows:
+            return table
+        return await self._from_owner(segment_id, offset, table, max_rows=max_rows, max_bytes=max_bytes)
+
+    async def _from_owner(
+        self, segment_id: int, offset: int, found: pa.Table, *, max_rows: int, max_bytes: int
+    ) -> pa.Table:
+        """What another broker has from `offset` on; `found`, from the files, if no other broker owns the segment.
+
+        If the owner is silent, a fresh look at the files shows what was acknowledged, unless the segment has followers:
+        then no reader may be told that there is nothing more.
+        """
+        silent: OwnerSilent | None = None
+        try:
+            page = await self._reads.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            if page is not None and (page.table.num_rows or not page.sealed):
+                return page.table
+            if page is not None or self._reads.may_have_successors(segment_id):
+                # Before a reader is told that there is nothing more: it may be in the successors.
+                await self._runtime.refresh()
+            if not self._reads.ends_behind(segment_id, offset):
+                return found
+            # Sealed since the files were read.
+        except OwnerSilent as error:
+            silent = error
+            await self._runtime.refresh()
+        table = await self._from_files(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes, fresh=True)
+        if silent is not None and not table.num_rows and self._reads.may_hold_more(segment_id):
+            raise silent
+        return table
+
+    async def _from_files(
+        self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int, fresh: bool = False
+    ) -> pa.Table:
+        ref = self._runtime.ref(segment_id)
+        for attempt in range(STALE_TRIES):
+            index = await self._reads.index(segment_id, fresh=fresh)
+            try:
+                return await self._reader.read(ref, index, offset, max_rows=max_rows, max_bytes=max_bytes)
+            except ObjectNotFound:
+                # Rolled up and deleted since the index was read. The index is newer by now, or is recovered.
+                if attempt == STALE_TRIES - 1:
+                    raise
+                self._reads.invalidate_index(segment_id)
+        raise AssertionError("unreachable")
+
+    async def read(self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int) -> tuple[list[Run], Positions]:
+        """Messages from `positions` on, about evenly from all segments that can be read; and the positions after them.
+
+        Runs are grouped by segment. Order holds within each segment, and a successor's messages come only after all
+        messages of its predecessors. Raises `OwnerSilent` if nothing was found and a silent owner may have more, except
+        for a `streaming` reader, which waits anyway.
+        """
+        moved = advance(self._runtime.state, positions)
+        runs: list[Run] = []
+        idle: set[int] = set()
+        silent: OwnerSilent | None = None
+        while max_rows > 0 and max_bytes > 0 and (ready := [s for s in moved if s not in idle]):
+            share_rows, share_bytes = -(-max_rows // len(ready)), -(-max_bytes // len(ready))
+            found = await asyncio.gather(
+                *(self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
+            )
+            for segment_id, run in zip(ready, found, strict=True):
+                if isinstance(run, OwnerSilent):
+                    silent = run
+                    idle.add(segment_id)
+                    continue
+                if not run.table.num_rows:
+                    idle.add(segment_id)
+                    continue
+                if run.table.num_rows > max_rows:
+                    run = Run(run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows))
+                if not run.table.num_rows:
+                    continue
+                runs.append(run)
+                moved[run.segment] = run.end
+                max_rows -= run.table.num_rows
+                max_bytes -= run.table.nbytes
+            moved = advance(self._runtime.state, moved)
+        if silent is not None and not runs and not self._streaming:
+            raise silent
+        return runs, moved
+
+    async def _found_in(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run | OwnerSilent:
+        try:
+            return await self.read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        except OwnerSilent as error:
+            return error
+
+    def earliest(self) -> Positions:
+        """Positions of the oldest messages kept."""
+        return earliest(self._runtime.state)
+
+    async def latest(self) -> Positions:
+        """Positions behind the newest message of each open segment."""
+        ids = [s.id for s in self._runtime.state.open_segments]
+        ends = await asyncio.gather(*(self._reads.end_of(i) for i in ids))
+        return dict(zip(ids, ends, strict=True))
+
+    async def at_time(self, timestamp_us: int) -> Positions:
+        """Positions of the first message of each key range that was accepted at that time or later."""
+        state = self._runtime.state
+        positions = earliest(state)
+        settled: set[int] = set()
+        while unsettled := [s for s in positions if s not in settled]:
+            for segment_id in unsettled:
+                positions[segment_id] = await self._seek(segment_id, timestamp_us)
+                settled.add(segment_id)
+            positions = advance(state, positions)
+        return positions
+
+    async def _seek(self, segment_id: int, timestamp_us: int) -> int:
+        """Offset of the first message of a segment at that time or later; the segment's end if there is none."""
+        index = await self._reads.index(segment_id)
+        file_index = index.position_of_time(timestamp_us)
+        # Behind the last file there may be messages that are not stored yet, or files that are not known here.
+        is_known = file_index < len(index.files)
+        offset = max(index.files[file_index].start, index.start_offset) if is_known else index.end
+        while True:
+            run = await self.read_segment(segment_id, offset, max_rows=SEEK_ROWS, max_bytes=SEEK_BYTES)
+            if not run.table.num_rows:
+                return offset
+            late = pc.index(
+                pc.greater_equal(run.table["_timestamp"], pa.scalar(timestamp_us, TIMESTAMP)), pa.scalar(True)
+            ).as_py()
+            if late >= 0:
+                return offset + int(late)
+            offset = run.end
+
+    async def check(self, positions: Mapping[int, int]) -> None:
+        """Raise `InvalidMarker` or `PositionExpired` if one cannot read on from there."""
+        try:
+            check_positions(self._runtime.state, positions)
+        except InvalidMarker:
+            # Another broker issued the marker, and knows of segments that are not known here yet.
+            await self._runtime.refresh()
+            check_positions(self._runtime.state, positions)
+        for segment_id, offset in positions.items():
+            segment = self._runtime.state.segment(segment_id)
+            if segment is not None and segment.state == "open":
+                self._check_open(segment_id, offset, await self._reads.end_of(segment_id, at_least=offset))
+
+    def _check_open(self, segment_id: int, offset: int, end: int) -> None:
+        if offset > end:
+            raise InvalidMarker(f"offset {offset} is beyond the end of segment {segment_id}, {end} now")

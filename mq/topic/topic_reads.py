@@ -1,0 +1,195 @@
+"""What readers ask of a running topic: its newest messages, the ends of its segments, and their indexes."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from filer.segment.next_file import Accepted, join
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef
+from filer.topic.topic_state import Segment, TopicState
+from mq.base.errors import OwnerSilent
+from mq.base.front_store import Tail
+from mq.base.metrics import Metrics
+from mq.forwarding.remote_segments import RemoteSegments
+from mq.peers.answer_forms import TailPage
+from mq.topic.owned_segments import OwnedSegments
+from mq.topic.segment_indexes import SegmentIndexes
+from mq.topic.wakeup import Wakeup
+from mq.traffic.topic_traffic import TopicTraffic
+
+REMOTE_INDEX_SECONDS = 2.0
+"""How old the index of a segment that another broker writes may be."""
+_NEWEST = 2**62
+
+
+class TopicReads:
+    """Reads of one topic: from this broker's own segments, from their owners, and from the indexes.
+
+    All methods belong to the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        state: TopicState,
+        *,
+        clustered: bool,
+        ref: Callable[[int], SegmentRef],
+        owned: OwnedSegments,
+        remote: RemoteSegments,
+        indexes: SegmentIndexes,
+        traffic: TopicTraffic,
+        news: Wakeup,
+        metrics: Metrics,
+    ) -> None:
+        self._state, self._clustered, self._ref = state, clustered, ref
+        self._owned, self._remote, self._indexes = owned, remote, indexes
+        self._traffic, self._news = traffic, news
+        self._messages_read = metrics.messages_read.labels(state.topic)
+        self._bytes_read = metrics.bytes_read.labels(state.topic)
+
+    def apply(self, state: TopicState) -> None:
+        """Answer by that state from now on."""
+        self._state = state
+
+    def tail(self, segment_id: int) -> Tail | None:
+        """The newest messages of a segment that this broker owns or owned, or whose owner's messages it follows."""
+        return self._owned.tails.get(segment_id) or self._remote.tail(segment_id)
+
+    def read_unstored(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
+        """Messages of an own segment from `offset` on that all followers hold and the store does not; at least one.
+
+        None if the message at `offset` is stored, or is not held by all followers yet. Unlike the tail, this does not
+        drop any messages.
+        """
+        tail, writer = self._owned.tails.get(segment_id), self._owned.writers.get(segment_id)
+        if tail is None or writer is None or not writer.index.end <= offset < tail.end:
+            return None
+        chosen: list[Accepted] = []
+        size_bytes = 0
+        for each in writer.unstored(offset, tail.end):
+            if chosen and (size_bytes >= max_bytes or each.base >= offset + max_rows):
+                break
+            chosen.append(each)
+            size_bytes += each.size_bytes
+        if not chosen:
+            return None
+        return join(self._ref(segment_id), chosen, chosen[0].base).slice(offset - chosen[0].base, max_rows)
+
+    def follow(self, positions: Mapping[int, int]) -> None:
+        """Wake `news` for messages at these positions (offsets by segment id), whichever broker owns the segments."""
+        for segment_id, offset in positions.items():
+            segment = self._remote_open(segment_id)
+            if segment is not None:
+                self._remote.follow(self._ref(segment_id), segment, offset)
+
+    async def ask_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> TailPage | None:
+        """The messages that another broker has of its open segment; None if the segment is sealed or this broker's own.
+
+        Raises `OwnerSilent`.
+        """
+        segment = self._remote_open(segment_id)
+        if segment is None:
+            return None
+        return await self._remote.ask(self._ref(segment_id), segment, offset, max_rows=max_rows, max_bytes=max_bytes)
+
+    def ends_behind(self, segment_id: int, offset: int) -> bool:
+        """Whether the segment is sealed and has messages from `offset` on."""
+        segment = self._state.segment(segment_id)
+        return segment is not None and segment.end_offset is not None and segment.end_offset > offset
+
+    def may_have_successors(self, segment_id: int) -> bool:
+        """Whether an own segment that counts as open here may have been sealed and may have successors."""
+        segment, writer = self._state.segment(segment_id), self._owned.writers.get(segment_id)
+        if segment is None or segment.state != "open" or writer is None or not self._clustered:
+            return False
+        return not writer.is_open or not self._owned.lease.is_valid()
+
+    def may_hold_more(self, segment_id: int) -> bool:
+        """Whether another broker may hold messages of a segment that are acknowledged and not on the store yet."""
+        segment = self._remote_open(segment_id)
+        return segment is not None and len(segment.brokers) > 1
+
+    def count_read(self, segment_id: int, messages: int, size_bytes: int) -> None:
+        """Count an answer to a reader of this broker."""
+        self._messages_read.inc(messages)
+        self._bytes_read.inc(size_bytes)
+        self._traffic.count_read(segment_id, messages, size_bytes)
+
+    async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
+        """The offset after the newest readable message. The owner is not asked if `at_least` is known to be reached."""
+        tail, known = self.tail(segment_id), self._indexes.known.get(segment_id)
+        end = max(known.end if known is not None else 0, tail.end if tail is not None else 0)
+        if at_least is not None and end >= at_least:
+            return end
+        try:
+            page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
+        except OwnerSilent:
+            # It may have given readers what the store does not have yet.
+            return max(end, (await self.index(segment_id, fresh=True)).end, at_least or 0)
+        if page is not None:
+            return max(end, page.end)
+        return max(end, (await self.index(segment_id, fresh=True)).end)
+
+    async def carried(self, segment_id: int) -> tuple[int, int | None]:
+        """How many messages an open segment has had, and the bytes of its files as they were stored.
+
+        The bytes are None if the owner does not report them. If the owner does not answer, what is on the store counts.
+        """
+        writer = self._owned.writers.get(segment_id)
+        if writer is not None:
+            return await self.end_of(segment_id), writer.index.stored_bytes
+        with contextlib.suppress(OwnerSilent):
+            page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
+            if page is not None:
+                return page.end, page.stored_bytes
+        index = await self.index(segment_id, fresh=True)
+        return index.end, index.stored_bytes
+
+    async def index(self, segment_id: int, *, fresh: bool = False) -> SegmentIndex:
+        """The segment's index, recovered from the store the first time.
+
+        The index of a segment that another broker writes may be `REMOTE_INDEX_SECONDS` old, unless it must be fresh.
+        """
+        segment = self._state.segment(segment_id)
+        index = self._indexes.known.get(segment_id)
+        if segment is None:
+            return index or SegmentIndex()
+        writer = self._owned.writers.get(segment_id)
+        if index is not None and writer is not None and not writer.has_stopped:
+            return index
+        return await self._indexes.get(segment, longest_seconds=0.0 if fresh else REMOTE_INDEX_SECONDS)
+
+    async def index_for_listing(self, segment_id: int, *, longest_seconds: float) -> SegmentIndex:
+        """As a fresh `index`. The snapshot of a sealed segment may be `longest_seconds` old.
+
+        The broker that maintains a sealed segment rolls it up, and deletes what the roll-ups replace, without notice.
+        """
+        segment = self._state.segment(segment_id)
+        if segment is not None and segment.state == "sealed":
+            self._indexes.forget_older(segment_id, longest_seconds)
+        return await self.index(segment_id, fresh=True)
+
+    def invalidate_index(self, segment_id: int) -> None:
+        """Recover the index of a segment at its next use: a file that it names is gone.
+
+        The index of a segment that is still written here stays. Once the segment is sealed, another process may have
+        rolled it up.
+        """
+        writer, segment = self._owned.writers.get(segment_id), self._state.segment(segment_id)
+        done = writer is None or writer.has_stopped or writer.is_sealed
+        if done or (segment is not None and segment.state == "sealed"):
+            self._indexes.forget(segment_id)
+
+    def news(self) -> asyncio.Future[None]:
+        """Done when the next message is stored or a newer state arrives. Take it before you read, then wait for it."""
+        return self._news.next()
+
+    def _remote_open(self, segment_id: int) -> Segment | None:
+        """The segment if it is open and another broker owns it."""
+        segment = self._state.segment(segment_id)
+        if segment is None or segment.state != "open" or segment_id in self._owned.writers or not self._clustered:
+            return None
+        return segment

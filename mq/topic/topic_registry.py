@@ -1,0 +1,114 @@
+"""The topics that run in this broker, by name."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from filer.keys import check_name
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_state import TopicState
+from leader.membership.coordinator import Coordinator
+from mq.base.errors import NotFound
+from mq.topic.topic_runtime import TopicRuntime
+from mq.traffic.topic_traffic import TopicTraffic
+
+REREAD_SECONDS = 0.3
+"""How long after the news of a changed record it is read.
+
+The broker that changed it usually sends the record itself. It is read all the same, in case that message was lost, but
+not while publishers wait for puts.
+"""
+
+_log = logging.getLogger(__name__)
+
+
+class TopicRegistry(Mapping[str, TopicRuntime]):
+    """The running topics by name, including those that were deleted while they ran.
+
+    `open_topic` makes the runtime of a topic from its state. `on_applied` is called with every state given to `apply`.
+    Once `draining` is set, news of changed records are ignored. All methods belong to the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clock: Clock,
+        coordinator: Coordinator,
+        *,
+        open_topic: Callable[[TopicState], TopicRuntime],
+        on_applied: Callable[[TopicState], None],
+        draining: asyncio.Event,
+    ) -> None:
+        self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
+        self._open_topic, self._on_applied, self._draining = open_topic, on_applied, draining
+        self._running: dict[str, TopicRuntime] = {}
+        self._changed: set[str] = set()
+        self._rereads: set[asyncio.Task[None]] = set()
+
+    def __getitem__(self, name: str) -> TopicRuntime:
+        return self._running[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._running)
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def traffic_of(self, name: str) -> TopicTraffic | None:
+        """The traffic of a running topic; None for any other."""
+        runtime = self._running.get(name)
+        return None if runtime is None else runtime.traffic
+
+    async def topic(self, name: str) -> TopicRuntime:
+        """The running topic. Raises `NotFound`, and `InvalidName` if no topic can have that name."""
+        runtime = self._running.get(name)
+        if runtime is None or runtime.state.deleted:
+            # Another broker may have created it, or created it again.
+            await self.refresh(check_name(name))
+            runtime = self._running.get(name)
+        if runtime is None or runtime.state.deleted:
+            raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
+        return runtime
+
+    def apply(self, state: TopicState) -> None:
+        """Run the topic with this state, unless it runs with a newer one."""
+        runtime = self._running.get(state.topic)
+        if runtime is None:
+            self._running[state.topic] = self._open_topic(state)
+            self._coordinator.follow(state.topic)
+        else:
+            runtime.apply(state)
+        self._on_applied(state)
+
+    async def refresh(self, name: str) -> None:
+        """Read topic.json again: another process may have changed it."""
+        if (runtime := self._running.get(name)) is not None:
+            await runtime.refresh()
+        elif (record := await self._catalogue.read(name)) is not None:
+            self.apply(record.state)
+
+    def record_changed(self, name: str) -> None:
+        """Read the record of a running topic soon: another broker has changed it."""
+        if name in self._running and name not in self._changed and not self._draining.is_set():
+            self._changed.add(name)
+            task = asyncio.create_task(self._reread(name), name=f"read the record of {name} again")
+            self._rereads.add(task)
+            task.add_done_callback(self._rereads.discard)
+
+    async def _reread(self, name: str) -> None:
+        await self._clock.sleep(REREAD_SECONDS)
+        # A change announced from here on may be newer than what is read.
+        self._changed.discard(name)
+        try:
+            await self.refresh(name)
+        except BraidError as error:
+            _log.warning("topic %r could not be read again: %s: %s", name, type(error).__name__, error)
+
+    async def close(self) -> None:
+        """Stop all topics; messages that they have not stored fail."""
+        for task in self._rereads:
+            task.cancel()
+        await asyncio.gather(*self._rereads, return_exceptions=True)
+        await asyncio.gather(*(runtime.close() for runtime in self._running.values()))

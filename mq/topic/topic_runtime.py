@@ -1,0 +1,165 @@
+"""One topic as a broker runs it: its state, and what publishes to it, reads from it and writes it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from filer.segment.inheritance import handed_over, read_inherited
+from filer.segment.producer_windows import ProducerWindows
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef
+from filer.segment.writer.segment_writer import SegmentWriter
+from filer.topic.topic_state import Segment, TopicState
+from mq.base.single_flight import SingleFlight
+from mq.forwarding.remote_segments import RemoteSegments
+from mq.topic.owned_segments import OwnedSegments
+from mq.topic.routing import Appender
+from mq.topic.segment_indexes import SegmentIndexes
+from mq.topic.topic_publisher import TopicPublisher
+from mq.topic.topic_reads import TopicReads
+from mq.topic.topic_services import TopicServices
+from mq.topic.topic_state_watch import TopicStateWatch
+from mq.topic.wakeup import Wakeup
+from mq.traffic.topic_traffic import TopicTraffic
+
+
+class TopicRuntime:
+    """A topic's running state in this process. All methods belong to the event loop's thread.
+
+    `publisher` stores messages, `reads` answers readers, `traffic` counts both. `on_lost` is called with the topic's
+    name when a writer has stopped before its segment was sealed.
+    """
+
+    def __init__(self, services: TopicServices, state: TopicState, *, on_lost: Callable[[str], None]) -> None:
+        self.state = state
+        self._services = services
+        self._news = Wakeup()
+        self._refresh = SingleFlight(self._read_record, services.clock, name=f"read the record of {state.topic}")
+        self._watch = TopicStateWatch(services.clock, self.refresh)
+        self._indexes = SegmentIndexes(services.store, services.clock, self.ref)
+        self._remote = RemoteSegments(
+            clock=services.clock,
+            peers=services.peers,
+            url_of=services.url_of,
+            front_store=services.front_store,
+            on_moved=self._reroute,
+            on_news=self._news.wake,
+        )
+        self.traffic = TopicTraffic(services.clock, services.broker, self._pending_bytes)
+        self._owned = OwnedSegments(
+            services,
+            state,
+            ref=self.ref,
+            indexes=self._indexes,
+            traffic=self.traffic,
+            news=self._news,
+            refresh=self.refresh,
+            inherit=self.inherited,
+            on_lost=lambda: on_lost(state.topic),
+        )
+        self.reads = TopicReads(
+            state,
+            clustered=services.clustered,
+            ref=self.ref,
+            owned=self._owned,
+            remote=self._remote,
+            indexes=self._indexes,
+            traffic=self.traffic,
+            news=self._news,
+            metrics=services.metrics,
+        )
+        self.publisher = TopicPublisher(
+            state,
+            broker=services.broker,
+            clock=services.clock,
+            clustered=services.clustered,
+            appender_of=self._appender_of,
+            watch=self._watch,
+        )
+        self._open_writers()
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+        return self.state.topic
+
+    @property
+    def writers(self) -> Mapping[int, SegmentWriter]:
+        """The writers of segments that this broker owns or owned, by segment id."""
+        return self._owned.writers
+
+    def ref(self, segment_id: int) -> SegmentRef:
+        """Names a segment to the filer."""
+        config = self.state.config
+        return SegmentRef(self.topic, segment_id, config.key_type, config.value_type)
+
+    def apply(self, state: TopicState) -> None:
+        """Take over a newer state: open writers for new segments of this broker, and wake everyone who waits."""
+        if state.version <= self.state.version:
+            return
+        self.state = state
+        self.reads.apply(state)
+        present = {segment.id for segment in state.segments}
+        for segment_id in [i for i in self._indexes.known if i not in present]:
+            self._indexes.forget(segment_id)
+            self._owned.forget(segment_id)
+            self._remote.forget(segment_id)
+        for segment in state.segments:
+            if segment.state == "sealed":
+                self._remote.forget(segment.id)
+        self._owned.apply(state)
+        self._services.replica_buffers.keep_only(self.topic, {segment.id for segment in state.open_segments})
+        self._open_writers()
+        self._watch.broadcast()
+        self._news.wake()
+
+    async def refresh(self) -> None:
+        """Read topic.json again: another process may have changed it. Concurrent callers share one read."""
+        await self._refresh()
+
+    async def inherited(self, segment: Segment) -> ProducerWindows:
+        """The producer windows that a segment has from its predecessors. Raises as `read_inherited`."""
+        windows = handed_over(self.state, segment, self._indexes.known)
+        if windows is not None:
+            return windows
+        return await read_inherited(self._services.store, self._services.catalogue, self.topic, segment, self.state)
+
+    def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
+        """Use an index that another component of this process has recovered or sealed."""
+        self._indexes.put(segment_id, index)
+
+    async def flush(self) -> None:
+        """Wait until everything accepted so far is stored or has failed."""
+        await self._owned.flush()
+        self._news.wake()
+
+    async def close(self) -> None:
+        """Stop all writers. Messages that they have not stored fail."""
+        await asyncio.gather(
+            self._owned.close(), self._watch.close(), self._remote.close(), self._indexes.close(), self._refresh.close()
+        )
+        self._news.wake()
+
+    async def _read_record(self) -> None:
+        record = await self._services.catalogue.read(self.topic)
+        if record is not None:
+            self.apply(record.state)
+
+    def _open_writers(self) -> None:
+        """Write, measure and route by the current state."""
+        self.traffic.apply(self.state)
+        self._owned.open_writers()
+        for segment in self.state.segments:
+            # Successors in this broker have its producer windows by now; those at other brokers read the seal.
+            if segment.state == "sealed" and (index := self._indexes.known.get(segment.id)) is not None:
+                index.forget_windows()
+        self.publisher.apply(self.state)
+
+    def _reroute(self) -> None:
+        self.publisher.reroute()
+
+    def _appender_of(self, segment: Segment) -> Appender:
+        writer = self._owned.writers.get(segment.id)
+        return writer or self._remote.forward(self.ref(segment.id), segment, self.state.version)
+
+    def _pending_bytes(self, segment_id: int) -> int:
+        return self._owned.pending_bytes(segment_id)

@@ -1,0 +1,41 @@
+"""The components of a broker that its running topics share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from filer.clock import Clock
+from filer.segment.writer.segment_writer import WriterContext
+from filer.stores.store import Store
+from filer.topic.catalogue import Catalogue
+from leader.membership.coordinator import Coordinator
+from mq.base.front_store import FrontStore
+from mq.base.metrics import Metrics
+from mq.peers.peers import Peers
+from mq.replication.replica_buffers import ReplicaBuffers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicServices:
+    """What the topics of one broker share. `broker` is its id, incarnation included.
+
+    `url_of` gives the address of a live broker, `last_url_of` also the last one of a broker that is gone; both give
+    None if no address is known.
+    """
+
+    broker: str
+    store: Store
+    clock: Clock
+    catalogue: Catalogue
+    coordinator: Coordinator
+    peers: Peers
+    url_of: Callable[[str], str | None]
+    last_url_of: Callable[[str], str | None]
+    front_store: FrontStore
+    replica_buffers: ReplicaBuffers
+    metrics: Metrics
+    writer_context: WriterContext
+
+    @property
+    def clustered(self) -> bool:
+        """Whether there may be other brokers."""
+        return self.coordinator.session_timeout_seconds > 0

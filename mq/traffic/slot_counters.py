@@ -1,0 +1,76 @@
+"""Counts, from samples, how a busy segment's traffic spreads over its slots. A split cuts by these counts."""
+
+from math import exp
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.slots import slots_of
+from leader.policy.cut_points import SlotTraffic
+
+MOST_SAMPLED_ROWS = 4096
+"""At most so many rows of a file are counted; they stand for all of its rows."""
+
+
+class SlotCounters:
+    """Messages and bytes per slot of `[start, stop)`, fading over `window_seconds`: 8 bytes a slot."""
+
+    def __init__(self, start: int, stop: int, *, window_seconds: float, generator: np.random.Generator) -> None:
+        self.window_seconds = window_seconds
+        self._start, self._generator = start, generator
+        self._messages = np.zeros(stop - start, np.float32)
+        self._bytes = np.zeros(stop - start, np.float32)
+        self._keyless_messages = self._keyless_bytes = self._observations = 0.0
+
+    def count(self, table: pa.Table) -> None:
+        """Count a stored file's messages. Messages without a key count for all slots alike: they go to any slot."""
+        keys, sizes_bytes, weight = self._sample(table)
+        keyed = ~np.asarray(keys.is_null())
+        keyless = len(keyed) - int(keyed.sum())
+        self._observations += len(keyed)
+        self._keyless_messages += weight * keyless
+        self._keyless_bytes += weight * float(sizes_bytes[~keyed].sum())
+        indices = slots_of(keys, null_slot=self._start).astype(np.int64) - self._start
+        keyed &= (indices >= 0) & (indices < len(self._messages))
+        np.add.at(self._messages, indices[keyed], np.float32(weight))
+        np.add.at(self._bytes, indices[keyed], (weight * sizes_bytes[keyed]).astype(np.float32))
+
+    def _sample(self, table: pa.Table) -> tuple[pa.Array, npt.NDArray[Any], float]:
+        """Keys and sizes of some rows, and how many rows each of them stands for.
+
+        The file is divided into equal stretches, and one row is drawn at random from each. So keys that alternate
+        regularly are sampled as often as they occur.
+        """
+        keys = table["key"].combine_chunks()
+        sizes_bytes = _lengths(keys) + _lengths(table["value"])
+        rows = table.num_rows
+        if rows <= MOST_SAMPLED_ROWS:
+            return keys, sizes_bytes, 1.0
+        drawn = np.arange(MOST_SAMPLED_ROWS) + self._generator.random(MOST_SAMPLED_ROWS)
+        picked = np.minimum((drawn * (rows / MOST_SAMPLED_ROWS)).astype(np.int64), rows - 1)
+        return keys.take(pa.array(picked)), sizes_bytes[picked], rows / MOST_SAMPLED_ROWS
+
+    def fade(self, elapsed_seconds: float) -> None:
+        """Reduce the weight of everything counted so far."""
+        kept = np.float32(exp(-elapsed_seconds / self.window_seconds))
+        self._messages *= kept
+        self._bytes *= kept
+        self._keyless_messages *= float(kept)
+        self._keyless_bytes *= float(kept)
+        self._observations *= float(kept)
+
+    def traffic(self) -> SlotTraffic:
+        """The recent traffic of each slot, as proportions."""
+        slots = len(self._messages)
+        return SlotTraffic(
+            self._messages + np.float32(self._keyless_messages / slots),
+            self._bytes + np.float32(self._keyless_bytes / slots),
+            round(self._observations),
+        )
+
+
+def _lengths(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    return np.asarray(pc.fill_null(pc.binary_length(column), 0), dtype=np.float64)

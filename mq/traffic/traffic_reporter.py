@@ -1,0 +1,64 @@
+"""Reports the traffic of this broker's segments to the leader, once each report interval (docs/design.md §8)."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from leader.membership.coordinator import Coordinator
+from leader.traffic_reports import TrafficReports
+from mq.base.front_store import FrontStore
+from mq.peers.peers import Peers
+from mq.peers.traffic_report import TrafficReport
+from mq.traffic.topic_traffic import TopicTraffic
+
+_log = logging.getLogger(__name__)
+
+
+class TrafficReporter:
+    """Updates the averages and reports them. A report that is lost is followed by the next one.
+
+    `traffic` gives the traffic of all running topics. A broker that leads gives its report to `reports`.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: str,
+        clock: Clock,
+        interval_seconds: float,
+        traffic: Callable[[], Iterable[TopicTraffic]],
+        front_store: FrontStore,
+        coordinator: Coordinator,
+        peers: Peers,
+        url_of: Callable[[str], str | None],
+        reports: TrafficReports,
+    ) -> None:
+        self._broker, self._clock, self._interval_seconds = broker, clock, interval_seconds
+        self._traffic, self._front_store = traffic, front_store
+        self._coordinator, self._peers, self._url_of = coordinator, peers, url_of
+        self._reports = reports
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self._clock.sleep(self._interval_seconds)
+            try:
+                await self.report()
+            except BraidError as error:
+                # The leader may be gone. The next one learns everything it needs from the next report.
+                _log.info("the leader did not take the traffic report: %s: %s", type(error).__name__, error)
+            except Exception as error:
+                _log.warning("the traffic report failed: %s: %s", type(error).__name__, error)
+
+    async def report(self) -> None:
+        """Report once. Raises `PeerUnreachable` or `OutcomeUnknown` if the leader does not answer."""
+        segments = [segment for traffic in self._traffic() for segment in traffic.tick()]
+        report = TrafficReport(self._broker, self._front_store.pending_bytes, segments)
+        leader = self._coordinator.leader()
+        if leader == self._broker:
+            self._reports.record(report.broker, report.pending_bytes, report.segments)
+        elif leader is not None:
+            url = self._url_of(leader)
+            for batch in report.batches():
+                await self._peers.report_traffic(url, batch)

@@ -1,0 +1,5 @@
+"""`mq pipeline compact`: write the small files of a topic again as large ones.
+
+`compaction_plan.py` decides which files to roll up, from names and sizes alone. `compact.py` writes the roll-ups, a
+Spark task each, and says why that is safe at any time. `compact_command.py` has the options and the output.
+"""

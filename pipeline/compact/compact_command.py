@@ -1,0 +1,81 @@
+"""`mq pipeline compact`: its options and its output."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipeline.brokers import announce_rollups
+from pipeline.compact.compact import (
+    DEFAULT_OPEN_AGE_SECONDS,
+    DEFAULT_ROLLUP_BYTES,
+    MOST_ROLLUP_BYTES,
+    Compaction,
+    Rolled,
+    compact,
+)
+from pipeline.options import MIB, JobParser, between, seconds, store_of
+from pipeline.output import counted, print_json, print_lines, say, size
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def add_compact_options(parser: JobParser) -> None:
+    """Add the options for the size of roll-ups and the age of files."""
+    parser.add_argument(
+        "--rollup-mib",
+        type=between(1, MOST_ROLLUP_BYTES // MIB),
+        metavar="N",
+        default=DEFAULT_ROLLUP_BYTES // MIB,
+        help=f"largest size of a roll-up in MiB ({DEFAULT_ROLLUP_BYTES // MIB})",
+    )
+    parser.add_argument(
+        "--open-age",
+        type=seconds,
+        metavar="SECONDS",
+        default=DEFAULT_OPEN_AGE_SECONDS,
+        help=f"in open segments, roll up only files that are older ({DEFAULT_OPEN_AGE_SECONDS:.0f})",
+    )
+
+
+def run_compact(spark: "SparkSession", options: argparse.Namespace) -> None:
+    """Run the job, ask the brokers to take the roll-ups in, and print the result. Raises any `BraidError`."""
+    done = compact(
+        spark,
+        store_of(options),
+        options.topic,
+        rollup_bytes=options.rollup_mib * MIB,
+        open_age_seconds=options.open_age,
+    )
+    # Even if nothing was left to do: an earlier run may have been killed before it asked them.
+    for failure in announce_rollups(options.url, options.topic):
+        say(f"the files are rolled up, but a broker was not asked to take them in: {failure}")
+    for left in done.left:
+        say(f"{left.files} files of segment {left.segment} stay as they are: {left.why_not}")
+    if options.json:
+        print_json(_compaction_document(options.topic, done))
+        return
+    print_lines(f"topic {options.topic}: {counted(done.files_before, 'file')}, now {done.files_after:,}")
+    if done.rolled:
+        before, after = _sizes(done.rolled)
+        files = sum(each.files for each in done.rolled)
+        rollups = counted(len(done.rolled), "roll-up")
+        print_lines(f"{rollups} of {size(after)} in place of {counted(files, 'file')} of {size(before)}")
+
+
+def _compaction_document(topic: str, done: Compaction) -> dict[str, object]:
+    before, after = _sizes(done.rolled)
+    return {
+        "topic": topic,
+        "files_before": done.files_before,
+        "files_after": done.files_after,
+        "rollups": len(done.rolled),
+        "bytes_before": before,
+        "bytes_after": after,
+        "left": [{"segment": each.segment, "files": each.files, "why": each.why_not} for each in done.left],
+    }
+
+
+def _sizes(rolled: Sequence[Rolled]) -> tuple[int, int]:
+    """Bytes of the files that were rolled up, and of their roll-ups."""
+    return sum(each.size_bytes for each in rolled), sum(each.rolled_bytes for each in rolled)

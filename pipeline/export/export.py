@@ -1,0 +1,215 @@
+"""`export`: add a topic's messages to a table in runs. Each run adds the messages that are new since the one before.
+
+A run is recorded before it begins (`export_state`). Then its files are written where no reader of the table looks, and
+only then they are made visible. If a run is killed, the next call finishes it first.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from filer.clock import Clock, SystemClock
+from filer.errors import InvalidInput, ObjectNotFound
+from filer.stores.store import Store
+from filer.stores.store_address import StoreAddress
+from filer.topic.topic_state import TopicState
+from pipeline.errors import JobFailed
+from pipeline.export.export_files import Written, write_piece
+from pipeline.export.export_plan import Piece, past_expired, plan_pieces, positions_after, without_expired
+from pipeline.export.export_state import ExportState, PartitionBy, StateFile, TableFormat, Target
+from pipeline.stores import open_retrying
+from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What to export, and where to. With `in_place`, the table refers to settled files instead of copies."""
+
+    source: StoreAddress
+    target: StoreAddress
+    topic: str
+    table_format: TableFormat = "parquet"
+    partition_by: PartitionBy = "timestamp"
+    in_place: bool = False
+    skip_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The two open stores of an export."""
+
+    source: Store
+    target: Store
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The number of runs of one call, and the messages they added."""
+
+    runs: int = 0
+    messages: int = 0
+    by_reference: int = 0
+
+    def plus(self, pieces: Sequence[Piece]) -> "Exported":
+        """The sum with one more run, of those pieces."""
+        messages = sum(piece.stop - piece.start for piece in pieces)
+        referred = sum(piece.stop - piece.start for piece in pieces if piece.by_reference is not None)
+        return Exported(self.runs + 1, self.messages + messages, self.by_reference + referred)
+
+
+FinishRun = Callable[["SparkSession", Export, ExportState], None]
+"""Writes the files of the pending run that are missing, and makes the whole run visible.
+
+It may be stopped anywhere and called again with the recorded state. Raises any `BraidError`.
+"""
+
+
+def export_topic(spark: "SparkSession", export: Export, finish_run: FinishRun) -> Exported:
+    """Add all new messages. Raises any `BraidError`; the next call continues where this one stopped."""
+    done = Exported()
+    while (state := with_stores(export, lambda opened: _next_run(export, opened))).pending is not None:
+        finish_run(spark, export, state)
+        done = done.plus(state.pending.pieces)
+    return done
+
+
+def with_stores(export: Export, work: Callable[[Opened], Awaitable[T]]) -> T:
+    """Run the coroutine on an event loop of its own, with both stores open meanwhile; returns its result."""
+
+    async def run() -> T:
+        async with _opened(export) as opened:
+            return await work(opened)
+
+    return asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _opened(export: Export) -> AsyncIterator[Opened]:
+    clock = SystemClock()
+    async with contextlib.AsyncExitStack() as stack:
+        stores = []
+        for address in (export.source, export.target):
+            store = open_retrying(address, clock)
+            stack.push_async_callback(store.close)
+            stores.append(store)
+        yield Opened(stores[0], stores[1], clock)
+
+
+async def _next_run(export: Export, opened: Opened) -> ExportState:
+    """The state with an unfinished run: the one that was interrupted, or a new one if there are new messages."""
+    topic = await read_topic(opened.source, opened.clock, export.topic)
+    retention = topic.config.retention
+    if export.in_place and (retention.seconds is not None or retention.bytes is not None):
+        raise InvalidInput(
+            f"topic {topic.topic!r} has retention, which would delete files that a table in place refers to"
+        )
+    file = StateFile(opened.target)
+    state = await file.read(_target(export, topic))
+    listed = await list_topic(opened.source, topic)
+    if state.pending is not None:
+        return await _unfinished(export, listed, file, state)
+    if not state.runs:
+        await _check_nothing_there(opened.target)
+    exported = state.exported
+    if export.skip_expired or not exported:
+        # The first run begins with the messages that retention has left.
+        exported = past_expired(listed, exported)
+    pieces = tuple(plan_pieces(listed, exported, in_place=export.in_place))
+    if not pieces:
+        return state
+    begun = state.begun(pieces, positions_after(exported, pieces, [each.segment.id for each in listed]))
+    # If we stop before this line, nothing has happened. If we stop after it, the next call does this run.
+    await file.write(begun)
+    return begun
+
+
+async def _unfinished(
+    export: Export, listed: Sequence[SegmentFiles], file: StateFile, state: ExportState
+) -> ExportState:
+    """The state with the interrupted run: whole, or without expired messages if they may be skipped.
+
+    It stays the same run, with the same number. If all of it was made visible before, its number shows that, and the
+    messages that have expired since are not missed.
+    """
+    assert state.pending is not None
+    if not export.skip_expired or state.pending.staged:
+        return state
+    pieces = without_expired(listed, state.pending.pieces)
+    if pieces == state.pending.pieces:
+        return state
+    left = state.reduced_to(pieces)
+    # An export that continues the unreduced run finds this other state once it has staged or committed its files.
+    await file.write(left)
+    return left
+
+
+async def _check_nothing_there(store: Store) -> None:
+    """Raises `JobFailed` if a new table would lie among files that are not part of it."""
+    async for info in store.list(""):
+        if info.key.endswith(".parquet"):
+            raise JobFailed(
+                f"{store.uri(info.key)} exists and is not from an export: a table needs a folder of its own"
+            )
+
+
+def _target(export: Export, topic: TopicState) -> Target:
+    return Target(
+        topic=topic.topic,
+        created_us=topic.created_us,
+        table_format=export.table_format,
+        partition_by=export.partition_by,
+    )
+
+
+async def change_state(export: Export, opened: Opened, expected: ExportState, wanted: ExportState) -> None:
+    """Replace the state `expected` by `wanted`. Raises `JobFailed` if it is neither: another export is running."""
+    file = StateFile(opened.target)
+    state = await file.read(expected.target)
+    if state == wanted:
+        return
+    if state != expected:
+        raise JobFailed(f"another export of topic {export.topic!r} to the same place is running")
+    await file.write(wanted)
+
+
+async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> list[tuple[Piece, list[LiveFile]]]:
+    """The pieces, each with its current files. Raises `JobFailed` if retention has deleted some messages."""
+    topic = await read_topic(opened.source, opened.clock, export.topic)
+    listed = await list_topic(opened.source, topic)
+    if without_expired(listed, pieces) != tuple(pieces):
+        raise JobFailed("messages have expired before they were exported; --skip-expired continues without them")
+    files = {each.segment.id: each.files for each in listed}
+    return [
+        (piece, [file for file in files[piece.segment] if file.stop > piece.start and file.start < piece.stop])
+        for piece in pieces
+    ]
+
+
+def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> list[Written]:
+    """Write a piece below the folder, unless the table can refer to its file, which still exists. Runs as a task."""
+    piece, files = task
+
+    async def work(opened: Opened) -> list[Written]:
+        if piece.by_reference is not None and await _is_there(opened.source, piece.by_reference):
+            return [Written(opened.source.uri(piece.by_reference), piece.stop - piece.start, by_reference=True)]
+        return await write_piece(
+            opened.source, opened.target, piece, files, folder=folder, partition_by=export.partition_by
+        )
+
+    return with_stores(export, work)
+
+
+async def _is_there(store: Store, key: str) -> bool:
+    try:
+        await store.head(key)
+    except ObjectNotFound:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""`mq pipeline export`: its options and its output."""
+
+import argparse
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, get_args
+
+from pipeline.errors import WrongUsage
+from pipeline.export import iceberg_table, parquet_table
+from pipeline.export.export import Export, FinishRun, export_topic
+from pipeline.export.export_state import PartitionBy, TableFormat
+from pipeline.export.iceberg_table import IcebergTarget
+from pipeline.options import JobParser, store_of
+from pipeline.output import counted, print_json, print_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def add_export_options(parser: JobParser) -> None:
+    """Add the options for the place and the kind of the table."""
+    parser.set_defaults(check=_check)
+    parser.add_argument(
+        "--to",
+        metavar="DIR|s3://…",
+        required=True,
+        help="folder of the table, new or existing, with nothing else in it",
+    )
+    parser.add_argument(
+        "--format", choices=get_args(TableFormat), default="parquet", help="the table's format (parquet)"
+    )
+    parser.add_argument(
+        "--partition-by",
+        choices=get_args(PartitionBy),
+        help="Parquet only: a folder for each day, by the broker's time (timestamp, the default) or the producer's",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="Iceberg only: refer to sealed files that are final, copy the rest"
+    )
+    parser.add_argument(
+        "--table", metavar="NAMESPACE.NAME", help="Iceberg only: the table's name (by default braidmq.TOPIC)"
+    )
+    parser.add_argument(
+        "--catalog",
+        metavar="URL",
+        help="Iceberg only: an SQL database; by default a file of SQLite in the table's folder",
+    )
+    parser.add_argument(
+        "--skip-expired",
+        action="store_true",
+        help="continue if retention has deleted messages that were never exported",
+    )
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises `WrongUsage` for options of the other format."""
+    is_iceberg = options.format == "iceberg"
+    for name in ("partition_by",) if is_iceberg else ("in_place", "table", "catalog"):
+        if getattr(options, name):
+            raise WrongUsage(f"--{name.replace('_', '-')} is not for a table of format {options.format}")
+    _iceberg_of(options)
+
+
+def run_export(spark: "SparkSession", options: argparse.Namespace) -> None:
+    """Run the job and print what it added. Raises any `BraidError`."""
+    # It warns about columns without statistics, which every topic has.
+    logging.getLogger("pyiceberg").setLevel("ERROR")
+    export, finish = _export_of(options)
+    done = export_topic(spark, export, finish)
+    if options.json:
+        document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
+        print_json({**document, "by_reference": done.by_reference})
+    elif not done.runs:
+        print_lines(f"topic {export.topic}: nothing new")
+    else:
+        referred = f", {done.by_reference:,} of them by reference" if done.by_reference else ""
+        print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}")
+
+
+def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:
+    """The export that the options ask for, and the function that finishes its runs."""
+    is_iceberg = options.format == "iceberg"
+    source = store_of(options)
+    export = Export(
+        source,
+        replace(source, url=options.to),
+        options.topic,
+        options.format,
+        "none" if is_iceberg else options.partition_by or "timestamp",
+        in_place=options.in_place,
+        skip_expired=options.skip_expired,
+    )
+    return export, partial(iceberg_table.finish_run, _iceberg_of(options)) if is_iceberg else parquet_table.finish_run
+
+
+def _iceberg_of(options: argparse.Namespace) -> IcebergTarget:
+    namespace, _, name = (options.table or f"braidmq.{options.topic}").partition(".")
+    if not namespace or not name:
+        raise WrongUsage(f"--table: {options.table!r} is not of the form NAMESPACE.NAME")
+    return IcebergTarget(namespace, name, options.catalog)

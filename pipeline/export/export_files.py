@@ -1,0 +1,130 @@
+"""Writes the messages of a piece as files of a table, one file for each partition that has some of them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filer.errors import ObjectExists
+from filer.format.segment_file import unmark
+from filer.stores.store import Store
+from pipeline.export.export_plan import Piece
+from pipeline.export.export_state import PartitionBy
+from pipeline.topic_files import LiveFile, batches_of, contents
+
+BUFFER_BYTES = 64 * 1024 * 1024
+"""Rows of all partitions together wait in memory up to this size before they are encoded."""
+_DAY_US = 86_400_000_000
+_NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""The name of the partition of null in Hive, and hence in Spark and DuckDB."""
+_COLUMNS: dict[PartitionBy, str | None] = {"timestamp": "_timestamp", "event_time": "event_time", "none": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of a table: its name below the folder of the table, or the URI of a file that the table refers to."""
+
+    name: str
+    count: int
+    by_reference: bool = False
+
+
+async def write_piece(
+    source: Store, target: Store, piece: Piece, files: Sequence[LiveFile], *, folder: str, partition_by: PartitionBy
+) -> list[Written]:
+    """Write the piece's messages below the folder; returns the files, written now or by an earlier call for this piece.
+
+    A name always means the same messages, and a file is created whole or not at all. So a file that exists is as good
+    as the one that would be written. If a call is stopped anywhere, the next one finds its files again.
+    """
+    encoders: defaultdict[str, _Encoder] = defaultdict(_Encoder)
+    buffered_bytes = 0
+    async for file, data in contents(source, files):
+        for batch in batches_of(_within(file, piece), data):
+            table = _with_segment(unmark(pa.Table.from_batches([batch])), piece.segment)
+            for partition, rows in split_by_day(table, partition_by):
+                buffered_bytes += encoders[partition].add(rows)
+            if buffered_bytes > BUFFER_BYTES:
+                for encoder in encoders.values():
+                    encoder.flush()
+                buffered_bytes = 0
+    written = []
+    for partition, encoder in sorted(encoders.items()):
+        name = f"{partition}{piece.name}"
+        with suppress(ObjectExists):
+            await target.create(f"{folder}{name}", memoryview(encoder.finish()))
+        written.append(Written(name, encoder.count))
+    return written
+
+
+def split_by_day(table: pa.Table, partition_by: PartitionBy) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each day (UTC), in order, with the folder of that day. Without partitions, all rows and no folder."""
+    column = _COLUMNS[partition_by]
+    if column is None:
+        yield "", table
+        return
+    days = _days(table[column])
+    for day in np.unique(days):
+        rows = table if (days == day).all() else table.filter(pa.array(days == day))
+        yield f"date={_date(int(day))}/", rows
+
+
+def _days(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """The day of each time, counted from 1970-01-01. Null becomes the day of the lowest int64."""
+    micros = pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).min)
+    return np.floor_divide(np.asarray(micros, dtype=np.int64), _DAY_US)
+
+
+def _date(day: int) -> str:
+    if day == np.iinfo(np.int64).min // _DAY_US:
+        return _NO_DAY
+    return str(np.datetime64(day, "D"))
+
+
+def _within(file: LiveFile, piece: Piece) -> LiveFile:
+    start, stop = max(file.start, piece.start), min(file.stop, piece.stop)
+    return LiveFile(file.ref, file.name, start, stop, file.size_bytes, file.modified_us)
+
+
+def _with_segment(table: pa.Table, segment: int) -> pa.Table:
+    column = pa.array(np.full(table.num_rows, segment, dtype=np.int64))
+    return table.add_column(0, pa.field("segment", pa.int64()), column)
+
+
+class _Encoder:
+    """Encodes one file in memory, row group by row group."""
+
+    def __init__(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self.count = 0
+
+    def add(self, table: pa.Table) -> int:
+        """Add rows; returns how many bytes of memory they take."""
+        self._waiting.append(table)
+        self.count += table.num_rows
+        return int(table.nbytes)
+
+    def flush(self) -> None:
+        """Encode the rows that wait."""
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        self._waiting = []
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._sink, table.schema, compression="zstd", store_schema=False)
+        self._writer.write_table(table)
+
+    def finish(self) -> pa.Buffer:
+        """The bytes of the whole file."""
+        self.flush()
+        if self._writer is not None:
+            self._writer.close()
+        return self._sink.getvalue()

@@ -1,0 +1,96 @@
+"""Decides what an export still has to do: pure functions of positions and listed files."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from filer.errors import InvalidInput
+from filer.topic.positions import Positions
+from pipeline.compact.compaction_plan import settled
+from pipeline.topic_files import LiveFile, SegmentFiles, in_parts
+
+PIECE_BYTES = 64 * 1024 * 1024
+MOST_PIECES = 4096
+"""A run makes at most so many pieces visible together. The next run continues after them."""
+
+
+class Piece(NamedTuple):
+    """The messages `[start, stop)` of a segment. `by_reference` is the key of a file that the table can refer to."""
+
+    segment: int
+    start: int
+    stop: int
+    by_reference: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its files. A repeated export of the same messages makes the same name."""
+        return f"{self.segment:010d}-{self.start:020d}-{self.stop:020d}.parquet"
+
+    def from_offset(self, offset: int) -> "Piece":
+        """The part of the piece from that offset on."""
+        return self if offset <= self.start else Piece(self.segment, offset, self.stop)
+
+
+def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, in_place: bool) -> list[Piece]:
+    """The messages after the exported positions, in pieces that begin and end with a file, the oldest first.
+
+    Raises `InvalidInput` if retention has deleted messages that were never exported.
+    """
+    pieces: list[Piece] = []
+    for listed in topic:
+        reached = exported.get(listed.segment.id, 0)
+        if reached < listed.segment.start_offset:
+            raise InvalidInput(
+                f"messages {reached} to {listed.segment.start_offset - 1} of segment {listed.segment.id} have expired "
+                "before they were exported; --skip-expired continues without them"
+            )
+        pieces += _pieces_of(listed, reached, in_place=in_place)
+        if len(pieces) >= MOST_PIECES:
+            break
+    return pieces[:MOST_PIECES]
+
+
+def _pieces_of(listed: SegmentFiles, reached: int, *, in_place: bool) -> list[Piece]:
+    new = [file for file in listed.files if file.stop > reached]
+    referable = {file for file in settled(listed) if _counts_whole(file)} if in_place else set()
+    pieces: list[Piece] = []
+    while new:
+        if new[0] in referable and new[0].start >= reached:
+            file = new.pop(0)
+            pieces.append(Piece(listed.segment.id, file.start, file.stop, file.key))
+            continue
+        run = list(takewhile(lambda file: file not in referable or file.start < reached, new))
+        for part in in_parts(run, most_bytes=PIECE_BYTES):
+            pieces.append(Piece(listed.segment.id, max(part[0].start, reached), part[-1].stop))
+        del new[: len(run)]
+    return pieces
+
+
+def _counts_whole(file: LiveFile) -> bool:
+    """Whether all messages of the file are live."""
+    return file.start == file.name.base and file.name.end in (None, file.stop)
+
+
+def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], present: Sequence[int]) -> Positions:
+    """The positions after those pieces, for the segments that are still in topic.json.
+
+    Segment ids are used once: a segment that has left topic.json never comes back.
+    """
+    after = dict(exported)
+    for piece in pieces:
+        after[piece.segment] = max(after.get(piece.segment, 0), piece.stop)
+    return {segment: offset for segment, offset in after.items() if segment in present}
+
+
+def without_expired(topic: Sequence[SegmentFiles], pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """The pieces without the messages that retention has deleted."""
+    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    left = (piece.from_offset(starts.get(piece.segment, piece.stop)) for piece in pieces)
+    return tuple(piece for piece in left if piece.start < piece.stop)
+
+
+def past_expired(topic: Sequence[SegmentFiles], exported: Mapping[int, int]) -> Positions:
+    """The positions, moved past the messages that retention has deleted."""
+    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    return {segment: max(exported.get(segment, 0), start) for segment, start in starts.items()}

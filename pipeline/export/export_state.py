@@ -1,0 +1,120 @@
+"""The progress of an export: a record beside the table, changed by compare-and-swap.
+
+It is written before any file. `pending` says which messages are being exported. So if a run is killed, the next call
+does exactly the same again: it writes the same messages under the same names.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from filer.errors import CorruptFile, EtagMismatch, ObjectExists, ObjectNotFound
+from filer.stores.store import Store
+from filer.topic.positions import Positions
+from pipeline.errors import JobFailed
+from pipeline.export.export_plan import Piece
+
+FOLDER = "_braidmq"
+"""Spark and other readers ignore names that begin with an underscore."""
+STATE_KEY = f"{FOLDER}/export.json"
+TableFormat = Literal["parquet", "iceberg"]
+PartitionBy = Literal["timestamp", "event_time", "none"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Target(_Frozen):
+    """What is exported, and to which kind of table. It never changes once the table exists."""
+
+    topic: str
+    created_us: int
+    table_format: TableFormat
+    partition_by: PartitionBy
+
+
+class Pending(_Frozen):
+    """An unfinished run. Once it is `staged`, all its files are written and only have to be made visible."""
+
+    pieces: tuple[Piece, ...]
+    exported: Positions
+    staged: bool = False
+
+
+class ExportState(_Frozen):
+    """The record. `runs` is the number of runs that have begun, the pending one included."""
+
+    version: Literal[1] = 1
+    target: Target
+    exported: Positions = {}
+    runs: int = 0
+    pending: Pending | None = None
+
+    def begun(self, pieces: tuple[Piece, ...], exported: Mapping[int, int]) -> "ExportState":
+        """The state with a pending run that is to reach these positions."""
+        pending = Pending(pieces=pieces, exported=dict(exported))
+        return self.model_copy(update={"runs": self.runs + 1, "pending": pending})
+
+    def reduced_to(self, pieces: tuple[Piece, ...]) -> "ExportState":
+        """The state with fewer pieces in the pending run. It is still the same run and reaches the same positions."""
+        assert self.pending is not None
+        return self.model_copy(update={"pending": self.pending.model_copy(update={"pieces": pieces})})
+
+    def staged(self) -> "ExportState":
+        """The state once all files of the pending run are written."""
+        assert self.pending is not None
+        return self.model_copy(update={"pending": self.pending.model_copy(update={"staged": True})})
+
+    def done(self) -> "ExportState":
+        """The state once the pending run is visible."""
+        assert self.pending is not None
+        return self.model_copy(update={"exported": self.pending.exported, "pending": None})
+
+
+class StateFile:
+    """The record on the table's store, and its ETag when it was last read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._etag: str | None = None
+
+    async def read(self, target: Target) -> ExportState:
+        """The current state, or a new one if there is no record. Raises `JobFailed`, `CorruptFile`."""
+        try:
+            fetched = await self._store.get(STATE_KEY)
+        except ObjectNotFound:
+            return ExportState(target=target)
+        try:
+            state = ExportState.model_validate_json(fetched.data)
+        except ValidationError as error:
+            raise CorruptFile(f"{self._store.uri(STATE_KEY)} is not the state of an export: {error}") from error
+        self._etag = fetched.info.etag
+        if state.target != target:
+            raise JobFailed(_mismatch(state.target, target, self._store.uri(STATE_KEY)))
+        return state
+
+    async def write(self, state: ExportState) -> None:
+        """Replace the state that was read. Raises `JobFailed` if another export has changed it since.
+
+        The record is replaced whole or not at all: if this call is stopped, it is in the one state or the other.
+        """
+        data = state.model_dump_json().encode()
+        try:
+            if self._etag is None:
+                await self._store.create(STATE_KEY, data)
+            else:
+                await self._store.replace(STATE_KEY, data, etag=self._etag)
+        except (ObjectExists, EtagMismatch) as error:
+            raise JobFailed(f"another export to the same place is running: {error}") from error
+
+
+def _mismatch(found: Target, wanted: Target, uri: str) -> str:
+    for name, mine in wanted.model_dump().items():
+        theirs = getattr(found, name)
+        if name == "created_us" and mine != theirs and found.topic == wanted.topic:
+            return f"topic {wanted.topic!r} was deleted and created again since it was exported here: see {uri}"
+        if name != "created_us" and mine != theirs:
+            return f"the export there has the {name.replace('_', ' ')} {theirs!r}, not {mine!r}: see {uri}"
+    return f"there is another export already: see {uri}"

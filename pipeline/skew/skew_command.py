@@ -1,0 +1,79 @@
+"""`mq pipeline skew`: its options and its output."""
+
+import argparse
+from typing import TYPE_CHECKING, get_args
+
+from pipeline.options import JobParser, at_least, store_of
+from pipeline.output import counted, print_json, print_lines, print_table, size
+from pipeline.skew.skew import Measure, RangeCounts, SkewReport, measure_skew
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def add_skew_options(parser: JobParser) -> None:
+    """Add the options for what to count and how much to show."""
+    parser.add_argument(
+        "--parts",
+        type=at_least(1),
+        metavar="N",
+        help="number of parts to suggest; by default as many as segments are open",
+    )
+    parser.add_argument(
+        "--hottest", type=at_least(0), metavar="N", default=10, help="number of hottest slots to show (10)"
+    )
+    parser.add_argument(
+        "--by", choices=get_args(Measure), default="messages", help="what to cut by: messages (the default) or bytes"
+    )
+
+
+def run_skew(spark: "SparkSession", options: argparse.Namespace) -> None:
+    """Run the job and print the report. Raises any `BraidError`."""
+    report = measure_skew(
+        spark, store_of(options), options.topic, parts=options.parts, hottest=options.hottest, by=options.by
+    )
+    if options.json:
+        print_json(_skew_document(report))
+        return
+    keyless = f", {report.keyless_messages:,} of them without a key" if report.keyless_messages else ""
+    print_lines(
+        f"topic {report.topic}: {counted(report.messages, 'message')} of {size(report.size_bytes)}{keyless}", ""
+    )
+    columns = ("messages", "size", f"share of {report.by}")
+    print_table(("hottest slot", *columns), ((str(each.start), *_counts_row(each)) for each in report.hottest))
+    print_lines("")
+    rows = ((str(segment), _slots(each), *_counts_row(each)) for segment, each in report.segments)
+    print_table(("open segment", "slots", *columns), rows)
+    print_lines("")
+    print_table(("suggested part", *columns), ((_slots(each), *_counts_row(each)) for each in report.parts))
+    if report.cut_points:
+        print_lines("", f"cut at {' '.join(map(str, report.cut_points))}")
+
+
+def _counts_row(counts: RangeCounts) -> tuple[object, ...]:
+    return counts.messages, size(counts.size_bytes), f"{counts.share:.1%}"
+
+
+def _slots(counts: RangeCounts) -> str:
+    return f"{counts.start}-{counts.stop - 1}"
+
+
+def _skew_document(report: SkewReport) -> dict[str, object]:
+    return {
+        "topic": report.topic,
+        "messages": report.messages,
+        "bytes": report.size_bytes,
+        "keyless_messages": report.keyless_messages,
+        "by": report.by,
+        "hottest": [{"slot": each.start, **_counts_document(each)} for each in report.hottest],
+        "segments": [
+            {"segment": segment, "range": [each.start, each.stop], **_counts_document(each)}
+            for segment, each in report.segments
+        ],
+        "parts": [{"range": [each.start, each.stop], **_counts_document(each)} for each in report.parts],
+        "cut_points": list(report.cut_points),
+    }
+
+
+def _counts_document(counts: RangeCounts) -> dict[str, object]:
+    return {"messages": counts.messages, "bytes": counts.size_bytes, "share": round(counts.share, 6)}

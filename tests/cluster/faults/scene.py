@@ -1,0 +1,50 @@
+"""The context of a fault: a cluster under a workload, and a random generator for its choices."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from tests.cluster.checker.workload import Workload
+from tests.support.cluster.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster under a workload on some topics."""
+
+    cluster: Cluster
+    load: Workload
+    topics: tuple[str, ...]
+    chance: random.Random
+    away_seconds: float
+    """How long the store or ZooKeeper is away, if that is the fault."""
+
+    def some_broker(self) -> str:
+        """Any broker."""
+        return self.chance.choice(list(self.cluster.brokers))
+
+    async def some_owner(self) -> str:
+        """The owner of some open segment."""
+        topic = self.chance.choice(self.topics)
+        segment = self.chance.choice(await self.cluster.segments(topic))
+        return await self.cluster.owner_of(topic, segment)
+
+    async def some_follower(self) -> str:
+        """A follower of some open segment that has, or will soon have, any."""
+        await self.cluster.wait_until_replicated(*self.topics)
+        for topic in self.chance.sample(self.topics, len(self.topics)):
+            for segment in await self.cluster.segments(topic):
+                followers = await self.cluster.followers_of(topic, segment)
+                if followers:
+                    return self.chance.choice(followers)
+        raise AssertionError("no segment has a follower: one topic is to have replicas of 2 or more")
+
+    async def leader(self) -> str:
+        """The leader."""
+        leader = await self.cluster.leader()
+        assert leader is not None, "nobody leads"
+        return leader
+
+    async def pause(self, least_sessions: float, most_sessions: float) -> None:
+        """Let some time pass, as multiples of the session time-out."""
+        await asyncio.sleep(self.cluster.session_timeout_seconds * self.chance.uniform(least_sessions, most_sessions))

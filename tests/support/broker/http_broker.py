@@ -1,0 +1,144 @@
+"""A broker behind a real uvicorn in this process, on a free port.
+
+async with http_broker(MemoryStore()) as broker:
+    await broker.client.put("/v1/topics/t")
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+
+from filer.clock import Clock, SystemClock
+from filer.stores.store import Store, StreamingStore
+from leader.membership.coordinator import Coordinator, InProcessCoordinator
+from mq.base.settings import BrokerSettings
+from mq.broker import Broker
+from mq.http.app import create_asgi
+from mq.peers.transport import PeerTransport
+
+TIMEOUT_SECONDS = 30
+STOP_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class HttpBroker:
+    """A running broker, its address, and a client for it."""
+
+    broker: Broker
+    url: str
+    port: int
+    client: httpx.AsyncClient
+
+    async def raw(self, data: bytes) -> bytes:
+        """Send these bytes and return the answer until the server closes. The caller must send `Connection: close`."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        with contextlib.closing(writer):
+            writer.write(data)
+            return await asyncio.wait_for(reader.read(), TIMEOUT_SECONDS)
+
+    async def end_offsets(self, topic: str) -> dict[int, int]:
+        """The end offset of each segment; unchanged if nothing was stored."""
+        answer = await self.client.get(f"/v1/topics/{topic}")
+        return {s["segment"]: s["end_offset"] for s in answer.raise_for_status().json()["segments"]}
+
+
+@contextlib.asynccontextmanager
+async def http_broker(
+    store: Store,
+    /,
+    *,
+    clock: Clock | None = None,
+    payloads: StreamingStore | None = None,
+    coordinator: Coordinator | None = None,
+    peers: PeerTransport | None = None,
+    **settings: Any,
+) -> AsyncIterator[HttpBroker]:
+    """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
+
+    A store that takes payloads itself also takes uploads, unless `payloads` says otherwise.
+    """
+    payloads = payloads or (store if isinstance(store, StreamingStore) else None)
+    broker = Broker(
+        store,
+        clock or SystemClock(),
+        coordinator or InProcessCoordinator(),
+        BrokerSettings(**settings),
+        payloads=payloads,
+        peers=peers,
+    )
+    # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        await broker.start(url)
+        server = _Server(_config(broker))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await _started(server, serving)
+            async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+                yield HttpBroker(broker, url, port, client)
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(broker.drain(), STOP_SECONDS)
+            server.stop()
+            await serving
+            await broker.close()
+
+
+def _config(broker: Broker) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_asgi(broker),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level=logging.WARNING,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
+    async with asyncio.timeout(STOP_SECONDS):
+        while not server.started:
+            assert not serving.done(), "uvicorn ended before it served"
+            await asyncio.sleep(0.005)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its two sleeps of a tenth of a second at the end, most of the time of a short test."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopped.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        # Connections that have nothing under way are gone then.
+        await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wait_tasks_to_complete(), STOP_SECONDS)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,197 @@
+"""A broker without HTTP and threads: the real topics, transitions, bulk loads and upkeep on any store and clock.
+
+Several of them know of each other by a shared list of who is alive, and of a topic's changes only by reading its
+record: so each may be as stale as it likes. None asks another one to seal what it owns: the store decides between them.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from filer.bulk_load.load_check import check_load_file
+from filer.bulk_load.row_group_lots import Ranges
+from filer.clock import Clock
+from filer.errors import LoadRefused
+from filer.segment.segment_reader import SegmentReader
+from filer.segment.writer.segment_writer import WriterContext
+from filer.segment.writer.write_limiter import WriteLimiter
+from filer.segment.writer.writer_settings import WriterSettings
+from filer.stores.store import Store
+from filer.topic.catalogue import Catalogue
+from filer.topic.topic_state import Segment
+from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
+from leader.traffic.traffic_table import TrafficTable
+from mq.base.broker_addresses import BrokerAddresses
+from mq.base.errors import PeerUnreachable
+from mq.base.front_store import FrontStore
+from mq.base.metrics import Metrics
+from mq.bulk_load.bulk_loads import BulkLoads
+from mq.bulk_load.load_checker import LoadChecker, PinnedFile
+from mq.maintenance.maintenance import Maintenance
+from mq.peers.peers import Peers
+from mq.peers.transport import PeerAnswer
+from mq.replication.replica_buffers import ReplicaBuffers
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_services import TopicServices
+from mq.traffic.owner_traffic import OwnerTraffic
+from mq.transitions.segment_placement import SegmentPlacement
+from mq.transitions.segment_sealer import SegmentSealer
+from mq.transitions.state_broadcast import StateBroadcast
+from mq.transitions.transition_executor import TransitionExecutor
+from tests.support.inline_executor import InlineExecutor
+
+GRACE_SECONDS = 60.0
+METRICS = Metrics()
+
+
+class SharedList(InProcessCoordinator):
+    """The live brokers, which everybody knows at once."""
+
+    def __init__(self, alive: dict[str, BrokerInfo]) -> None:
+        super().__init__()
+        self._alive = alive
+
+    def brokers(self) -> Sequence[BrokerInfo]:
+        return tuple(self._alive[name] for name in sorted(self._alive))
+
+    def leads(self) -> bool:
+        return False
+
+
+class NoPeers:
+    """A transport through which no broker reaches another."""
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
+    ) -> PeerAnswer:
+        raise PeerUnreachable(url)
+
+    async def close(self) -> None:
+        return
+
+
+class InlineChecker:
+    """Checks the files of bulk loads in this process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def check(self, files: Sequence[PinnedFile]) -> None:
+        for file in files:
+            fetched = await self._store.get(file.key)
+            if fetched.info.etag != file.etag:
+                raise LoadRefused(f"{file.key}: it has changed while it was checked")
+            check_load_file(partial(_bytes_of, fetched.data), file.claim, file.segment)
+
+
+def _bytes_of(data: bytes, ranges: Ranges) -> list[bytes]:
+    return [data[start:stop] for start, stop in ranges]
+
+
+class SimulatedBroker:
+    """One life of a broker: `alive` has it from now on. `close` it at the end."""
+
+    def __init__(self, broker: str, store: Store, clock: Clock, alive: dict[str, BrokerInfo]) -> None:
+        self.id, self._alive = broker, alive
+        self.draining = asyncio.Event()
+        front_store = FrontStore(1 << 24)
+        catalogue, coordinator, peers = Catalogue(store, clock), SharedList(alive), Peers(NoPeers())
+        addresses, replica_buffers = BrokerAddresses(coordinator), ReplicaBuffers(front_store)
+        writer_settings = WriterSettings(flush_bytes=200, grace_seconds=GRACE_SECONDS)
+        self.catalogue = catalogue
+        self.segment_reader = SegmentReader(store, InlineExecutor(), cache_bytes=1 << 20)
+        services = TopicServices(
+            broker=broker,
+            store=store,
+            clock=clock,
+            catalogue=catalogue,
+            coordinator=coordinator,
+            peers=peers,
+            url_of=addresses.url_of,
+            last_url_of=addresses.last_url_of,
+            front_store=front_store,
+            replica_buffers=replica_buffers,
+            metrics=METRICS,
+            writer_context=WriterContext(store, clock, broker, writer_settings, WriteLimiter(1)),
+        )
+        self.topics = TopicRegistry(
+            catalogue,
+            clock,
+            coordinator,
+            open_topic=partial(TopicRuntime, services, on_lost=lambda topic: None),
+            on_applied=lambda state: None,
+            draining=self.draining,
+        )
+        table = TrafficTable()
+        self.broadcast = StateBroadcast(broker=broker, coordinator=coordinator, peers=peers)
+        sealer = SegmentSealer(
+            broker=broker,
+            store=store,
+            clock=clock,
+            coordinator=coordinator,
+            peers=peers,
+            replicas=replica_buffers,
+            topics=self.topics,
+            last_url_of=addresses.last_url_of,
+            grace_seconds=GRACE_SECONDS,
+        )
+        self.executor = TransitionExecutor(
+            clock=clock,
+            catalogue=catalogue,
+            coordinator=coordinator,
+            metrics=METRICS,
+            topics=self.topics,
+            draining=self.draining,
+            table=table,
+            placement=SegmentPlacement(coordinator, table, self.topics),
+            sealer=sealer,
+            broadcast=self.broadcast,
+            owner_traffic=OwnerTraffic(
+                broker=broker, peers=peers, url_of=addresses.url_of, traffic_of=self.topics.traffic_of
+            ),
+            on_unfinished=lambda topic: None,
+        )
+        self.loads = BulkLoads(
+            store=store,
+            clock=clock,
+            catalogue=catalogue,
+            topics=self.topics,
+            executor=self.executor,
+            checker=cast(LoadChecker, InlineChecker(store)),
+            pool=InlineExecutor(),
+            grace_seconds=GRACE_SECONDS,
+        )
+        self.maintenance = Maintenance(
+            broker=broker,
+            store=store,
+            clock=clock,
+            catalogue=catalogue,
+            coordinator=coordinator,
+            metrics=METRICS,
+            topics=self.topics,
+            executor=self.executor,
+            pool=InlineExecutor(),
+            draining=self.draining,
+            interval_seconds=1.0,
+            grace_seconds=GRACE_SECONDS,
+            rollup_age_seconds=10.0,
+        )
+        alive[broker] = BrokerInfo(broker, f"http://{broker}", "", "1")
+
+    async def repair(self, name: str) -> None:
+        """Finish the transition in progress, and replace segments that no live broker owns."""
+        runtime = await self.topics.topic(name)
+
+        def is_orphan(segment: Segment) -> bool:
+            writer = runtime.writers.get(segment.id)
+            stopped = writer is not None and writer.has_stopped
+            return segment.owner not in self._alive or (segment.owner == self.id and stopped)
+
+        await self.executor.repair(name, is_orphan, "failover")
+
+    async def close(self) -> None:
+        """End the broker. What it has not stored fails."""
+        self._alive.pop(self.id, None)
+        await asyncio.gather(self.topics.close(), self.broadcast.close())

@@ -1,0 +1,133 @@
+from datetime import UTC, date, datetime
+from typing import Any
+
+import orjson
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from braidmq import InvalidArgument
+from braidmq.publish.encoding.tables import TablePlan, arrow_table, message_tables
+
+ROWS: dict[str, Any] = {"tail": ["N1", None, "N2"], "delay": [1, 2, 3], "text": ["a", "b", None]}
+EXPECTED_VALUES = [
+    {"tail": "N1", "delay": 1, "text": "a"},
+    {"tail": None, "delay": 2, "text": "b"},
+    {"tail": "N2", "delay": 3, "text": None},
+]
+
+
+def wire(frame: Any, *, slice_bytes: int = 1 << 20, **plan: Any) -> list[dict[str, Any]]:
+    tables = list(message_tables(arrow_table(frame), TablePlan(**plan), slice_bytes=slice_bytes))
+    for table in tables:
+        for name in ("key", "value"):
+            assert table[name].type in (pa.string(), pa.binary())
+    return [row for table in tables for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pa.table(ROWS),
+        pa.RecordBatch.from_pydict(ROWS),
+        pd.DataFrame(ROWS),
+        pd.DataFrame(ROWS, index=[7, 8, 9]),
+        pl.DataFrame(ROWS),
+        pa.table({**ROWS, "tail": pa.array(ROWS["tail"], pa.large_string())}),
+        pa.table({**ROWS, "tail": pa.array(ROWS["tail"], pa.string_view())}),
+        pa.table({**ROWS, "tail": pa.array(ROWS["tail"]).dictionary_encode()}),
+        pd.DataFrame(ROWS).astype({"tail": "category"}),
+        pl.DataFrame(ROWS).with_columns(pl.col("tail").cast(pl.Categorical)),
+    ],
+)
+def test_every_kind_of_table_gives_the_same_messages(frame: Any) -> None:
+    rows = wire(frame, key="tail")
+    assert [row["key"] for row in rows] == ["N1", None, "N2"]
+    assert [orjson.loads(row["value"]) for row in rows] == EXPECTED_VALUES
+    assert all(row["headers"] == [("content-type", b"application/json")] for row in rows)
+
+
+def test_a_text_column_is_sent_unchanged() -> None:
+    rows = wire(pa.table(ROWS), value="text")
+    assert rows == [{"key": None, "value": "a"}, {"key": None, "value": "b"}, {"key": None, "value": None}]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)], ids=str)
+def test_binary_of_any_kind_is_sent_unchanged(kind: pa.DataType) -> None:
+    rows = wire(pa.table({"v": pa.array([b"\x00\xff", None], kind)}), value="v")
+    assert [row["value"] for row in rows] == [b"\x00\xff", None]
+
+
+def test_other_types_go_as_json_and_say_so() -> None:
+    rows = wire(pa.table(ROWS), value="delay")
+    assert [row["value"] for row in rows] == [b"1", b"2", b"3"]
+    assert rows[0]["headers"] == [("content-type", b"application/json")]
+
+
+def test_keys_of_other_types_are_their_text() -> None:
+    assert [row["key"] for row in wire(pa.table(ROWS), key="delay", value="text")] == ["1", "2", "3"]
+
+
+def test_constant_headers_are_given_to_all_and_own_content_types_respected() -> None:
+    rows = wire(pa.table(ROWS), headers={"source": "test", "content-type": "text/x"})
+    assert all(row["headers"] == [("source", b"test"), ("content-type", b"text/x")] for row in rows)
+
+
+def test_a_map_column_gives_the_headers() -> None:
+    headers = pa.array([[("a", "1")], None], pa.map_(pa.string(), pa.string()))
+    rows = wire(pa.table({"v": ["x", "y"], "h": headers}), value="v", headers="h")
+    assert [row["headers"] for row in rows] == [[("a", b"1")], None]
+
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+FAR = pa.table({"v": ["x"], "t": pa.array([2**62], pa.timestamp("s"))})
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([NOON, None], pa.timestamp("us", "UTC")),
+        pa.array([NOON, None], pa.timestamp("s", "Asia/Tokyo")),
+        pa.array([datetime(2013, 1, 1, 12), None], pa.timestamp("ms")),
+        pa.array([1_357_041_600_000_000_999, None], pa.timestamp("ns")),
+        pa.array(["2013-01-01T12:00:00Z", None]),
+        pa.array(["2013-01-01T13:00:00+01:00", None], pa.large_string()),
+    ],
+)
+def test_times_of_any_unit_and_text_are_event_times(column: Any) -> None:
+    rows = wire(pa.table({"v": ["x", "y"], "t": column}), value="v", event_time="t")
+    assert [row["event_time"] for row in rows] == [NOON, None]
+
+
+def test_days_are_event_times_at_midnight() -> None:
+    rows = wire(pa.table({"v": ["x"], "t": [date(2013, 1, 1)]}), value="v", event_time="t")
+    assert rows[0]["event_time"] == datetime(2013, 1, 1, tzinfo=UTC)
+
+
+def test_slices_cover_every_row_once_in_order() -> None:
+    table = pa.table({"v": [f"{n:05d}" for n in range(5000)]})
+    parts = list(message_tables(table, TablePlan(value="v"), slice_bytes=1000))
+    assert len(parts) > 10
+    assert pa.concat_tables(parts)["value"].to_pylist() == table["v"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("frame", "plan", "message"),
+    [
+        (pa.table(ROWS), {"key": "tails"}, "did you mean 'tail'"),
+        (pa.table(ROWS), {"headers": "tail"}, "cannot be the headers"),
+        (pa.table(ROWS), {"event_time": "text"}, "cannot be the event time"),
+        (FAR, {"value": "v", "event_time": "t"}, "cannot be the event time"),
+        (pa.table({"l": [[1]]}), {"key": "l"}, "cannot be the key"),
+        (pa.table([["x"], ["y"]], names=["v", "v"]), {"value": "v"}, "several columns are named 'v'"),
+        (pa.table(ROWS), {"headers": {None: "x"}}, "headers map text to bytes or text, not"),
+        (pa.table(ROWS), {"headers": {"n": 1}}, "headers map text to bytes or text, not"),
+        ([{"a": 1}], {}, "list is not a table"),
+        (pl.LazyFrame(ROWS), {}, "collect"),
+        (pd.Series([1]), {}, "Series"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_would(frame: Any, plan: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        wire(frame, **plan)

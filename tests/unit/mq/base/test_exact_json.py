@@ -1,0 +1,57 @@
+"""Numbers that go through unchanged, whatever they are."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mq.base.exact_json import loads
+
+NUMBERS = [
+    "0", "-0", "1.5", "9223372036854775807", "-9223372036854775808", "-9223372036854775809", "18446744073709551616",
+    "123456789012345678901234567890", "0.1234567890123456789", "3.14159265358979323846264338327950288",
+    "1e-400", "-2.5E-330", "1.7976931348623157e+308", "100000000000000000000000.5", "1" * 300,
+]  # fmt: skip
+
+
+def again(text: str) -> Any:
+    """What the text says once it has been parsed and written again, each digit counting."""
+    return json.loads(orjson.dumps(loads(text.encode())), parse_float=Decimal, parse_int=Decimal)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("around", ["[{}]", "[1,{}]", '{{"a":{}}}', '{{"a": {} }}', "[\n{}\n]"])
+def test_no_number_changes(number: str, around: str) -> None:
+    text = around.format(number)
+    assert again(text) == json.loads(text, parse_float=Decimal, parse_int=Decimal)
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**300), max_value=10**300))
+def test_no_decimal_changes(number: Decimal) -> None:
+    assert again(f"[{number}]") == [number]
+
+
+def test_short_numbers_stay_numbers() -> None:
+    assert loads(b'{"a": [1, -2, 0.5, 123456789012345]}') == {"a": [1, -2, 0.5, 123456789012345]}
+    assert loads(b'{"id": 1234567890123456, "n": 1}') == {"id": 1234567890123456, "n": 1}
+
+
+def test_texts_that_look_like_numbers_stay_texts() -> None:
+    assert loads(b'{"a": ", 12345678901234567890"}') == {"a": ", 12345678901234567890"}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": NaN, "b": 12345678901234567890}', "[12345678901234567890", '["\\ud800"]', "[1e999]"]
+)
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(orjson.JSONDecodeError):
+        loads(text.encode())
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(orjson.JSONDecodeError, match="nested too deeply"):
+        loads(b"[" * 1020 + b"12345678901234567890,12345678901234567890" + b"]" * 1020)

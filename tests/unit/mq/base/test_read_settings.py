@@ -1,0 +1,117 @@
+from pathlib import Path
+
+import pytest
+
+from filer.errors import InvalidConfig
+from mq.base.read_settings import flag_of, read_settings, variable_of
+from mq.base.settings import BrokerSettings
+
+
+def test_without_anything_it_is_the_defaults() -> None:
+    assert read_settings({}, {}, {}) == BrokerSettings()
+
+
+def test_each_layer_goes_before_the_next() -> None:
+    file = {"port": 1001, "host": "10.0.0.1", "zone": "file"}
+    environment = {"BRAIDMQ_PORT": "1002", "BRAIDMQ_HOST": "10.0.0.2", "PATH": "/bin"}
+    settings = read_settings({"port": "1003"}, environment, file)
+    assert (settings.port, settings.host, settings.zone) == (1003, "10.0.0.2", "file")
+
+
+@pytest.mark.parametrize("field", BrokerSettings.model_fields)
+def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
+    given = {
+        "data": "d", "store": "s3://b", "host": "::1", "port": "1", "cluster": "c", "broker": "b", "zone": "z",
+        "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
+        "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2",
+        "report_interval": "2", "segments_per_broker": "2",
+        "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
+    }.get(field, "10000000")  # fmt: skip
+    others = {"session_timeout": {"zookeeper": "z", "store": "s"}, "zookeeper": {"store": "s"}}.get(field, {})
+    by_flag = read_settings({**others, field: given}, {}, {})
+    assert str(getattr(by_flag, field)) == given.removesuffix(".0") or float(getattr(by_flag, field)) == float(given)
+    assert read_settings(others, {variable_of(field): given}, {}) == by_flag
+    assert read_settings(others, {}, {field: given}) == by_flag
+
+
+@pytest.mark.parametrize("addresses", ["zookeeper", "a:1,b.c-d:65535", "10.0.0.1:2181", "[::1]:2181"])
+def test_the_addresses_of_a_zookeeper(addresses: str) -> None:
+    assert read_settings({"zookeeper": addresses, "data": "d"}, {}, {}).zookeeper == addresses
+
+
+@pytest.mark.parametrize(
+    "address", ["http://host", "https://h:443", "http://10.0.0.1:8080/", "http://[::1]:8080", "https://gate/broker-1"]
+)
+def test_the_address_that_is_advertised(address: str) -> None:
+    assert read_settings({"advertise": address}, {}, {}).advertise == address
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert read_settings({}, {"BRAIDMQ_PORT": "", "BRAIDMQ_STORE": ""}, {}) == BrokerSettings()
+
+
+@pytest.mark.parametrize(
+    ("environment", "file"),
+    [({"BRAIDMQ_STORE": "s3://b"}, {}), ({}, {"store": "s3://b"}), ({"BRAIDMQ_DATA": "y"}, {"store": "s3://b"})],
+)
+def test_a_directory_of_a_higher_layer_goes_before_a_store_of_a_lower_one(
+    environment: dict[str, str], file: dict[str, str]
+) -> None:
+    assert read_settings({"data": "x"}, environment, file).store_url == "x"
+
+
+def test_a_store_goes_before_a_directory_of_the_same_layer() -> None:
+    assert read_settings({"data": "x", "store": "s3://b"}, {}, {}).store_url == "s3://b"
+
+
+def test_the_directory_is_a_path() -> None:
+    assert read_settings({}, {"BRAIDMQ_DATA": "x/y"}, {}).data == Path("x/y")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "file", "message"),
+    [
+        ({"zookeeper": "z:x"}, {}, {}, "--zookeeper: addresses must have the form host:port,host:port, not 'z:x'"),
+        ({"zookeeper": "z:2181,"}, {}, {}, "--zookeeper: addresses must have"),
+        ({"zookeeper": "z:70000"}, {}, {}, "--zookeeper: addresses must have"),
+        ({"zookeeper": "z:2181/chroot"}, {}, {}, "--zookeeper: addresses must have"),
+        ({"zookeeper": "z:0"}, {}, {}, "--zookeeper: addresses must have"),
+        ({"zookeeper": "z"}, {}, {}, "--zookeeper: the brokers of a cluster share a store: name it by --store"),
+        ({"session_timeout": "5"}, {}, {}, "--session-timeout: without --zookeeper a broker is on its own"),
+        ({}, {"BRAIDMQ_SESSION_TIMEOUT": "5"}, {}, "BRAIDMQ_SESSION_TIMEOUT: without --zookeeper"),
+        ({"advertise": "host:80"}, {}, {}, "--advertise: an address must have the form http://host:port, not"),
+        ({"advertise": "http://"}, {}, {}, "--advertise: an address must have"),
+        ({"advertise": "http://h:70000"}, {}, {}, "--advertise: an address must have"),
+        ({"advertise": "http://h/?a=b"}, {}, {}, "--advertise: an address must have"),
+        ({"session_timeout": "0.5"}, {}, {}, "--session-timeout: input should be greater than or equal to 1"),
+        ({"port": "70000"}, {}, {}, "--port: input should be less than or equal to 65535, not '70000'"),
+        ({}, {"BRAIDMQ_PORT": "tcp://x"}, {}, "BRAIDMQ_PORT: input should be a valid integer"),
+        ({}, {}, {"grace": "x\ny"}, "grace in b.toml: input should be a valid number"),
+        ({}, {}, {"authorizer": "anyone"}, "authorizer in b.toml: input should be 'loopback' or 'any', not 'anyone'"),
+        ({"drain_timeout": "0"}, {}, {}, "--drain-timeout: input should be greater than 0"),
+        ({}, {"BRAIDMQ_PROT": "1"}, {}, "unknown environment variable 'BRAIDMQ_PROT': did you mean 'BRAIDMQ_PORT'?"),
+        ({}, {}, {"drain-timeout": 1}, "b.toml: unknown setting 'drain-timeout': did you mean 'drain_timeout'?"),
+        ({}, {}, {"serve": {"port": 1}}, "b.toml: unknown setting 'serve'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    flags: dict[str, str], environment: dict[str, str], file: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        read_settings(flags, environment, file, file_name="b.toml")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_wrong_value_is_cut() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        read_settings({"port": "9" * 5000}, {}, {})
+    assert len(str(caught.value)) < 300
+
+
+def test_variables_of_other_commands_are_let_pass() -> None:
+    assert read_settings({}, {"BRAIDMQ_URL": "http://x", "BRAIDMQ_CONFIG": "x"}, {}) == BrokerSettings()
+
+
+def test_names() -> None:
+    assert (flag_of("drain_timeout"), variable_of("drain_timeout")) == ("--drain-timeout", "BRAIDMQ_DRAIN_TIMEOUT")

@@ -1,0 +1,39 @@
+import shlex
+
+import pytest
+
+from mq.base.settings import BrokerSettings
+from mq.cli.server.start_message import start_message
+from mq.process.server import Serving
+
+
+def test_it_names_the_address_and_the_store_and_commands_to_paste() -> None:
+    text = start_message(Serving("http://127.0.0.1:8080", "file:///data/x%20y", BrokerSettings()))
+    assert text.splitlines()[0].endswith("listening on http://127.0.0.1:8080")
+    assert text.splitlines()[1] == "Storing in /data/x y"
+    commands = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    assert [shlex.split(command)[0] for command in commands] == ["curl", "curl", "curl", "curl", "duckdb"]
+    query = shlex.split(commands[-1])[2]
+    assert "'/data/x y/topics/demo/segments/*/*.parquet'" in query
+
+
+@pytest.mark.parametrize("folder", ["a'b", 'a"b', "a$b", "a`b", "a\\b", "a!b"])
+def test_a_strange_directory_is_quoted_for_sql_and_for_the_shell(folder: str) -> None:
+    text = start_message(Serving("http://127.0.0.1:8080", f"file:///{folder}", BrokerSettings()))
+    query = shlex.split(next(line for line in text.splitlines() if "duckdb" in line))[2]
+    assert f"'/{folder.replace(chr(39), chr(39) * 2)}/topics" in query
+
+
+def test_an_object_store_is_named_as_duckdb_takes_it() -> None:
+    text = start_message(
+        Serving("http://127.0.0.1:8080", "s3://bucket/prefix", BrokerSettings(store="s3://bucket/prefix"))
+    )
+    assert "Storing in s3://bucket/prefix\n" in text and "'s3://bucket/prefix/topics/demo/segments/" in text
+
+
+def test_it_warns_where_nobody_outside_is_served() -> None:
+    open_to_all = BrokerSettings(host="0.0.0.0", authorizer="any")
+    assert "--authorizer any" in start_message(
+        Serving("http://127.0.0.1:1", "file:///x", BrokerSettings(host="0.0.0.0"))
+    )
+    assert "--authorizer any" not in start_message(Serving("http://127.0.0.1:1", "file:///x", open_to_all))

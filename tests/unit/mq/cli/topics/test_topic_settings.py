@@ -1,0 +1,34 @@
+import pytest
+import typer
+
+from filer.topic.topic_config import TopicConfig, parse_config
+from mq.cli.topics.topic_settings import flatten, gather
+
+
+def test_values_are_json_where_they_parse_and_text_elsewhere() -> None:
+    words = ["a=1", "b=true", "c=null", "d=drop_oldest", 'e={"f":[1]}', "g.h.i=x=y", "g.j="]
+    assert gather(words, {}) == {
+        "a": 1, "b": True, "c": None, "d": "drop_oldest", "e": {"f": [1]}, "g": {"h": {"i": "x=y"}, "j": ""},
+    }  # fmt: skip
+
+
+def test_flags_count_more_and_none_is_not_given() -> None:
+    flags = {"retention.seconds": 5, "retention.bytes": None, "segments": 2}
+    assert gather(["retention.seconds=1", "retention.bytes=7"], flags) == {
+        "retention": {"seconds": 5, "bytes": 7},
+        "segments": 2,
+    }
+
+
+@pytest.mark.parametrize("word", ["a", "=1", "a.=1", ".a=1", "a..b=1"])
+def test_words_of_another_form_are_refused(word: str) -> None:
+    with pytest.raises(typer.BadParameter, match="key=value"):
+        gather([word], {})
+
+
+def test_what_is_flattened_can_be_gathered_again() -> None:
+    config = TopicConfig(segment_bytes=5000).model_dump(mode="json")
+    again = gather([], dict(flatten(config)))
+    assert parse_config({name: value for name, value in again.items() if value != {}}) == TopicConfig(
+        segment_bytes=5000
+    )

@@ -1,0 +1,93 @@
+"""Which requests a browser makes for somebody else's page."""
+
+import socket
+
+import pytest
+
+from mq.base.authorizer import action_of
+from mq.http.web_pages import this_machine, why_foreign
+
+NAMES = ["box", "queue.example.org"]
+
+
+def headers(**named: str) -> list[tuple[bytes, bytes]]:
+    return [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+
+
+@pytest.mark.parametrize("names", [NAMES, None])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"host": "localhost:8080"},
+        {"host": "anything", "user_agent": "curl/8.5.0"},
+        {},
+        {"host": "localhost:8080", "origin": "http://localhost:8080", "sec_fetch_site": "same-origin"},
+        {"host": "LOCALHOST:8080", "origin": "http://localhost:8080"},
+        {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"},
+        {"host": "[::1]:8080", "origin": "http://[::1]:8080"},
+        {"host": "app.localhost", "origin": "http://app.localhost"},
+        {"host": "box:8080", "origin": "http://box:8080"},
+        {"host": "queue.example.org", "origin": "https://queue.example.org"},
+        {"host": "localhost:8080", "sec_fetch_site": "none"},
+    ],
+)
+def test_other_clients_and_pages_of_the_broker_itself_pass(sent: dict[str, str], names: list[str] | None) -> None:
+    assert why_foreign(headers(**sent), names) is None
+
+
+@pytest.mark.parametrize("names", [NAMES, None])
+@pytest.mark.parametrize(
+    ("sent", "who"),
+    [
+        ({"host": "localhost:8080", "origin": "http://evil.example"}, "http://evil.example"),
+        ({"host": "localhost:8080", "origin": "http://localhost:3000"}, "http://localhost:3000"),
+        ({"host": "localhost:8080", "origin": "null"}, "null"),
+        ({"host": "localhost:8080", "origin": "http://["}, "http://["),
+        ({"host": "localhost:8080", "sec_fetch_site": "cross-site"}, "another site"),
+        ({"host": "localhost:8080", "sec_fetch_site": "same-site"}, "another site"),
+        ({"host": "localhost:8080", "origin": "http://localhost:8080", "sec_fetch_site": "cross-site"}, "localhost"),
+        ({"origin": "http://evil.example"}, "http://evil.example"),
+    ],
+)
+def test_pages_of_others_do_not(sent: dict[str, str], who: str, names: list[str] | None) -> None:
+    assert who in (why_foreign(headers(**sent), names) or "")
+
+
+@pytest.mark.parametrize("host", ["evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "[", ""])
+def test_a_name_that_was_made_to_lead_here_is_not_one_of_ours(host: str) -> None:
+    sent = headers(host=host, origin=f"http://{host}")
+    assert "not one of its names" in (why_foreign(sent, NAMES) or "")
+    assert why_foreign(sent, None) is None, "whoever serves the world has names that it does not know"
+
+
+def test_the_names_of_a_machine() -> None:
+    assert this_machine("http://queue.example.org:8080", None) == [socket.gethostname().lower(), "queue.example.org"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "action"),
+    [
+        ("GET", "/v1/cluster", "observe"),
+        ("GET", "/metrics", "observe"),
+        ("POST", "/v1/cluster/brokers/b/drain", "manage"),
+        ("DELETE", "/v1/cluster/brokers/b/drain", "manage"),
+        ("GET", "/v1/topics/t/messages", "read"),
+        ("HEAD", "/v1/topics/t", "read"),
+        ("POST", "/v1/topics/t/messages", "publish"),
+        ("POST", "/v1/topics/t/uploads", "publish"),
+        ("PUT", "/v1/topics/t/uploads/u", "publish"),
+        ("POST", "/v1/topics/t/loads", "publish"),
+        ("POST", "/v1/topics/t/loads/x/urls", "publish"),
+        ("PUT", "/v1/topics/t/loads/x/files/7/0", "publish"),
+        ("DELETE", "/v1/topics/t/loads/x", "publish"),
+        ("GET", "/v1/topics/t/loads/x", "read"),
+        ("PUT", "/v1/topics/t", "manage"),
+        ("POST", "/v1/topics/t/segments/0/split", "manage"),
+        ("POST", "/v1/topics/t/segments/0/merge", "manage"),
+        ("DELETE", "/v1/topics/t", "manage"),
+        ("PUT", "/v1/topics/messages", "manage"),
+        ("DELETE", "/v1/topics/uploads", "manage"),
+    ],
+)
+def test_what_a_request_is_about(method: str, path: str, action: str) -> None:
+    assert action_of(method, path) == action

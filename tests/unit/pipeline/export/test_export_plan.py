@@ -1,0 +1,77 @@
+import pytest
+
+from filer.errors import InvalidInput
+from filer.keys import FileName
+from filer.segment.segment_log import SegmentRef
+from filer.topic.topic_state import Segment
+from filer.upkeep.rollup import SETTLED_BYTES
+from pipeline.export.export_plan import PIECE_BYTES, Piece, past_expired, plan_pieces, positions_after, without_expired
+from pipeline.topic_files import LiveFile, SegmentFiles
+
+MIB = 1024 * 1024
+LARGE = SETTLED_BYTES
+
+
+def listed(
+    segment: int, *sizes: int, sealed: bool = True, start_offset: int = 0, rolled: frozenset[int] = frozenset()
+) -> SegmentFiles:
+    """Files of 10 messages each, of those sizes in MiB, from `start_offset` on."""
+    ref = SegmentRef("t", segment)
+    end = start_offset + 10 * len(sizes)
+    bases = range(start_offset, end, 10)
+    files = tuple(
+        LiveFile(ref, FileName(base, base + 10 if index in rolled else None), base, base + 10, size * MIB, 0)
+        for index, (base, size) in enumerate(zip(bases, sizes, strict=True))
+    )
+    record = Segment(
+        id=segment, start_slot=0, stop_slot=65_536, brokers=("b",), opened_us=1, reason="create",
+        state="sealed" if sealed else "open", start_offset=start_offset, end_offset=end if sealed else None,
+        seal_offset=end if sealed else None,
+    )  # fmt: skip
+    return SegmentFiles(record, ref, end, files)
+
+
+def test_pieces_begin_and_end_with_files_and_are_of_a_size():
+    most = PIECE_BYTES // MIB
+    pieces = plan_pieces([listed(0, most // 2, most // 2, 1, most)], {}, in_place=False)
+    assert pieces == [Piece(0, 0, 20), Piece(0, 20, 30), Piece(0, 30, 40)]
+
+
+def test_only_what_is_new_is_planned_even_from_the_middle_of_a_roll_up():
+    assert plan_pieces([listed(0, 1, 1, 1), listed(1, 1)], {0: 15, 1: 10}, in_place=False) == [Piece(0, 15, 30)]
+    assert plan_pieces([listed(0, 1, 1)], {0: 20}, in_place=False) == []
+
+
+def test_names_are_those_of_the_messages():
+    assert Piece(3, 15, 30).name == "0000000003-00000000000000000015-00000000000000000030.parquet"
+
+
+def test_settled_files_serve_as_they_are_and_the_rest_is_copied():
+    """What a compaction might write again, what is partly exported, and what is open is copied."""
+    large = LARGE // MIB
+    (piece, *rest) = plan_pieces([listed(0, large, 1, 1, large)], {}, in_place=True)
+    assert piece.by_reference is not None and (piece.start, piece.stop) == (0, 10)
+    assert [(each.start, each.stop, each.by_reference is None) for each in rest] == [(10, 30, True), (30, 40, False)]
+    assert plan_pieces([listed(0, large)], {0: 5}, in_place=True) == [Piece(0, 5, 10)]
+    assert plan_pieces([listed(0, large, sealed=False)], {}, in_place=True) == [Piece(0, 0, 10)]
+    assert plan_pieces([listed(0, large)], {}, in_place=False) == [Piece(0, 0, 10)]
+
+
+def test_what_expired_before_it_was_exported_is_said():
+    topic = [listed(0, 1, start_offset=40)]
+    with pytest.raises(InvalidInput, match=r"messages 7 to 39 of segment 0 have expired .* --skip-expired"):
+        plan_pieces(topic, {0: 7}, in_place=False)
+    assert plan_pieces(topic, past_expired(topic, {0: 7}), in_place=False) == [Piece(0, 40, 50)]
+    assert past_expired(topic, {0: 45}) == {0: 45}
+    assert plan_pieces(topic, {0: 40}, in_place=False) == [Piece(0, 40, 50)]
+
+
+def test_of_pieces_that_have_expired_what_is_left_is_kept():
+    topic = [listed(1, 1, 1, start_offset=40), listed(2, 1)]
+    pieces = (Piece(0, 0, 9), Piece(1, 0, 40), Piece(1, 30, 50, "key"), Piece(1, 50, 60), Piece(2, 0, 10, "key"))
+    assert without_expired(topic, pieces) == (Piece(1, 40, 50), Piece(1, 50, 60), Piece(2, 0, 10, "key"))
+
+
+def test_positions_move_on_and_segments_that_are_gone_are_forgotten():
+    after = positions_after({0: 5, 1: 9}, [Piece(1, 9, 12), Piece(2, 0, 4)], [1, 2])
+    assert after == {1: 12, 2: 4}
