@@ -8,5 +8,8 @@
 | `workload.py` | runs them side by side and writes the history |
 | `log_verdict.py` | what is wrong with messages read from a topic's start to its end |
 | `reader_verdict.py` | what is wrong with what readers were given on the way |
+| `divergence.py` | where two witnesses contradict each other, whatever the log says in the end |
+| `gaps.py` | gaps that readers are told of |
+| `tally.py` | a verdict in numbers |
 | `verdict.py`, `judge.py` | the whole verdict, and the command that judges a history again |
 """

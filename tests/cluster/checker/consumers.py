@@ -13,6 +13,7 @@ import orjson
 
 from braidmq import AsyncClient, BraidMQError
 from filer.topic.positions import from_marker
+from tests.cluster.checker.gaps import gap_in
 from tests.cluster.checker.history import GARBLED, REACHED, Found, Reader, Start, Visit
 
 PAGE_ROWS = 1000
@@ -94,7 +95,7 @@ class Follower:
     def _add(self, visit: Visit) -> None:
         """Of consecutive visits without any result, keep only the newest."""
         visits = self.record.visits
-        silent = visits and not visits[-1].found and visits[-1].end not in (REACHED, GARBLED)
+        silent = visits and not visits[-1].found and not visits[-1].told and visits[-1].end not in (REACHED, GARBLED)
         if silent and visits[-1].behind == visit.behind:
             visits.pop()
         visits.append(visit)
@@ -109,7 +110,7 @@ class Follower:
             "GET", address, params=self._params(), headers=headers, timeout=self._silence_seconds
         ) as response:
             if response.status_code != 200:
-                visit.end = (await response.aread()).decode(errors="replace")[:DETAIL_CHARS]
+                self._refused(visit, await response.aread())
                 return
             visit.end = "cut"
             async for line in response.aiter_lines():
@@ -117,6 +118,7 @@ class Follower:
                 messages = [document["message"]] if "message" in document else []
                 self._take(visit, self._found(messages), document["marker"])
                 if "end" in document:
+                    self._refused(visit, orjson.dumps(document.get("problem")))
                     visit.end = document["end"]
 
     async def _page(self, client: httpx.AsyncClient, visit: Visit) -> None:
@@ -124,7 +126,7 @@ class Follower:
         bounds = {"limit": self._chance.choice((1, 10, PAGE_ROWS)), "wait": self._chance.choice((0, PAGE_WAIT_SECONDS))}
         response = await client.get(address, params=self._params() | bounds, timeout=self._silence_seconds)
         if response.status_code != 200:
-            visit.end = response.text[:DETAIL_CHARS]
+            self._refused(visit, response.content)
             return
         page = response.json()
         self._take(visit, self._found(page["messages"]), page["marker"])
@@ -139,6 +141,12 @@ class Follower:
             async for message in subscriber.subscribe(self._consumer.topic, **start):
                 found = Found(message.segment, message.offset, message.key, message.value, self._now())
                 self._take(visit, [found], message.marker or "")
+
+    def _refused(self, visit: Visit, problem: bytes) -> None:
+        """Record a problem document, and the gap that it tells of, if any. The reader stays where it is."""
+        visit.end = problem.decode(errors="replace")[:DETAIL_CHARS]
+        if (gap := gap_in(problem)) is not None:
+            visit.told.append(gap)
 
     def _found(self, messages: Sequence[Mapping[str, Any]]) -> list[Found]:
         """Parse everything before recording any of it, so that a bad message leaves nothing half recorded."""

@@ -105,12 +105,31 @@ class Request:
         return next((attempt.positions for attempt in self.acknowledgements), ())
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A broker's answer that the messages `[offset, next_offset)` of a segment cannot be given, because of `key`.
+
+    Without `next_offset` nobody knows how far the damage reaches.
+    """
+
+    key: str
+    segment: int
+    offset: int
+    next_offset: int | None = None
+
+    def covers(self, segment: int, start: int, stop: int) -> bool:
+        """Whether it explains that a reader was not given the messages `[start, stop)`."""
+        return (
+            self.segment == segment and self.offset <= start and (self.next_offset is None or stop <= self.next_offset)
+        )
+
+
 @dataclass(slots=True)
 class Visit:
     """One connection of a stream, or one page: where it went, what it gave, and how it ended.
 
     `behind` says where it began: behind the marker of that many of the reader's messages, counted over all of its
-    visits. `end` is `reached` where the broker said that there is nothing more.
+    visits. `end` is `reached` where the broker said that there is nothing more. `told` are the gaps it was told of.
     """
 
     url: str
@@ -119,6 +138,7 @@ class Visit:
     ended_seconds: float = 0.0
     found: list[Found] = field(default_factory=list)
     end: str = ""
+    told: list[Gap] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -141,22 +161,29 @@ class Reader:
         """All messages in the order in which they came, repeated ones too."""
         return (message for visit in self.visits for message in visit.found)
 
+    @property
+    def told(self) -> Iterator[Gap]:
+        """All gaps that it was told of."""
+        return (gap for visit in self.visits for gap in visit.told)
+
 
 @dataclass(slots=True)
 class Fault:
-    """A deliberate fault, and when it happened."""
+    """A deliberate fault, and when it happened. `key` is the object that was damaged, if that was the fault."""
 
     name: str
     started_seconds: float
     ended_seconds: float | None = None
     detail: str = ""
+    key: str = ""
 
 
 @dataclass(slots=True)
 class History:
     """Requests in the order in which they ended, readers with all they read, and the faults.
 
-    Times count from `began`, which helps to find the lines in the brokers' logs.
+    Times count from `began`, which helps to find the lines in the brokers' logs. `predecessors` are those of each
+    segment of a topic, as topic.json named them in the end, where that was looked up.
     """
 
     began: str = ""
@@ -164,6 +191,7 @@ class History:
     requests: list[Request] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    predecessors: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
 
     @property
     def topics(self) -> list[str]:

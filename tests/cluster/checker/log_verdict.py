@@ -3,26 +3,31 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from tests.cluster.checker.history import Found, History, Outcome, Request, Sent
+from tests.cluster.checker.history import Found, Gap, History, Outcome, Request, Sent
 
 
-def judge_log(history: History, topic: str, found: Sequence[Found]) -> list[str]:
-    """Complaints about the messages of one topic, `found` in reading order; empty if nothing is wrong."""
+def judge_log(history: History, topic: str, found: Sequence[Found], told: Sequence[Gap] = ()) -> list[str]:
+    """Complaints about the messages of one topic, `found` in reading order; empty if nothing is wrong.
+
+    What lies in a gap that the reader was `told` of is neither lost nor skipped.
+    """
     requests = [request for request in history.requests if request.topic == topic]
     return [
-        *_wrong_messages(requests, found),
+        *_wrong_messages(requests, found, told),
         *wrong_order(requests, found),
-        *_wrong_offsets(found),
+        *_wrong_offsets(found, told),
         *_wrong_answers(requests),
         *_wrong_positions(requests, found),
     ]
 
 
-def _wrong_messages(requests: Sequence[Request], found: Sequence[Found]) -> Iterator[str]:
+def _wrong_messages(requests: Sequence[Request], found: Sequence[Found], told: Sequence[Gap]) -> Iterator[str]:
     counts = Counter(message.value for message in found)
-    for sent in _sent(requests, "acknowledged"):
-        if not counts[sent.value]:
-            yield f"lost: {sent} was acknowledged and is not there"
+    for request in requests:
+        if request.outcome == "acknowledged" and not is_told(request, told):
+            for sent in request.messages:
+                if not counts[sent.value]:
+                    yield f"lost: {sent} was acknowledged and is not there"
     for sent in _sent(requests, "failed"):
         if counts[sent.value]:
             yield f"not refused: {sent} was answered as certainly not stored and is there"
@@ -35,6 +40,15 @@ def _wrong_messages(requests: Sequence[Request], found: Sequence[Found]) -> Iter
     for message in found:
         if message.value in known and message.key != known[message.value].key.encode():
             yield f"wrong key: {known[message.value]} has the key {message.key!r}"
+
+
+def is_told(request: Request, told: Sequence[Gap]) -> bool:
+    """Whether one of these gaps reaches into the positions of a request."""
+    return any(
+        gap.segment == segment and gap.offset < base + count and (gap.next_offset is None or base < gap.next_offset)
+        for gap in told
+        for segment, base, count in request.positions
+    )
 
 
 def wrong_order(requests: Sequence[Request], found: Iterable[Found]) -> Iterator[str]:
@@ -50,11 +64,11 @@ def wrong_order(requests: Sequence[Request], found: Iterable[Found]) -> Iterator
         last[sent.key] = sent.number
 
 
-def _wrong_offsets(found: Sequence[Found]) -> Iterator[str]:
+def _wrong_offsets(found: Sequence[Found], told: Sequence[Gap]) -> Iterator[str]:
     following: dict[int, int] = {}
     for message in found:
         expected = following.get(message.segment, 0)
-        if message.offset > expected:
+        if message.offset > expected and not any(g.covers(message.segment, expected, message.offset) for g in told):
             yield f"gap: segment {message.segment} goes on at {message.offset}, not {expected}"
         elif message.offset < expected:
             yield f"went back: segment {message.segment} gave {message.offset} after {expected - 1}"

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from tests.cluster.checker.divergence import judge_witnesses
+from tests.cluster.checker.gaps import false_alarms
 from tests.cluster.checker.history import History
 from tests.cluster.checker.log_verdict import judge_log
 from tests.cluster.checker.reader_verdict import judge_readers
@@ -26,8 +28,12 @@ def _judge_topic(history: History, topic: str, staleness_seconds: float) -> Iter
         return
     requests = [request for request in history.requests if request.topic == topic]
     for final in logs:
-        for complaint in judge_log(history, topic, list(final.found)):
+        for complaint in judge_log(history, topic, list(final.found), list(final.told)):
             yield f"{topic}: {final.name}: {complaint}"
+    for complaint in judge_witnesses(readers, requests, history.predecessors.get(topic, {})):
+        yield f"{topic}: {complaint}"
+    for complaint in false_alarms(readers, history.faults):
+        yield f"{topic}: {complaint}"
     # The last of them: what was on its way for long may have landed since the first.
     log = {(message.segment, message.offset): message for message in logs[-1].found}
     for complaint in judge_readers(readers, requests, log, staleness_seconds=staleness_seconds):

@@ -127,6 +127,7 @@ class Simulation:
                 final.visit(self._chance, self._tick(), None)
                 final.record.finished = True
                 self.history.readers.append(final.record)
+            self.history.predecessors[topic.name] = {segment: (each,) for segment, each in topic.before.items()}
         return self.history
 
     def _tick(self) -> float:

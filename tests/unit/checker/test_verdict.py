@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cluster.checker.history import GARBLED, REACHED, Attempt, Found, History, Reader, Request, Sent, Visit
+from tests.cluster.checker.history import GARBLED, REACHED, Attempt, Found, Gap, History, Reader, Request, Sent, Visit
 from tests.cluster.checker.verdict import judge, summary
 from tests.unit.checker.simulated_history import Simulation
 
@@ -195,6 +195,40 @@ def forget(history: History, chance: random.Random) -> None:
     history.readers.append(Reader("forgotten", topic, "browse", joined_seconds=1e6, visits=[claim]))
 
 
+def read_another_value_elsewhere(history: History, chance: random.Random) -> None:
+    """One broker gives another value at an offset, and nobody reads either of them in the end."""
+    topic = acknowledged(history, chance).topic
+    end = 1 + max(m.offset for m in finals_of(history, topic)[0].found)
+    for name, value in (("one", b"z 0"), ("other", b"z 1")):
+        visit = Visit("http://b0", 0, 1e6, 1e6, [Found(0, end, b"z", value, 1e6)])
+        reader = Reader(name, topic, "stream", "latest", {0: end}, 1e6, [visit])
+        history.readers.append(reader)
+
+
+def answer_out_of_time(history: History, chance: random.Random) -> None:
+    """A request stands at an offset before one that was answered long before it was sent."""
+    request = acknowledged(history, chance)
+    segment, base, _ = request.positions[0]
+    early = Attempt("http://b0", -2.0, -1.0, "acknowledged", ((segment, base + 1000, 1),))
+    history.requests.append(Request("early", request.topic, (Sent("early", 0),), [early]))
+
+
+def enter_early(history: History, chance: random.Random) -> None:
+    """A reader begins with a successor."""
+    topic = acknowledged(history, chance).topic
+    final = finals_of(history, topic)[0]
+    segment = chance.choice(list(final.found)).segment
+    newest = 1 + max(m.segment for m in final.found)
+    visit = Visit("http://b0", 0, 1e6, 1e6, [Found(newest, 0, b"z", b"z 0", 1e6)])
+    history.readers.append(Reader("hasty", topic, "stream", visits=[visit]))
+    history.predecessors[topic][newest] = (segment,)
+
+
+def tell_of_a_gap_where_none_is(history: History, chance: random.Random) -> None:
+    visit = _visit_with_messages(history, chance)
+    visit.told.append(Gap("topics/t/segments/segment=0/00.parquet", 0, 0, 1))
+
+
 def _visit_with_messages(history: History, chance: random.Random) -> Visit:
     """A visit of a reader that was there from the start."""
     reader = early_reader(history, acknowledged(history, chance).topic)
@@ -221,6 +255,10 @@ CORRUPTIONS: dict[Corruption, str] = {
     garble: "garbled",
     do_not_read: "not read",
     forget: "back in time",
+    read_another_value_elsewhere: "divergent",
+    answer_out_of_time: "backwards",
+    enter_early: "entered early",
+    tell_of_a_gap_where_none_is: "false alarm",
 }
 
 
