@@ -24,7 +24,7 @@ import httpx
 from filer import keys
 from filer.keys import FileName
 from filer.topic.topic_state import TopicState
-from tests.cluster.faults.trial_readers import Address, Reading, read_by, read_segment
+from tests.cluster.faults.trial_readers import Address, Reading, read_by, read_history, read_segment
 from tests.cluster.faults.trial_topic import (
     BUSY_UPKEEP,
     NO_UPKEEP,
