@@ -23,14 +23,11 @@ from filer.format.segment_file import decode
 from filer.segment.inheritance import read_inherited
 from filer.segment.segment_log import Inherit, SegmentRef, recover_index, seal_at_end
 from filer.segment.writer.segment_writer import SegmentWriter
-from filer.slots import SLOTS
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import Fault, FaultKind, SeededFaults
 from filer.stores.memory_store import MemoryStore
-from filer.topic.catalogue import TopicRecord
-from filer.topic.topic_config import TopicConfig
-from filer.topic.topic_state import Segment, TopicState
 from tests.support.inline_executor import InlineExecutor
+from tests.support.segment.sealed_chain import SealedChain
 from tests.support.segment.segment_owners import GRACE_SECONDS, owner, single, stored_values
 from tests.support.segment.upkeeps import upkeep_of
 from tests.support.topic.segment_files import list_live
@@ -86,28 +83,6 @@ class Published:
         return [future.result()[0] for future in self.told if future.exception() is None]
 
 
-class Lineage:
-    """What an heir reads of topic.json: each segment follows the one before it, which is sealed at its end."""
-
-    def __init__(self) -> None:
-        self.ends: dict[int, int] = {}
-
-    def segment(self, number: int) -> Segment:
-        end = self.ends.get(number)
-        return Segment(
-            id=number, start_slot=0, stop_slot=SLOTS, brokers=("p",), opened_us=0, reason="roll", sealed_us=end,
-            predecessors=(number - 1,), state="open" if end is None else "sealed", end_offset=end,
-        )  # fmt: skip
-
-    async def read(self, topic: str) -> TopicRecord:
-        segments = tuple(map(self.segment, self.ends))
-        config = TopicConfig()
-        state = TopicState(
-            topic=topic, created_us=0, version=1, next_segment=len(segments), config=config, segments=segments
-        )
-        return TopicRecord(state, "etag")
-
-
 @dataclass
 class Simulation:
     """A chain of segments: whoever has sealed one opens the next."""
@@ -121,7 +96,7 @@ class Simulation:
         self.memory = MemoryStore(clock=self.clock)
         self.published: list[Published] = []
         self.segment = 0
-        self.lineage = Lineage()
+        self.lineage = SealedChain()
         self.processes = [self._process(number) for number in range(PROCESSES)]
 
     def _process(self, number: int) -> Process:
