@@ -212,7 +212,7 @@ class Conflict(Refused):
 
 
 class SequenceExpired(Conflict):
-    """The sequence is older than those that the owner remembers of this producer."""
+    """The sequence is not among those that the owner remembers of this producer, and not newer than they are."""
 
 
 class LoadCommitted(Conflict):

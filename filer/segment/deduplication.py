@@ -61,6 +61,7 @@ def _filtered(payload: "Payload", wanted: npt.NDArray[np.bool_]) -> "Payload":
 
 def _expired(request: RequestId) -> SequenceExpired:
     return SequenceExpired(
-        f"sequence {request.sequence} of producer {request.producer!r} is older than its last {WINDOW_SEQUENCES} for "
-        "these keys: it is unknown whether it was stored, so it is not stored now"
+        f"sequence {request.sequence} of producer {request.producer!r} is not among its last ones that are remembered "
+        f"for these keys ({WINDOW_SEQUENCES}, fewer where there are very many producers): it is unknown whether it was "
+        "stored, so it is not stored now; a new producer chooses another id"
     )

@@ -5,6 +5,9 @@ its messages, which may be in a predecessor. Successors inherit windows. A split
 A merge keeps the windows of both parents *with their ranges*: one window for the merged range would lose or double
 messages that only one parent had.
 
+Silence of an hour forgets a producer whole: its id may be used anew. Want of room never does: its windows are dropped,
+and `ForgottenProducers` keeps up to which sequence its requests are refused.
+
 Everything here follows from the log alone. Even the time is that of the log. So a recovery computes the same windows.
 """
 
@@ -17,6 +20,7 @@ import orjson
 
 from filer.errors import CorruptFile
 from filer.format.requests import Position, RequestId, StoredRequest
+from filer.segment.forgotten_producers import NO_FLOOR, ForgottenProducers
 from filer.segment.sequence_window import Found, RangeWindow, SequenceWindow, combine_ranges, tiled
 from filer.slots import SLOTS
 
@@ -25,8 +29,8 @@ MAX_PRODUCERS = 4096
 MAX_SEQUENCES = 524_288
 """The limit for all producers of a segment together: 16 MiB.
 
-Beyond either limit, the producers that have been silent longest are forgotten early. If such a producer repeats a
-request after that, it is stored a second time.
+Beyond either limit, the windows of the producers that have been silent longest are dropped early. If such a producer
+repeats a request after that, it is refused.
 """
 LARGEST_BYTES = 64 * 1024 * 1024
 _VERSION = 1
@@ -34,13 +38,22 @@ _VERSION = 1
 
 @dataclass(slots=True)
 class _Producer:
-    """The windows of one producer: its ranges in order, without overlaps."""
+    """The windows of one producer: its ranges in order, without overlaps.
+
+    Sequences up to `floor` that are in no window are refused: what became of them has been forgotten.
+    """
 
     seen_us: int
     ranges: list[RangeWindow]
+    floor: int = NO_FLOOR
 
     def __len__(self) -> int:
         return sum(len(each.window) for each in self.ranges)
+
+    @property
+    def highest(self) -> int:
+        """The highest sequence that may have been stored."""
+        return max((self.floor, *(each.window.columns[0][-1] for each in self.ranges if len(each.window))))
 
 
 class ProducerWindows:
@@ -50,18 +63,26 @@ class ProducerWindows:
         self.start, self.stop = start, stop
         # Ordered by silence, the longest silent producer first.
         self._producers: dict[str, _Producer] = {}
+        self._forgotten = ForgottenProducers()
         self._sequences = 0
 
     @property
     def empty(self) -> bool:
-        """Whether there are no windows."""
-        return not self._producers
+        """Whether nothing is known of any producer."""
+        return not self._producers and not self._forgotten
 
     def look_up(self, request: RequestId) -> list[Found]:
         """What is known of a request in each slot range; the ranges tile `[start, stop)`."""
         producer = self._producers.get(request.producer)
         if producer is None:
-            return [Found(self.start, self.stop, None, False)]
+            is_forgotten = request.sequence <= self._forgotten.floor_of(request.producer)
+            return [Found(self.start, self.stop, None, is_forgotten)]
+        found = self._find(producer, request)
+        if request.sequence > producer.floor:
+            return found
+        return [each if each.position is not None else each._replace(expired=True) for each in found]
+
+    def _find(self, producer: _Producer, request: RequestId) -> list[Found]:
         if len(producer.ranges) == 1 and producer.ranges[0].slots == (self.start, self.stop):
             return [producer.ranges[0].window.find(self.start, self.stop, request.sequence)]
         return [
@@ -75,7 +96,9 @@ class ProducerWindows:
         A request has one share in this segment's slots. If a predecessor stored a part of it, the position there stays:
         it is the first one that the producer was given.
         """
-        producer = self._producers.pop(request.producer, None) or _Producer(seen_us, [])
+        producer = self._producers.pop(request.producer, None)
+        if producer is None:
+            producer = _Producer(seen_us, [], self._forgotten.take(request.producer))
         self._producers[request.producer] = producer
         producer.seen_us = max(producer.seen_us, seen_us)
         if len(producer.ranges) != 1 or producer.ranges[0].slots != (self.start, self.stop):
@@ -92,8 +115,29 @@ class ProducerWindows:
         while self._producers:
             longest_silent = next(iter(self._producers))
             if self._producers[longest_silent].seen_us >= now_us - EXPIRY_US:
-                return
-            self._forget(longest_silent)
+                break
+            self._drop(longest_silent)
+        self._forgotten.expire(now_us - EXPIRY_US)
+
+    def raise_floor(self, producer: str, sequence: int, seen_us: int) -> None:
+        """Refuse this producer's sequences up to that one, unless they are in its window.
+
+        Something may have been stored under them that is not known here. It lasts until the producer has been silent
+        for an hour after the log's time `seen_us`.
+        """
+        known = self._producers.get(producer)
+        if known is None:
+            self._forgotten.add(producer, sequence, seen_us, EXPIRY_US)
+        else:
+            known.floor = max(known.floor, sequence)
+
+    def refuse_gaps(self) -> None:
+        """Refuse every sequence of a known producer that is not in its window and not newer than all that are.
+
+        For windows that were read from a log of which files are missing.
+        """
+        for producer in self._producers.values():
+            producer.floor = producer.highest
 
     def stored_between(self, segment: int, start: int, end: int) -> list[StoredRequest]:
         """The known requests whose messages have offsets `[start, end)` in a segment, in the order of offsets."""
@@ -122,11 +166,20 @@ class ProducerWindows:
         made = cls(start, stop)
         for name in sorted(seen, key=lambda name: seen[name]):
             sources = [each._producers[name].ranges for each in known if name in each._producers]
+            floor = max(each._floor_of(name) for each in known)
             if ranges := combine_ranges(sources, start, stop):
-                made._producers[name] = producer = _Producer(seen[name], ranges)
+                made._producers[name] = producer = _Producer(seen[name], ranges, floor)
                 made._sequences += len(producer)
+            elif floor != NO_FLOOR:
+                made._forgotten.add(name, floor, seen[name], EXPIRY_US)
+        if any(each._forgotten for each in known):
+            made._forgotten.include((each._forgotten for each in known), EXPIRY_US)
         made._make_room()
         return made
+
+    def _floor_of(self, name: str) -> int:
+        producer = self._producers.get(name)
+        return self._forgotten.floor_of(name) if producer is None else producer.floor
 
     def restricted(self, start: int, stop: int) -> "ProducerWindows":
         """The windows for the slots `[start, stop)`."""
@@ -140,10 +193,14 @@ class ProducerWindows:
 
     def _make_room(self) -> None:
         while len(self._producers) > MAX_PRODUCERS or self._sequences > MAX_SEQUENCES:
-            self._forget(next(iter(self._producers)))
+            name = next(iter(self._producers))
+            producer = self._drop(name)
+            self._forgotten.add(name, producer.highest, producer.seen_us, EXPIRY_US)
 
-    def _forget(self, name: str) -> None:
-        self._sequences -= len(self._producers.pop(name))
+    def _drop(self, name: str) -> _Producer:
+        producer = self._producers.pop(name)
+        self._sequences -= len(producer)
+        return producer
 
     # -- on the store --------------------------------------------------------------------------------------
 
@@ -153,7 +210,12 @@ class ProducerWindows:
             [name, producer.seen_us, [each.to_numbers() for each in producer.ranges]]
             for name, producer in self._producers.items()
         ]
-        document = {"version": _VERSION, "range": [self.start, self.stop], "producers": producers}
+        document: dict[str, Any] = {"version": _VERSION, "range": [self.start, self.stop], "producers": producers}
+        # Members of their own, and only where needed: the version before knows neither, and reads the rest.
+        if floors := {name: each.floor for name, each in self._producers.items() if each.floor != NO_FLOOR}:
+            document["floors"] = floors
+        if self._forgotten:
+            document["forgotten"] = self._forgotten.to_document()
         return zlib.compress(orjson.dumps(document), 1)
 
     @classmethod
@@ -169,7 +231,11 @@ class ProducerWindows:
                 producer = _Producer(int(seen_us), [RangeWindow.from_numbers(*each) for each in ranges])
                 windows._producers[name] = producer
                 windows._sequences += len(producer)
-        except (zlib.error, ValueError, TypeError, KeyError, OverflowError) as error:
+            for name, floor in document.get("floors", {}).items():
+                windows._producers[name].floor = int(floor)
+            if "forgotten" in document:
+                windows._forgotten = ForgottenProducers.from_document(document["forgotten"])
+        except (zlib.error, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CorruptFile(f"not producer windows: {error}") from error
         windows._make_room()
         return windows

@@ -114,9 +114,14 @@ async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0)
 
     It starts from the snapshot and reads only the files after it. The index has the producer windows of the segment's
     requests: those in the snapshot, and the requests in the footers after it. Without a snapshot the footers alone have
-    them, also those of roll-ups; only requests whose files have expired may be missing.
+    them, also those of roll-ups; only requests whose files have expired may be missing. Then sequences that a known
+    producer seems to have left out are refused.
     """
-    return await catch_up(store, ref, await read_snapshot(store, ref, start_offset) or SegmentIndex(start_offset))
+    snapshot = await read_snapshot(store, ref, start_offset)
+    index = await catch_up(store, ref, snapshot or SegmentIndex(start_offset))
+    if snapshot is None and start_offset:
+        index.windows.refuse_gaps()
+    return index
 
 
 async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> SegmentIndex:

@@ -229,7 +229,7 @@ def test_too_many_producers_push_out_the_longest_silent(monkeypatch: pytest.Monk
     windows.note(RequestId("a", 1), Position(0, 7, 1), 0)
     note(windows, 1, producer="d")
     assert [name for name in "abcd" if remembers(windows, name)] == ["a", "c", "d"]
-    assert windows.restricted(0, 5).look_up(RequestId("b", 1)) == [Found(0, 5, None, False)]
+    assert windows.restricted(0, 5).look_up(RequestId("b", 1)) == [Found(0, 5, None, True)]
 
 
 def test_what_was_dropped_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from filer.clock import settle
 from filer.errors import CorruptFile, OutcomeUnknown, SegmentMoved, SegmentSealed, SequenceExpired, StoreRefused
 from filer.format.requests import Position, RequestId
 from filer.format.schema import rows_schema
-from filer.segment import sequence_window
+from filer.keys import FileName
+from filer.segment import producer_windows, sequence_window
 from filer.segment.next_file import Single
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
@@ -215,6 +216,39 @@ async def test_below_the_window_is_refused(world: SegmentWorld, monkeypatch: pyt
     writer.check_sequence(single(b"2"), RequestId("p", 2))
     assert offset_of(await writer.append(single(b"2"), 1, RequestId("p", 2))) == 1
     assert await world.values() == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("after", ["at once", "a recovery", "a seal"])
+async def test_a_producer_that_room_was_wanted_for_is_refused_its_repeats(
+    world: SegmentWorld, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    monkeypatch.setattr(producer_windows, "MAX_PRODUCERS", 2)
+    writer = await open_owner(world)
+    for number in range(4):
+        await writer.append(single(b"%d" % number), 1, RequestId(f"p{number}", 1))
+    if after == "a recovery":
+        await writer.close()
+        writer = await open_owner(world, index=await world.recovered())
+    elif after == "a seal":
+        end = await writer.seal()
+        footer, _ = await fetch_footer(world.memory, REF.key(FileName(end)))
+        left = ProducerWindows.from_bytes(footer.windows)
+        world.ref = SegmentRef("events", 4)
+
+        async def inherit() -> ProducerWindows:
+            return left.restricted(0, SLOTS)
+
+        writer = await open_owner(world, inherit=inherit)
+        await writer.inheritance.wait()
+    for number in range(2):
+        with pytest.raises(SequenceExpired, match=f"sequence 1 of producer 'p{number}'"):
+            writer.append(single(b"again"), 1, RequestId(f"p{number}", 1))
+    assert offset_of(await writer.append(single(b"3"), 1, RequestId("p3", 1))) == 3
+    # The next request of one that was forgotten, and the first one of a new producer.
+    for request in (RequestId("p0", 2), RequestId("new", 1)):
+        await writer.append(single(b"new"), 1, request)
+    assert (await world.values()).count(b"new") == 2
+    assert b"again" not in await world.values()
 
 
 async def test_a_pending_request_is_no_repeat_that_came_too_late(
