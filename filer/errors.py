@@ -11,7 +11,9 @@ BraidError
 ├── SegmentMoved                 this process no longer owns the segment: refresh the route
 ├── SegmentSealed                the segment takes no more messages: go to its successors
 ├── SequenceExpired              the request is too old to find out whether it was stored
-├── CorruptFile                  the content is not what the name promises
+├── UnreadableObject             an object that must be there cannot be read: tell which one, and read what others hold
+│   ├── DataMissing              it was acknowledged or recorded, and it is gone
+│   └── CorruptFile              the content is not what the name promises
 └── InvalidInput                 the user's input is wrong; the message says what is right
     ├── InvalidName
     ├── InvalidConfig
@@ -67,7 +69,33 @@ class SequenceExpired(BraidError):
     """The producer has sent so many requests since that brokers no longer know whether this one was stored."""
 
 
-class CorruptFile(BraidError):
+class UnreadableObject(BraidError):
+    """An object that must be on the store cannot be read.
+
+    `key` names it. If it holds messages, `segment` and `offset` say where reading stopped, and `next_offset` where it
+    can go on behind the object; `next_marker` is that place as a marker, where a reader of the whole topic has one.
+    Each is None where that is not known.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        key: str | None = None,
+        segment: int | None = None,
+        offset: int | None = None,
+        next_offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.key, self.segment, self.offset, self.next_offset = key, segment, offset, next_offset
+        self.next_marker: str | None = None
+
+
+class DataMissing(UnreadableObject):
+    """An object that was acknowledged or recorded is gone from the store."""
+
+
+class CorruptFile(UnreadableObject):
     """The file is not what its name promises."""
 
 

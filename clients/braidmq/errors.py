@@ -29,6 +29,9 @@
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
+        ├── DataUnreadable           an object of the topic cannot be read: `key`, and `next` to go on behind it
+        │   ├── DataMissing          it is gone
+        │   └── DataDamaged          its bytes are not what was written
         ├── FrontStoreFull           the broker's memory is full: wait, then repeat         retryable
         ├── Unavailable              draining, segment moved, owner or store silent         retryable
         └── BrokerFailed             an error inside the broker
@@ -231,6 +234,38 @@ class Forbidden(Refused):
     """You are not allowed to do this."""
 
 
+class DataUnreadable(Refused):
+    """An object of the topic cannot be read. Other messages can: reading can go on behind it."""
+
+    @property
+    def key(self) -> str | None:
+        """The object's key on the store; putting it back mends this."""
+        return None if self.problem is None else self.problem.extras.get("key")
+
+    @property
+    def segment(self) -> int | None:
+        """The segment whose messages the object holds."""
+        return None if self.problem is None else self.problem.extras.get("segment")
+
+    @property
+    def next_offset(self) -> int | None:
+        """The segment's first offset behind the object."""
+        return None if self.problem is None else self.problem.extras.get("next_offset")
+
+    @property
+    def next(self) -> str | None:
+        """The marker behind the object, for a reader of the whole topic that gives its messages up."""
+        return None if self.problem is None else self.problem.extras.get("next")
+
+
+class DataMissing(DataUnreadable):
+    """An object of the topic is gone from the store."""
+
+
+class DataDamaged(DataUnreadable):
+    """An object of the topic is damaged."""
+
+
 class FrontStoreFull(Refused):
     """The broker's memory is full for now."""
 
@@ -256,6 +291,8 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "invalid-reference": InvalidReference,
     "position-expired": PositionExpired,
     "body-too-large": BodyTooLarge,
+    "data-missing": DataMissing,
+    "data-damaged": DataDamaged,
     "front-store-full": FrontStoreFull,
     "sequence-expired": SequenceExpired,
     "load-not-found": LoadNotFound,

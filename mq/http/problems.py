@@ -70,6 +70,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.TransitionUnderWay, "transition-under-way", "Other transitions of the topic are under way", 409, True),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),
     (errors.PublishIncomplete, "publish-incomplete", "Only a part of the request was stored", 503, False),
+    (filer_errors.DataMissing, "data-missing", "An object of the topic is gone from the store", 503, False),
+    (filer_errors.CorruptFile, "data-damaged", "An object on the store is damaged", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to recognise a repetition", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
     (errors.OwnerSilent, "owner-silent", _OWNER_SILENT, 503, True),
@@ -108,6 +110,15 @@ def _extras(error: Exception) -> dict[str, Any]:
         return {"positions": [_position(p) for p in error.positions]}
     if isinstance(error, errors.BodyTooLarge):
         return {"limit_bytes": error.limit_bytes, "upload": error.upload}
+    if isinstance(error, filer_errors.UnreadableObject):
+        told = {
+            "key": error.key,
+            "segment": error.segment,
+            "offset": error.offset,
+            "next_offset": error.next_offset,
+            "next": error.next_marker,
+        }
+        return {name: value for name, value in told.items() if value is not None}
     if isinstance(error, errors.PositionTooOld):
         return {"earliest": error.earliest}
     if isinstance(error, errors.SegmentNotOpen):
