@@ -38,9 +38,8 @@ def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-@lru_cache(maxsize=4096)
 def action_of(method: str, path: str) -> Action:
-    """The kind of action that a request asks for."""
+    """The kind of action that a request asks for. No answer is kept: clients choose paths, as many as they like."""
     is_safe = method in ("GET", "HEAD")
     if not path.startswith("/v1/topics"):
         return "observe" if is_safe else "manage"

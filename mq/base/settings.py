@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MIB = 1024 * 1024
 _HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
+_HOST_NAME = re.compile(r"[^\s,/:\[\]]{1,253}|\[[0-9A-Fa-f:.]+\]")
 # A path may follow: a gateway may serve one broker below each path.
 _BASE_URL = re.compile(rf"https?://{_HOST_PORT.pattern}(?:/[^\s?#]*)?")
 _LAST_PORT = 65535
@@ -18,6 +19,13 @@ def _zookeeper_addresses(text: str) -> str:
         match = _HOST_PORT.fullmatch(address)
         if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
             raise ValueError("addresses must have the form host:port,host:port")
+    return text
+
+
+def _host_names(text: str) -> str:
+    for name in text.split(","):
+        if not _HOST_NAME.fullmatch(name.strip()):
+            raise ValueError("host names or addresses without ports must have the form name,name")
     return text
 
 
@@ -58,6 +66,9 @@ class BrokerSettings(BaseModel):
     authorizer: Literal["loopback", "any"] = Field(
         "loopback", description="Which requests are served: only those of this machine (loopback), or all (any)."
     )
+    allowed_hosts: Annotated[str, AfterValidator(_host_names)] | None = Field(
+        None, description="More names, name,name, by which --authorizer loopback lets this broker be addressed."
+    )
     drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
         30.0, description="Seconds to finish work after SIGTERM."
     )
@@ -95,6 +106,11 @@ class BrokerSettings(BaseModel):
     s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible store.")
     s3_region: str | None = Field(None, description="Region of the bucket.")
     s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")
+
+    @property
+    def more_hosts(self) -> list[str]:
+        """The names in `allowed_hosts`."""
+        return [name.strip() for name in (self.allowed_hosts or "").split(",") if name.strip()]
 
     @property
     def store_url(self) -> str:

@@ -16,12 +16,15 @@ from mq.http.endpoints.payload_upload import PayloadUpload
 from mq.http.endpoints.publish import Publisher
 from mq.http.internal.endpoint import InternalEndpoint
 from mq.http.reply import serve
-from mq.http.web_pages import SAFE_METHODS, this_machine, why_foreign
+from mq.http.web_pages import SAFE_METHODS, this_machine, why_foreign, why_forwarded
 from mq.peers.calls import PREFIX
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
 _LOAD_FILE = re.compile(r"/v1/topics/([^/]+)/loads/([^/]+)/files/([0-9]{1,18})/([0-9]{1,18})\Z")
+
+# WebSocket's close code for what is not allowed (RFC 6455 §7.4.1).
+_POLICY_VIOLATION = 1008
 
 
 def hot_methods(path: str) -> list[str]:
@@ -35,9 +38,15 @@ class Dispatcher:
 
     def __init__(self, broker: Broker, authorizer: Authorizer, app: ASGIApp) -> None:
         self._authorizer, self._app = authorizer, app
-        # If an address is trusted, so is a web page whose host name an attacker has made to resolve to that address.
-        trusts_addresses = isinstance(authorizer, AllowLoopback)
-        self._names = this_machine(broker.settings.advertise) if trusts_addresses else None
+        # If an address is trusted, so is a web page whose host name an attacker has made to resolve to that address,
+        # and everybody whose requests a proxy at that address passes on.
+        settings = broker.settings
+        self._trusts_addresses = isinstance(authorizer, AllowLoopback)
+        self._names = (
+            this_machine(settings.advertise, hosts=(settings.host, *settings.more_hosts))
+            if self._trusts_addresses
+            else None
+        )
         self._publish = Publisher(broker)
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
@@ -46,13 +55,18 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] != "http":
+            if scope["type"] == "websocket" and self._refusal(scope, "GET", scope["path"]) is not None:
+                await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+                return
             await self._app(scope, receive, send)
             return
         method, path = scope["method"], scope["path"]
-        if path.startswith(PREFIX):
-            await serve(self._internal(scope, receive), scope, send)
-        elif (refusal := self._refusal(scope, method, path)) is not None:
+        is_internal = path.startswith(PREFIX)
+        refusal = self._refusal_of_broker(scope) if is_internal else self._refusal(scope, method, path)
+        if refusal is not None:
             await serve(_raise(refusal), scope, send)
+        elif is_internal:
+            await serve(self._internal(scope, receive), scope, send)
         elif method == "POST" and (match := _PUBLISH.match(path)):
             await serve(self._publish(scope, receive, match[1]), scope, send)
         elif method == "PUT" and (match := _UPLOAD.match(path)):
@@ -68,9 +82,26 @@ class Dispatcher:
         client, action = scope.get("client"), action_of(method, path)
         if not self._authorizer.allows(client[0] if client else "", action, path):
             return Forbidden(f"this broker does not allow {action} requests from this address")
-        if method not in SAFE_METHODS and (why := why_foreign(scope["headers"], self._names)) is not None:
+        headers = scope["headers"]
+        if (why := why_foreign(headers, self._names, safe=method in SAFE_METHODS)) is not None:
             return Forbidden(f"this broker does not allow {action} requests of {why}")
+        if self._trusts_addresses and (header := why_forwarded(headers)) is not None:
+            return Forbidden(
+                f"this broker does not allow {action} requests that a proxy has passed on ({header}): it serves only "
+                "its own machine, and the address of a proxy says nothing about the proxy's clients. Connect to it "
+                "directly, or start it with --authorizer any behind a proxy that knows its clients"
+            )
         return None
+
+    def _refusal_of_broker(self, scope: Scope) -> Forbidden | None:
+        """Why no broker can have sent this: brokers are no web pages.
+
+        They name us as a gateway between us may want it. The cluster's secret, which no page has, is checked later.
+        """
+        why = why_foreign(scope["headers"], None)
+        return (
+            None if why is None else Forbidden(f"this path is only for the brokers of the cluster, and not for {why}")
+        )
 
 
 async def _raise(refusal: Forbidden) -> NoReturn:

@@ -1,47 +1,92 @@
-"""Detects requests that a web page of another site makes through a user's browser (cross-site request forgery).
+"""Detects requests that only seem to come from this machine: those of web pages of other sites, and those of proxies.
 
-A broker would otherwise trust such a request as much as one of the user: it comes from the user's own machine.
+A broker that trusts addresses would otherwise trust such a request as much as one of the user: it comes from the user's
+own machine, through the browser (cross-site request forgery, DNS rebinding) or through a proxy for anybody.
 """
 
 import ipaddress
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 Headers = Iterable[tuple[bytes, bytes]]
+_HOST, _ORIGIN, _SITE, _MODE = b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"
+_OF_PAGES = frozenset({_HOST, _ORIGIN, _SITE, _MODE})
+_OF_PROXIES = frozenset({b"forwarded", b"via", b"x-real-ip"})
+_OF_PROXIES_PREFIX = b"x-forwarded-"
+_OWN_SITES = frozenset({b"same-origin", b"none"})
+_LONGEST_HOST = 300
+"""Longer than any host name with its port. Longer ones are refused unread, and kept in no cache."""
 
 
-def this_machine(*urls: str | None) -> Sequence[str]:
-    """The names by which a browser on this machine may address this broker: the host name and those in these URLs."""
+def this_machine(*urls: str | None, hosts: Iterable[str] = ()) -> tuple[str, ...]:
+    """The names by which this broker may be addressed: of its machine, in these URLs, and these host names."""
     named = (urlsplit(url).hostname for url in urls if url is not None)
-    return [socket.gethostname().lower(), *(name for name in named if name is not None)]
+    given = (host.strip().strip("[]").lower() for host in hosts)
+    return tuple(dict.fromkeys([socket.gethostname().lower(), *(n for n in named if n), *(n for n in given if n)]))
 
 
-def why_foreign(headers: Headers, names: Sequence[str] | None) -> str | None:
-    """Describe the foreign web page that made a request; None if no page made it, or a page of this broker.
-
-    Browsers name the page's site in `Sec-Fetch-Site` or `Origin`. A page cannot change these headers, and other clients
-    do not send them. With `names`, a page must also have addressed the broker by one of these names, by an IP address
-    or as localhost. An attacker may have made any other name resolve to this broker (DNS rebinding).
-    """
-    said = {name: value for name, value in headers if name in (b"host", b"origin", b"sec-fetch-site")}
-    origin, site, host = (said.get(name, b"").decode("latin-1") for name in (b"origin", b"sec-fetch-site", b"host"))
-    if not origin and not site:
-        return None
-    if site not in ("same-origin", "none", "") or (not site and origin.partition("://")[2] != host.lower()):
-        return f"a web page of {origin or 'another site'}"
-    if names is not None and not _is_local(host, names):
-        return f"a web page that addresses this broker as {host!r:.80}, which is not one of its names"
+def why_forwarded(headers: Headers) -> str | None:
+    """The header by which a proxy says that it has forwarded the request; None if there is none."""
+    for name, _ in headers:
+        if name in _OF_PROXIES or name.startswith(_OF_PROXIES_PREFIX):
+            return name.decode("latin-1")
     return None
 
 
-def _is_local(host: str, names: Sequence[str]) -> bool:
+def why_foreign(headers: Headers, names: tuple[str, ...] | None, *, safe: bool = False) -> str | None:
+    """Describe why a request is one of a foreign web page; None if it is not.
+
+    Browsers name the page's site in `Origin` or `Sec-Fetch-Site`. A page cannot change these headers, and other clients
+    do not send them. A page of another site may only lead its reader here (`safe`, and a navigation).
+
+    With `names`, every request must have addressed the broker as localhost, by a loopback address or by one of these
+    names: an attacker may have made any other name resolve to this broker (DNS rebinding), and then the page is of the
+    same site to the browser. Without them only requests that are not `safe` are examined.
+    """
+    if names is None and safe:
+        return None
+    said: dict[bytes, bytes] = {}
+    for name, value in headers:
+        # Two of the same name: together they are no host, no origin and no site of ours.
+        if name in _OF_PAGES:
+            said[name] = b"%b, %b" % (said[name], value) if name in said else value
+    host, origin, site = said.get(_HOST, b""), said.get(_ORIGIN), said.get(_SITE)
+    if (origin is not None and not _is_own(origin, host, site)) or (
+        site is not None and site not in _OWN_SITES and not (safe and said.get(_MODE) == b"navigate")
+    ):
+        return f"a web page of {(origin or b'another site').decode('latin-1'):.80}"
+    if names is not None and not is_local(host, names):
+        return _not_ours(host, names)
+    return None
+
+
+def _not_ours(host: bytes, names: tuple[str, ...]) -> str:
+    known = ", ".join(["localhost", "127.0.0.1", "[::1]", *names])
+    return (
+        f"clients that address this broker as {host.decode('latin-1')!r:.80}, which is not one of its names "
+        f"({known}); --allowed-hosts adds more"
+    )
+
+
+def _is_own(origin: bytes, host: bytes, site: bytes | None) -> bool:
+    # A browser that sends the header knows best, also where a proxy has changed the host.
+    return site in _OWN_SITES if site is not None else origin.partition(b"://")[2] == host.lower()
+
+
+def is_local(host: bytes, names: tuple[str, ...]) -> bool:
+    """Whether the value of a `Host` header is localhost, a loopback address or one of the names; any port."""
+    return len(host) <= _LONGEST_HOST and _is_local(host, names)
+
+
+@lru_cache(maxsize=256)
+def _is_local(host: bytes, names: tuple[str, ...]) -> bool:
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
         if name == "localhost" or name.endswith(".localhost") or name in names:
             return True
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-    return True

@@ -87,7 +87,7 @@ async def test_it_names_the_requests_and_ends_with_the_last(caplog: pytest.LogCa
         (await client.post("/v1/topics/t/messages", content=b"x" * 30_000_000)).raise_for_status()
     reader, writer = await asyncio.open_connection("127.0.0.1", process.port, limit=1024)
     with contextlib.closing(writer):
-        writer.write(b"GET /v1/topics/t/messages HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(b"GET /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await reader.readexactly(1)
         process.asked.set()
         await until(lambda: "waiting for GET /v1/topics/t/messages" in caplog.text)

@@ -102,6 +102,7 @@ def _config(broker: Broker) -> uvicorn.Config:
         log_config=None,
         log_level=logging.WARNING,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=STOP_SECONDS,
     )

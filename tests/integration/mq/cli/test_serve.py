@@ -77,7 +77,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         httpx.put(f"{broker.url}/v1/topics/t", json={}).raise_for_status()
         httpx.post(f"{broker.url}/v1/topics/t/messages", content=b"x" * 30_000_000).raise_for_status()
         with socket.create_connection(("127.0.0.1", int(broker.url.rpartition(":")[2]))) as idle:
-            idle.sendall(b"GET /v1/topics/t/messages HTTP/1.1\r\nhost: x\r\n\r\n")
+            idle.sendall(b"GET /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\n\r\n")
             until(lambda: idle.recv(1, socket.MSG_PEEK) != b"")
             broker.process.terminate()
             until(lambda: "signal again to stop at once" in broker.log)

@@ -130,7 +130,7 @@ async def test_body_that_never_fits_is_too_large(overflow: str) -> None:
 
 async def test_broken_off_requests_give_their_room_back(stuck: Stuck) -> None:
     await stuck.topic("reject")
-    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nContent-Length: {MIB}\r\n\r\n".encode()
+    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MIB}\r\n\r\n".encode()
     for part in (b"", b"x" * 1000):
         _, writer = await asyncio.open_connection("127.0.0.1", stuck.broker.port)
         writer.write(head + part)
@@ -175,7 +175,7 @@ async def test_body_above_the_limit(small: HttpBroker, kind: str) -> None:
 
 async def test_body_announced_above_the_limit_is_not_waited_for(small: HttpBroker) -> None:
     """The refusal comes before a byte of the body is sent."""
-    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\n"
+    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", small.port)
     with contextlib.closing(writer):
         writer.write(head.encode())
@@ -259,7 +259,7 @@ async def test_subscriber_that_does_not_read_costs_no_memory(accept: str) -> Non
     """96 MiB go through while eight subscribers read nothing: what is held for them are socket buffers."""
     async with http_broker(MemoryStore(), front_store_bytes=8 * MIB, file_cache_bytes=8 * MIB) as broker:
         await broker.client.put("/v1/topics/t")
-        request = f"GET /v1/topics/t/subscribe?from=earliest HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n"
+        request = f"GET /v1/topics/t/subscribe?from=earliest HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n"
         async with contextlib.AsyncExitStack() as connections:
             for _ in range(8):
                 reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1024)
@@ -323,7 +323,7 @@ async def test_a_body_that_stalls_gives_its_room_back(monkeypatch):
         await broker.client.put("/v1/topics/t", json={})
         host, port = broker.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\nhello")
+        writer.write(b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nhello")
         await writer.drain()
         assert b"408" in await asyncio.wait_for(reader.readline(), 10)
         writer.close()

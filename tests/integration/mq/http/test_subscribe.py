@@ -167,7 +167,7 @@ async def test_reader_that_falls_behind_skips_ahead_where_the_topic_says_so() ->
         await broker.client.put("/v1/topics/t", json={"overflow": "drop_oldest"})
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1024)
         with contextlib.closing(writer):
-            writer.write(f"GET {SUBSCRIBE} HTTP/1.1\r\nHost: x\r\nAccept: {NDJSON}\r\n\r\n".encode())
+            writer.write(f"GET {SUBSCRIBE} HTTP/1.1\r\nHost: localhost\r\nAccept: {NDJSON}\r\n\r\n".encode())
             await reader.readuntil(b"keepalive")
             filler = "x" * 40_000
             for n in range(400):

@@ -153,7 +153,7 @@ async def test_ids_that_were_not_issued(local: HttpBroker) -> None:
 
 async def test_upload_broken_off_leaves_its_id_free(local: HttpBroker) -> None:
     upload = await issue(local, b"data" * 1000)
-    head = f"PUT {UPLOADS}/{upload['upload']} HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\ndata"
+    head = f"PUT {UPLOADS}/{upload['upload']} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\ndata"
     reader, writer = await asyncio.open_connection("127.0.0.1", local.port)
     writer.write(head.encode())
     await writer.drain()

@@ -1,13 +1,14 @@
 """Which requests a browser makes for somebody else's page."""
 
 import socket
+import tracemalloc
 
 import pytest
 
 from mq.base.authorizer import action_of
-from mq.http.web_pages import this_machine, why_foreign
+from mq.http.web_pages import is_local, this_machine, why_foreign, why_forwarded
 
-NAMES = ["box", "queue.example.org"]
+NAMES = ("box", "queue.example.org")
 
 
 def headers(**named: str) -> list[tuple[bytes, bytes]]:
@@ -19,8 +20,10 @@ def headers(**named: str) -> list[tuple[bytes, bytes]]:
     "sent",
     [
         {"host": "localhost:8080"},
-        {"host": "anything", "user_agent": "curl/8.5.0"},
-        {},
+        {"host": "127.0.0.1:8080", "user_agent": "curl/8.5.0"},
+        {"host": "127.3.2.1"},
+        {"host": "[::1]:8080"},
+        {"host": "BOX:8080"},
         {"host": "localhost:8080", "origin": "http://localhost:8080", "sec_fetch_site": "same-origin"},
         {"host": "LOCALHOST:8080", "origin": "http://localhost:8080"},
         {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"},
@@ -31,8 +34,9 @@ def headers(**named: str) -> list[tuple[bytes, bytes]]:
         {"host": "localhost:8080", "sec_fetch_site": "none"},
     ],
 )
-def test_other_clients_and_pages_of_the_broker_itself_pass(sent: dict[str, str], names: list[str] | None) -> None:
+def test_other_clients_and_pages_of_the_broker_itself_pass(sent: dict[str, str], names: tuple[str, ...] | None) -> None:
     assert why_foreign(headers(**sent), names) is None
+    assert why_foreign(headers(**sent), names, safe=True) is None
 
 
 @pytest.mark.parametrize("names", [NAMES, None])
@@ -49,8 +53,35 @@ def test_other_clients_and_pages_of_the_broker_itself_pass(sent: dict[str, str],
         ({"origin": "http://evil.example"}, "http://evil.example"),
     ],
 )
-def test_pages_of_others_do_not(sent: dict[str, str], who: str, names: list[str] | None) -> None:
+def test_pages_of_others_do_not(sent: dict[str, str], who: str, names: tuple[str, ...] | None) -> None:
     assert who in (why_foreign(headers(**sent), names) or "")
+    assert who in (why_foreign(headers(**sent), NAMES, safe=True) or "")
+
+
+def test_a_page_of_another_site_may_lead_its_reader_here() -> None:
+    link = headers(host="localhost:8080", sec_fetch_site="cross-site", sec_fetch_mode="navigate")
+    assert why_foreign(link, NAMES, safe=True) is None
+    assert why_foreign(link, NAMES) is not None, "a form that is sent is a navigation too"
+
+
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("sent", [{}, {"host": ""}, {"host": "10.0.0.5:8080"}, {"host": "x" * 400}])
+def test_who_says_no_name_of_ours_does_not_pass(sent: dict[str, str], safe: bool) -> None:
+    assert "not one of its names" in (why_foreign(headers(**sent), NAMES, safe=safe) or "")
+    assert why_foreign(headers(**sent), None, safe=safe) is None
+
+
+def test_a_second_host_or_origin_does_not_hide_the_first() -> None:
+    twice = [(b"host", b"evil.example"), (b"host", b"localhost")]
+    assert why_foreign(twice, NAMES, safe=True) is not None
+    origins = [(b"host", b"localhost"), (b"origin", b"http://evil.example"), (b"origin", b"http://localhost")]
+    assert why_foreign(origins, None) is not None
+
+
+@pytest.mark.parametrize("name", ["forwarded", "via", "x_real_ip", "x_forwarded_for", "x_forwarded_proto"])
+def test_what_a_proxy_passes_on_is_told(name: str) -> None:
+    assert why_forwarded(headers(host="localhost", **{name: "1"})) == name.replace("_", "-")
+    assert why_forwarded(headers(host="localhost", user_agent="curl/8.5.0", x_request_id="1")) is None
 
 
 @pytest.mark.parametrize("host", ["evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "[", ""])
@@ -61,7 +92,14 @@ def test_a_name_that_was_made_to_lead_here_is_not_one_of_ours(host: str) -> None
 
 
 def test_the_names_of_a_machine() -> None:
-    assert this_machine("http://queue.example.org:8080", None) == [socket.gethostname().lower(), "queue.example.org"]
+    here = socket.gethostname().lower()
+    assert this_machine("http://queue.example.org:8080", None) == (here, "queue.example.org")
+    assert this_machine(None, hosts=["0.0.0.0", " Queue.lan ", "[fe80::1]"]) == (
+        here,
+        "0.0.0.0",
+        "queue.lan",
+        "fe80::1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,3 +129,15 @@ def test_the_names_of_a_machine() -> None:
 )
 def test_what_a_request_is_about(method: str, path: str, action: str) -> None:
     assert action_of(method, path) == action
+
+
+def test_paths_are_not_kept() -> None:
+    action_of("GET", "/v1/topics/short")
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            assert action_of("GET", f"/v1/topics/{number}{'x' * 60_000}") == "read"
+            assert not is_local(b"%d" % number + b"x" * 60_000, NAMES)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
