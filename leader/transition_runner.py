@@ -47,7 +47,7 @@ class TransitionRunner:
         sealing = [s for s in state.segments if s.id in record.seal]
         sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
         ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
-        now_us = self._clock.now_us()
+        now_us = self._catalogue.stamp_us()
         if record.reason == "delete":
             # Before topic.json forgets the segments. Stopped here, the transition is still under way: the next broker
             # finds what was written, and writes the same again.

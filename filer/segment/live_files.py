@@ -5,7 +5,7 @@ a roll-up (`<base>-<end>.parquet`) or outside it, never across its border. So na
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from filer.keys import FileName
 
@@ -55,7 +55,11 @@ def _end(name: FileName) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """The entry of one file in the index. `start` is the offset from which it counts, mostly its own base."""
+    """The entry of one file in the index. `start` is the offset from which it counts, mostly its own base.
+
+    `stored_us` is the store's time when its messages were stored, or later; 0 where an earlier version did not note it.
+    The timestamps are by the clock of the owner, which may have been wrong.
+    """
 
     name: FileName
     end: int
@@ -65,6 +69,18 @@ class FileFacts:
     refs: int = 0
     sealed: bool = False
     start: int = -1
+    # Two processes learn it in different ways, and mean the same file.
+    stored_us: int = field(default=0, compare=False)
+
+    @property
+    def newest_us(self) -> int:
+        """The time before which its messages were accepted, by the owner's clock and by the store's."""
+        return max(self.last_timestamp_us, self.stored_us)
+
+    @property
+    def log_us(self) -> int:
+        """A time that had come when it was stored, by the owner's clock and by the store's."""
+        return min(self.last_timestamp_us, self.stored_us) if self.stored_us else self.last_timestamp_us
 
     @property
     def base(self) -> int:
@@ -116,13 +132,4 @@ def walk_chain(files: Iterable[FileFacts], start: int) -> Chain:
 def _counting_from(facts: FileFacts, start: int) -> FileFacts:
     if facts.start == start:
         return facts
-    return FileFacts(
-        facts.name,
-        facts.end,
-        facts.size_bytes,
-        facts.first_timestamp_us,
-        facts.last_timestamp_us,
-        facts.refs,
-        facts.sealed,
-        start,
-    )
+    return replace(facts, start=start)

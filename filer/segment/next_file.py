@@ -64,12 +64,15 @@ class NextFile:
         self.footer: Footer
         self._ref, self._batch, self._base = ref, batch, base
         self._windows: ProducerWindows | None = None
-        self._last_us = 0
+        self._last_us = self._log_us = 0
         self._data: pa.Buffer | None = None
 
-    def seal_with(self, windows: ProducerWindows, last_us: int) -> None:
-        """Make it the seal. `windows` are those of all files before it, `last_us` is the segment's last timestamp."""
-        self._windows, self._last_us = windows, last_us
+    def seal_with(self, windows: ProducerWindows, last_us: int, log_us: int) -> None:
+        """Make it the seal. `windows` are those of all files before it, `last_us` is the segment's last timestamp.
+
+        Producers that are silent for an hour at the log's time `log_us` are forgotten.
+        """
+        self._windows, self._last_us, self._log_us = windows, last_us, log_us
 
     @property
     def size_bytes(self) -> int:
@@ -126,7 +129,7 @@ class NextFile:
         windows = self._windows.copy()
         for request, position in requests:
             windows.note(request, position, self._last_us)
-        windows.expire(self._last_us)
+        windows.expire(self._log_us)
         return windows.to_bytes()
 
 

@@ -78,6 +78,11 @@ class SegmentIndex:
         """Timestamp of the last stored message; 0 where there is none."""
         return max((facts.last_timestamp_us for facts in self.files[-2:]), default=0)
 
+    @property
+    def log_us(self) -> int:
+        """The time by which silent producers are forgotten: both the owner's clock and the store's had come to it."""
+        return max((facts.log_us for facts in self.files[-2:]), default=0)
+
     def append(self, facts: FileFacts, requests: Sequence[StoredRequest] = ()) -> None:
         """Add the file that begins where the index ends, with its requests; raises `CorruptFile` for any other file."""
         if facts.start != self.end or self.sealed:
@@ -90,7 +95,7 @@ class SegmentIndex:
         for request, position in requests:
             self.windows.note(request, position, facts.last_timestamp_us)
         if requests:
-            self.windows.expire(facts.last_timestamp_us)
+            self.windows.expire(facts.log_us)
 
     def inherit(self, windows: ProducerWindows) -> None:
         """Add the predecessors' windows, cut for this segment's slots, to those of its own files."""
@@ -138,7 +143,9 @@ class SegmentIndex:
             # It begins within another process's roll-up. Its range does not hold all of that one, which then could
             # never be deleted. Both have the same messages, and the next roll-up holds both whole.
             return []
-        self._replace(first, last, [replace(rolled, start=covered[0].start)])
+        self._replace(
+            first, last, [replace(rolled, start=covered[0].start, stored_us=max(facts.stored_us for facts in covered))]
+        )
         self.await_deletion(Superseded(rolled.base, rolled.end, since_us, rolled=True))
         return covered
 

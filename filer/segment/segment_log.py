@@ -23,7 +23,8 @@ from filer.segment.live_files import FileFacts, live_names, walk_chain
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.snapshot_format import from_snapshot
-from filer.stores.store import Data, MakeData, Store
+from filer.stores.store import Data, MakeData, ObjectInfo, Store
+from filer.stores.store_time import age_seconds, moment
 
 FOOTER_READS_AT_ONCE = 16
 
@@ -59,11 +60,16 @@ async def fetch_footer(store: Store, key: str) -> tuple[Footer, int]:
 
     Raises `ObjectNotFound`, `CorruptFile`, `OutcomeUnknown`.
     """
+    footer, info = await _fetch_footer(store, key)
+    return footer, info.size_bytes
+
+
+async def _fetch_footer(store: Store, key: str) -> tuple[Footer, ObjectInfo]:
     tail = await store.get(key, start=-FOOTER_GUESS_BYTES)
     needed = footer_size_bytes(tail.data)
     if needed > len(tail.data):
         tail = await store.get(key, start=-needed)
-    return read_footer(tail.data), tail.info.size_bytes
+    return read_footer(tail.data), tail.info
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ class FoundFile:
 
 async def fetch_file(store: Store, ref: SegmentRef, name: FileName) -> FoundFile:
     """Read the footer of one file of a segment. Raises as `fetch_footer`."""
-    footer, size_bytes = await fetch_footer(store, ref.key(name))
+    footer, info = await _fetch_footer(store, ref.key(name))
     end = footer.end if name.end is None else name.end
     if footer.base != name.base or footer.segment != ref.segment or footer.end != end:
         raise CorruptFile(f"{ref.key(name)}: its footer names segment {footer.segment} [{footer.base}, {footer.end})")
@@ -86,11 +92,12 @@ async def fetch_file(store: Store, ref: SegmentRef, name: FileName) -> FoundFile
     facts = FileFacts(
         name,
         end,
-        size_bytes,
+        info.size_bytes,
         footer.first_timestamp_us,
         footer.last_timestamp_us,
         footer.refs,
         footer.sealed,
+        stored_us=info.modified_us,
     )
     return FoundFile(facts, footer.requests)
 
@@ -243,27 +250,26 @@ async def seal_at_end(
     """Seal a segment whose owner is gone, with an empty file at the end of its log; returns the sealed index.
 
     If another file takes the name first, this reads on and tries again at the new end. If the answer to a put comes
-    later than half of `grace_seconds` after the index was read, the put may have created a name that was superseded and
-    deleted meanwhile. Then only a seal that a new recovery finds counts.
+    later than half of `grace_seconds` after the index was read, by the clock here or by the store's, the put may have
+    created a name that was superseded and deleted meanwhile. Then only a seal that a new recovery finds counts.
 
     It is safe to stop anywhere and to repeat: the seal is one conditional put, and every repetition finds it. The seal
     has the producer windows as of the end of the log; `inherit` reads those of the predecessors. A file that comes
     before the seal takes its name, and then the windows are computed again.
     """
-    read_seconds = clock.monotonic_seconds()
+    read = moment(store.time, clock)
     index = await recover_index(store, ref, start_offset=start_offset)
     while not index.sealed:
         name = FileName(index.end)
         if not index.inherited:
             index.inherit(await inherit())
-        index.windows.expire(index.last_timestamp_us)
+        index.windows.expire(index.log_us)
         windows = b"" if index.windows.empty else index.windows.to_bytes()
         footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True, windows=windows)
         data = memoryview(ref.encode(ref.schema.empty_table(), footer))
         ours = await put_until_known(store, clock, ref.key(name), data, footer.writer)
-        now_seconds = clock.monotonic_seconds()
-        if now_seconds - read_seconds > grace_seconds / 2:
-            read_seconds = now_seconds
+        if age_seconds(store.time, clock, read) > grace_seconds / 2:
+            read = moment(store.time, clock)
             index = await recover_index(store, ref, start_offset=start_offset)
         elif ours:
             index.append(FileFacts(name, index.end, len(data), 0, 0, sealed=True, start=index.end))

@@ -20,6 +20,8 @@ _SCHEMA = pa.schema(
         ("sealed", pa.bool_()),
         ("start", pa.int64()),
         ("superseded_us", pa.int64()),
+        # The version before neither writes nor reads it.
+        ("stored_us", pa.int64()),
     ]
 )
 
@@ -83,11 +85,12 @@ def _file_row(facts: FileFacts) -> tuple[int | None, ...]:
         facts.sealed,
         facts.start,
         None,
+        facts.stored_us,
     )
 
 
 def _superseded_row(old: Superseded) -> tuple[int | None, ...]:
-    return old.start, old.end, old.rolled, 0, 0, 0, 0, False, old.start, old.since_us
+    return old.start, old.end, old.rolled, 0, 0, 0, 0, False, old.start, old.since_us, 0
 
 
 def _facts(row: dict[str, int]) -> FileFacts:
@@ -100,4 +103,5 @@ def _facts(row: dict[str, int]) -> FileFacts:
         row["refs"],
         bool(row["sealed"]),
         row["start"],
+        row.get("stored_us") or 0,
     )

@@ -20,6 +20,7 @@ from filer.segment.segment_log import (
     seal_at_end,
 )
 from filer.stores.store import Store
+from filer.stores.store_time import age_seconds, moment
 
 
 async def flush_and_seal(
@@ -40,7 +41,7 @@ async def flush_and_seal(
     finds the new end of the log and continues there. The seal comes last: before it, the segment has no end that could
     leave a message out. Raises `OutcomeUnknown` if the store lacks messages that lie before the copy.
     """
-    read_seconds = clock.monotonic_seconds()
+    read = moment(store.time, clock)
     index = await recover_index(store, ref, start_offset=start_offset) if copy else SegmentIndex()
     while not index.sealed and (rest := beyond(copy, index.end)):
         if rest[0].base > index.end:
@@ -49,13 +50,12 @@ async def flush_and_seal(
             )
         file = NextFile(ref, rest, index.end, f"{writer}/{clock.ulid()}")
         ours = await put_until_known(store, clock, ref.key(FileName(index.end)), file, file.writer)
-        now_seconds = clock.monotonic_seconds()
-        if now_seconds - read_seconds > grace_seconds / 2:
+        if age_seconds(store.time, clock, read) > grace_seconds / 2:
             # The name may have been superseded and deleted before: only files that a new recovery finds count.
-            read_seconds = now_seconds
+            read = moment(store.time, clock)
             index = await recover_index(store, ref, start_offset=start_offset)
         elif ours:
-            index.append(file.facts, file.footer.requests)
+            index.append(replace(file.facts, stored_us=store.time.latest_us), file.footer.requests)
         else:
             index = await catch_up(store, ref, index)
     return await seal_at_end(

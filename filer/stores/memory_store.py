@@ -10,6 +10,7 @@ from filer.stores.byte_range import resolve_range
 from filer.stores.exact_stream import ExactStream
 from filer.stores.object_keys import check_folder, check_key, check_prefix
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
+from filer.stores.store_time import StoreTime
 
 _TRAITS = StoreTraits(puts_are_billed=False, puts_at_once=1)
 
@@ -32,15 +33,28 @@ class MemoryStore:
         # Python orders strings by code point, which is also the order of their UTF-8 bytes.
         self._keys: list[str] = []
         self._writes = 0
+        self._time = StoreTime()
 
     @property
     def traits(self) -> StoreTraits:
         """A put is a copy in memory."""
         return _TRAITS
 
+    @property
+    def time(self) -> StoreTime:
+        """The time of the clock that it was given, at its last call."""
+        return self._time
+
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`."""
+        now_us = self._clock.now_us()
+        self._time.record(now_us)
+        return now_us
+
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; drops the metadata."""
         contents = bytes(data() if callable(data) else data)
+        self._time.record(self._clock.now_us())
         if check_key(key) in self._objects:
             raise ObjectExists(f"{key} exists already")
         insort(self._keys, key)
@@ -48,6 +62,7 @@ class MemoryStore:
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         """As `Store.replace`."""
+        self._time.record(self._clock.now_us())
         found = self._objects.get(check_key(key))
         if found is None or found.info.etag != etag:
             raise EtagMismatch(f"{key} has changed since it was read, or is gone")
@@ -124,6 +139,7 @@ class MemoryStore:
         """Do nothing: the objects stay readable."""
 
     def _find(self, key: str) -> _Object:
+        self._time.record(self._clock.now_us())
         found = self._objects.get(check_key(key))
         if found is None:
             raise ObjectNotFound(f"there is no object {key}")

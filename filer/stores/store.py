@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from filer.stores.store_time import StoreTime
+
 Data = bytes | bytearray | memoryview
 MakeData = Callable[[], Data]
 """Makes an object's bytes when the store needs them, on a thread that may block. Each call returns the same bytes.
@@ -70,6 +72,19 @@ class Store(Protocol):
     @property
     def traits(self) -> StoreTraits:
         """The traits of this store. A decorator has those of the store it wraps."""
+        ...
+
+    @property
+    def time(self) -> StoreTime:
+        """What the store has told of its time so far. A decorator has that of the store it wraps.
+
+        Once `create` has returned, `latest_us` is no earlier than the moment at which the object got its name. The same
+        holds after a `get` of the object.
+        """
+        ...
+
+    async def tell_time(self) -> int:
+        """The store's time now, in microseconds, by one cheap request; `time` takes it in as well."""
         ...
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:

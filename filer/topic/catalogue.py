@@ -38,6 +38,13 @@ class Catalogue:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
+    def stamp_us(self) -> int:
+        """The time to note in a record: this machine's, unless the store has told a later one.
+
+        What is kept for some time from then on is kept for at least as long, whatever the clock here shows.
+        """
+        return max(self._clock.now_us(), self._store.time.latest_us)
+
     async def names(self, *, after: str | None = None) -> list[str]:
         """The sorted names of all topics ever created here, including deleted ones; those `after` a name, if given."""
         names = await self._store.list_folders(keys.TOPICS)

@@ -86,15 +86,15 @@ async def reconcile(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock
         elif name.base >= end:
             break
         elif (holder := _holder(index, name)) is not None:
-            index.await_deletion(Superseded(holder.base, holder.end or 0, clock.now_us(), rolled=True))
+            index.await_deletion(Superseded(holder.base, holder.end or 0, store.time.latest_us, rolled=True))
         elif name.base < first_start and (name.end or 0) <= first_start:
-            index.await_deletion(Superseded(0, first_start, clock.now_us(), rolled=False))
+            index.await_deletion(Superseded(0, first_start, store.time.latest_us, rolled=False))
         elif name.rolled:
             rollups.append(name)
         else:
             # It begins within a file that counts, so it never counted. A presigned URL of a bulk load was used too
             # late.
-            index.await_deletion(Superseded(name.base, name.base + 1, clock.now_us(), rolled=False))
+            index.await_deletion(Superseded(name.base, name.base + 1, store.time.latest_us, rolled=False))
     for name in sorted(unlisted):
         # A listing may lag behind; a file that is really gone raises here.
         await store.head(ref.key(name))
@@ -127,7 +127,7 @@ async def _adopt(
             )
         facts = await check_rollup(store, clock, ref, live.name, executor=executor)
         try:
-            adopted += bool(index.supersede(facts, clock.now_us()))
+            adopted += bool(index.supersede(facts, store.time.latest_us))
         except CorruptFile:
             continue
         if adopted == ADOPTED_AT_ONCE:

@@ -1,5 +1,9 @@
 """Retention as pure functions: which messages expire, and the topic's state after that decision (docs/design.md §4).
 
+Both times of a file count: that of its last message, by the owner's clock, and the store's when it was stored. A clock
+that was behind, or stood still, gives messages an early timestamp; they do not expire early for it. One that was ahead
+gives a late one; they stay that much longer. "Now" is the store's time.
+
 A decision first moves a segment's `start_offset` in topic.json; the files are deleted a grace period later. Whole files
 expire, and never the newest file of an open segment: its name keeps a stalled writer from beginning there again.
 """
@@ -17,8 +21,8 @@ from filer.topic.topic_state import Removal, Segment, TopicState
 def plan_retention(state: TopicState, indexes: Mapping[int, SegmentIndex], now_us: int) -> dict[int, int]:
     """The new start offset of each segment from which files expire.
 
-    By age: every file whose last message is older than `retention.seconds`. By size: the oldest files of the whole
-    topic, until the rest is within `retention.bytes`. That is decided only if `indexes` has every segment.
+    By age: every file whose last message is older than `retention.seconds` by both clocks. By size: the oldest files of
+    the whole topic, until the rest is within `retention.bytes`. That is decided only if `indexes` has every segment.
     """
     retention = state.config.retention
     starts: dict[int, int] = {}
@@ -47,7 +51,7 @@ def _by_age(state: TopicState, indexes: Mapping[int, SegmentIndex], oldest_us: i
         if segment.id not in indexes:
             continue
         for facts in _expirable(segment, indexes[segment.id]):
-            if facts.last_timestamp_us >= oldest_us:
+            if facts.newest_us >= oldest_us:
                 break
             starts[segment.id] = facts.end
 

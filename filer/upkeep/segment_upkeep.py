@@ -2,8 +2,8 @@
 
 One process maintains a segment: the owner while it is open, any broker once it is sealed. Nothing is lost where two
 processes do it at once, or if one continues after another that stopped at any line; the two may only do some work
-twice. The time of a supersession is that of the wall clock, since it outlives the process. So clocks must not jump, nor
-differ between brokers, by more than a small part of the grace period.
+twice. The time of a supersession is the store's, since all processes share it and it outlives them. It is taken after
+whatever shows the supersession was read or written, so it is never too early. Files are deleted by `DeletionClock`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,9 @@ from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex, Superseded
 from filer.segment.segment_log import SegmentRef
 from filer.stores.store import Store
+from filer.stores.store_time import age_seconds, moment
 from filer.upkeep.deletion import delete_superseded
+from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.index_snapshots import reconcile, snapshot_etag, write_snapshot
 from filer.upkeep.rollup import MIN_FILES, MIN_FILES_AT_REST, NEWEST_KEPT, Recent, none_at_hand, plan_rollup, roll_up
 
@@ -47,6 +49,7 @@ class UpkeepContext:
     broker: str
     grace_seconds: float
     rollup_age_seconds: float
+    deletions: DeletionClock
 
 
 class SegmentUpkeep:
@@ -84,7 +87,7 @@ class SegmentUpkeep:
             not self._reconciled
             or self._idle_at != (self.index.changes, self._at_rest())
             or start_offset > self.index.start_offset
-            or bool(self._due())
+            or bool(self._due(self._context.deletions.about_us()))
         )
 
     async def run(self, *, rollup_bytes: int, start_offset: int) -> UpkeepResult:
@@ -98,8 +101,10 @@ class SegmentUpkeep:
                 # Nothing is snapshotted or deleted before all is known; the next round takes in more.
                 return result
             if start_offset > self.index.start_offset:
-                # topic.json says so already; if we stop here, the next process trims again.
-                self.index.trim(start_offset, self._context.clock.now_us())
+                # topic.json says so already; if we stop here, the next process trims again. Another broker may have
+                # told us what it says: ask for the store's time, which is later then.
+                await self._context.deletions.look()
+                self.index.trim(start_offset, self._context.store.time.latest_us)
                 self._snapshot_due = True
             began_at = (self.index.changes, self._at_rest())
             while result.rollups < ROLLUPS_AT_ONCE and (run := self._plan(rollup_bytes)):
@@ -108,9 +113,8 @@ class SegmentUpkeep:
             if not await self._write_snapshot():
                 self._reconciled, self._idle_at = False, None
                 return result
-            if due := self._due():
-                result.deleted = await delete_superseded(self._context.store, self._ref, self.index, due)
-                self._deleted_us, self._snapshot_due = self._context.clock.now_us(), True
+            if self._due(self._context.deletions.about_us()):
+                result.deleted = await self._delete()
         except BaseException:
             # It is unknown whether the last write took effect: read the store before the next one.
             self._reconciled = False
@@ -130,16 +134,28 @@ class SegmentUpkeep:
         age_us = self._context.clock.now_us() - self.index.last_timestamp_us
         return age_us >= self._context.rollup_age_seconds * 1e6
 
-    def _due(self) -> list[Superseded]:
-        """The ranges to be deleted now: all that are old enough, once enough time has passed since the last ones."""
-        now_us, grace_us = self._context.clock.now_us(), self._context.grace_seconds * 1e6
-        if now_us - self._deleted_us < grace_us * GATHER_SHARE:
+    async def _delete(self) -> int:
+        """Delete what has been superseded for a grace period of the store's time; returns the number of files."""
+        await self._context.deletions.look()
+        now_us = self._context.deletions.now_us
+        if now_us is None or not (due := self._due(now_us)):
+            return 0
+        deleted = await delete_superseded(self._context.store, self._ref, self.index, due)
+        self._deleted_us, self._snapshot_due = now_us, True
+        return deleted
+
+    def _due(self, now_us: int) -> list[Superseded]:
+        """The ranges to be deleted then: all that are old enough, once enough time has passed since the last ones."""
+        grace_us = self._context.grace_seconds * 1e6
+        if self._context.deletions.is_held or now_us - self._deleted_us < grace_us * GATHER_SHARE:
             return []
         return [old for old in self.index.superseded if now_us - old.since_us >= grace_us]
 
     async def _reconcile(self) -> bool:
         """Make the index complete: it learns of everything on the store. Returns whether it is."""
         context, invalidations = self._context, self._invalidations
+        # What no longer counts was superseded before this; what others supersede meanwhile is read first.
+        await context.deletions.look()
         self._etag = await snapshot_etag(context.store, self._ref)
         before = self.index.changes
         complete = await reconcile(context.store, self._ref, self.index, clock=context.clock, executor=context.executor)
@@ -166,7 +182,9 @@ class SegmentUpkeep:
 
     async def _roll_up(self, run: list[FileFacts]) -> None:
         context = self._context
-        began_seconds = context.clock.monotonic_seconds()
+        # Else the store may have told nothing for so long that this would look slow.
+        await context.deletions.look()
+        began = moment(context.store.time, context.clock)
         rolled = await roll_up(
             context.store,
             context.clock,
@@ -177,14 +195,15 @@ class SegmentUpkeep:
             recent=self._recent,
             requests=self._requests_of(run),
         )
-        if context.clock.monotonic_seconds() - began_seconds > context.grace_seconds / 2:
+        if age_seconds(context.store.time, context.clock, began) > context.grace_seconds / 2:
             # By now the name may be one that was superseded and deleted meanwhile: read everything again.
             if not await self._exists():
                 await context.store.delete([self._ref.key(rolled.name)])
                 raise SegmentMoved(f"{self._ref.key(rolled.name)} was written after its segment had been removed")
             raise OutcomeUnknown(f"{self._ref.key(rolled.name)} took more than half of the grace period to write")
-        # Only in memory: if we stop here, the next reconciliation finds the roll-up by its name.
-        self.index.supersede(rolled, context.clock.now_us())
+        # Only in memory: if we stop here, the next reconciliation finds the roll-up by its name. It was read back, so
+        # the store has told a time since it was created.
+        self.index.supersede(rolled, context.store.time.latest_us)
         self._snapshot_due = True
 
     def _requests_of(self, run: list[FileFacts]) -> list[StoredRequest]:

@@ -87,7 +87,7 @@ class BulkLoads:
             raise InvalidInput(f"segments: a load must have from 1 to {MOST_SEGMENTS} segments, not {segments}")
         runtime = await self._topics.topic(topic)
         starts = await self._starts(runtime, segments)
-        now_us, made = self._clock.now_us(), False
+        now_us, made = self._catalogue.stamp_us(), False
 
         def reserve(state: TopicState) -> TopicState | None:
             nonlocal made
@@ -119,7 +119,7 @@ class BulkLoads:
     async def abandon(self, topic: str, load_id: str) -> None:
         """Give a load up: its files go after the grace period. Raises `NotFound`, `Conflict` if it was committed."""
         state, load = await self.find(topic, load_id)
-        now_us = self._clock.now_us()
+        now_us = self._catalogue.stamp_us()
         state = await self._changed(
             await self._catalogue.change(topic, lambda newest: abandoning(newest, load_id, now_us=now_us)),
             topic,

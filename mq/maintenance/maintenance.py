@@ -8,6 +8,7 @@ from filer.clock import Clock
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
+from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.segment_upkeep import UpkeepContext
 from leader.membership.coordinator import Coordinator
 from mq.base.metrics import Metrics
@@ -49,8 +50,9 @@ class Maintenance:
         self._clock, self._topics, self._executor, self._draining = clock, topics, executor, draining
         self._interval_seconds = interval_seconds
         self._pauses = FailurePauses(clock, metrics, interval_seconds=interval_seconds)
-        self._retention = RetentionRound(store, clock, catalogue, metrics, grace_seconds=grace_seconds)
-        self._uploads = UploadSweeper(store, clock, pool, grace_seconds=grace_seconds)
+        self.deletions = DeletionClock(store, clock, grace_seconds=grace_seconds)
+        self._retention = RetentionRound(store, catalogue, metrics, self.deletions, grace_seconds=grace_seconds)
+        self._uploads = UploadSweeper(store, clock, pool, self.deletions, grace_seconds=grace_seconds)
         context = UpkeepContext(
             store=store,
             clock=clock,
@@ -58,6 +60,7 @@ class Maintenance:
             broker=broker,
             grace_seconds=grace_seconds,
             rollup_age_seconds=rollup_age_seconds,
+            deletions=self.deletions,
         )
         self._segments = SegmentRounds(context, catalogue, coordinator, metrics)
         self._refreshed_seconds: dict[str, float] = {}
@@ -72,6 +75,7 @@ class Maintenance:
     async def round(self) -> None:
         """Maintain every topic once. Work that fails is logged, counted, and tried again later; the rest goes on."""
         async with self._busy:
+            await self.deletions.look()
             self._segments.begin_round()
             for runtime in list(self._topics.values()):
                 await self._maintain(runtime)

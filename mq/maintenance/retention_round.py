@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from filer.clock import Clock
 from filer.segment.segment_index import SegmentIndex
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.reservations import sweeping
 from filer.topic.topic_state import TopicState
 from filer.upkeep.deletion import delete_segment
+from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
 from mq.base.metrics import Metrics
 from mq.topic.topic_runtime import TopicRuntime
@@ -19,10 +19,10 @@ class RetentionRound:
     """Moves start offsets, removes segments from topic.json, and deletes their files."""
 
     def __init__(
-        self, store: Store, clock: Clock, catalogue: Catalogue, metrics: Metrics, *, grace_seconds: float
+        self, store: Store, catalogue: Catalogue, metrics: Metrics, deletions: DeletionClock, *, grace_seconds: float
     ) -> None:
-        self._store, self._clock, self._catalogue, self._metrics = store, clock, catalogue, metrics
-        self._grace_seconds = grace_seconds
+        self._store, self._catalogue, self._metrics = store, catalogue, metrics
+        self._deletions, self._grace_seconds = deletions, grace_seconds
 
     async def retain(self, runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> None:
         """Move start offsets, then remove emptied segments from topic.json. `at_hand` are the indexes read already.
@@ -31,9 +31,9 @@ class RetentionRound:
         broker that reads topic.json deletes the files a grace period later.
         """
         retention = runtime.state.config.retention
-        if retention.seconds is None and retention.bytes is None:
+        now_us, grace_seconds = self._deletions.now_us, self._grace_seconds
+        if now_us is None or (retention.seconds is None and retention.bytes is None):
             return
-        now_us, grace_seconds = self._clock.now_us(), self._grace_seconds
         starts = plan_retention(runtime.state, await _indexes(runtime, at_hand), now_us)
         if starts:
             await self._change(runtime, lambda state: with_starts(state, starts))
@@ -46,7 +46,8 @@ class RetentionRound:
 
             def remove(state: TopicState) -> TopicState | None:
                 still = {s.id for s in removable(state, now_us, grace_seconds=grace_seconds)}
-                return without_segments(state, still & written, now_us)
+                # The record was just read, so this is no earlier than what it says.
+                return without_segments(state, still & written, self._store.time.latest_us)
 
             await self._change(runtime, remove)
 
@@ -55,7 +56,10 @@ class RetentionRound:
 
         The entry in topic.json goes last: stopped before that, the next round deletes the rest.
         """
-        oldest_us = self._clock.now_us() - self._grace_seconds * 1e6
+        now_us = self._deletions.now_us
+        if now_us is None:
+            return
+        oldest_us = now_us - self._grace_seconds * 1e6
         for removal in [r for r in runtime.state.removals if r.since_us <= oldest_us]:
             count = await delete_segment(self._store, runtime.topic, removal.segment)
             self._metrics.deleted.inc(count)
@@ -67,7 +71,10 @@ class RetentionRound:
         This is one compare-and-swap. A commit that comes before it ends the reservation; one that comes after it is
         refused.
         """
-        decide = partial(sweeping, now_us=self._clock.now_us())
+        now_us = self._deletions.now_us
+        if now_us is None:
+            return
+        decide = partial(sweeping, now_us=now_us)
         if decide(runtime.state) is not None:
             await self._change(runtime, decide)
 

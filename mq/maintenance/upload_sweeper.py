@@ -9,6 +9,7 @@ from filer.clock import Clock
 from filer.segment.segment_index import SegmentIndex
 from filer.stores.store import Store
 from filer.topic.reservations import load_segments
+from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.upload_sweep import RefMemory, expired_uploads, sweep_uploads
 from filer.uploads import EXPIRES_SECONDS
 from mq.topic.topic_runtime import TopicRuntime
@@ -27,8 +28,11 @@ class _Sweep:
 class UploadSweeper:
     """Sweeps the uploads of each topic once an hour."""
 
-    def __init__(self, store: Store, clock: Clock, pool: Executor, *, grace_seconds: float) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, pool: Executor, deletions: DeletionClock, *, grace_seconds: float
+    ) -> None:
         self._store, self._clock, self._pool, self._grace_seconds = store, clock, pool, grace_seconds
+        self._deletions = deletions
         self._swept_seconds: dict[str, float] = {}
         self._sweeps: dict[str, _Sweep] = {}
         self._refs = RefMemory()
@@ -46,6 +50,8 @@ class UploadSweeper:
             if sweep is None:
                 return
             self._sweeps[topic] = sweep
+        if self._deletions.now_us is None:
+            return
         writers = [writer for i in sweep.ends if (writer := runtime.writers.get(i)) is not None]
         if any(not writer.has_stopped and writer.index.end < sweep.ends[writer.ref.segment] for writer in writers):
             return
@@ -63,10 +69,13 @@ class UploadSweeper:
     async def _begin(self, runtime: TopicRuntime) -> _Sweep | None:
         """A new sweep; None if the last was less than an hour ago, or no upload has expired."""
         topic, now_seconds = runtime.topic, self._clock.monotonic_seconds()
+        now_us = self._deletions.now_us
+        if now_us is None:
+            return None
         if now_seconds - self._swept_seconds.get(topic, -1e9) < SWEEP_SECONDS:
             return None
         self._swept_seconds[topic] = now_seconds
-        before_us = self._clock.now_us() - int((EXPIRES_SECONDS + self._grace_seconds) * 1e6)
+        before_us = now_us - int((EXPIRES_SECONDS + self._grace_seconds) * 1e6)
         async with aclosing(expired_uploads(self._store, topic, before_us)) as expired:
             if await anext(expired, None) is None:
                 return None

@@ -3,11 +3,11 @@
 The danger is a name that comes back. A put that stalls may create a file whose name was superseded and deleted
 meanwhile. The file would be acknowledged and never read. Deletion waits for the grace period after a file was
 superseded, so a proof of ownership younger than half of that rules this out (docs/design.md §4, "Names must not come
-back").
+back"). Its age is the greater of two: by the clock of this machine that nobody sets, and by the store's time. A paused
+hypervisor stops every clock of this machine, and the answer to the put still tells how late it is.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from filer.keys import FileName
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, fetch_footer, recover_index
 from filer.stores.store import Store
+from filer.stores.store_time import LONG_AGO, Moment, age_seconds, moment
 
 
 async def unknown() -> bool:
@@ -52,11 +53,11 @@ class OwnershipProof:
         self._store, self._clock, self._ref, self._index = store, clock, ref, index
         self._checks, self._grace_seconds = checks, grace_seconds
         # No proof yet: the read that showed our ownership, or the segment's end, may be of any age.
-        self._proven_seconds = -math.inf
+        self._proven = LONG_AGO
 
-    def renew(self, sent_seconds: float) -> None:
-        """Take a put that succeeded as the newest proof, as of the time at which it was sent."""
-        self._proven_seconds = sent_seconds
+    def renew(self, sent: Moment) -> None:
+        """Take a put that succeeded as a proof, as of the moment at which it was sent."""
+        self._proven = self._proven.later_of(sent)
 
     async def prove_during(self, put: Awaitable[bool]) -> bool:
         """Read topic.json while the put of a segment's first file is under way; returns what the put returns.
@@ -66,14 +67,14 @@ class OwnershipProof:
         record names the segment as open and ours, none of its files was superseded. So the first name cannot have come
         back until a grace period after that read.
         """
-        began_seconds = self._clock.monotonic_seconds()
+        began = moment(self._store.time, self._clock)
         checking = asyncio.create_task(
             self._is_open(), name=f"check that {self._ref.topic}/{self._ref.segment} is open"
         )
         try:
             ours = await put
             if await checking:
-                self._proven_seconds = began_seconds
+                self.renew(began)
         finally:
             checking.cancel()
         return ours
@@ -93,8 +94,9 @@ class OwnershipProof:
         the file does not count and never will. Raises `OutcomeUnknown` if a roll-up holds its offsets: nothing shows
         whose messages are in that roll-up.
         """
-        if self._clock.monotonic_seconds() - self._proven_seconds <= self._grace_seconds / 2:
+        if age_seconds(self._store.time, self._clock, self._proven) <= self._grace_seconds / 2:
             return False
+        began = moment(self._store.time, self._clock)
         name = FileName(footer.base)
         newest = await recover_index(self._store, self._ref, start_offset=self._index.start_offset)
         exists = await self._checks.exists()
@@ -105,4 +107,7 @@ class OwnershipProof:
         written, _ = await fetch_footer(self._store, self._ref.key(name))
         if not exists or written.writer != footer.writer:
             raise SegmentMoved()
-        return (newest.sealed and not footer.sealed) or newest.end != footer.end
+        if (newest.sealed and not footer.sealed) or newest.end != footer.end:
+            return True
+        self.renew(began)
+        return False

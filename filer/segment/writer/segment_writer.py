@@ -6,7 +6,7 @@ store's speed, and a single message does not wait for others.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from filer.segment.writer.write_limiter import WriteLimiter
 from filer.segment.writer.writer_settings import WriterSettings
 from filer.segment.writer.writer_state import HasWriterState, WriterState
 from filer.stores.store import Store
+from filer.stores.store_time import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +197,14 @@ class SegmentWriter(HasWriterState):
     async def _store_batch(self, batch: Sequence[PendingRequest], seal: bool) -> None:
         store, clock = self._context.store, self._context.clock
         base = batch[0].base if batch else self._queue.end
-        sent_seconds = clock.monotonic_seconds()
+        sent = moment(store.time, clock)
         file = NextFile(self.ref, batch, base, f"{self._context.broker}/{clock.ulid()}")
         try:
             if seal:
                 await self.inheritance.wait()
                 if self.has_stopped:
                     return  # The inheritance stopped too: a seal without it would forget what predecessors knew.
-                file.seal_with(self.index.windows, self._queue.last_timestamp_us)
+                file.seal_with(self.index.windows, self._queue.last_timestamp_us, self.index.log_us)
             put = put_until_known(store, clock, self.ref.key(FileName(base)), file, file.writer)
             ours = await (put if base > 0 else self._proof.prove_during(put))
             if not ours:
@@ -220,8 +221,8 @@ class SegmentWriter(HasWriterState):
             return
         if self.has_stopped:
             return  # A follower has refused us meanwhile, and every waiter was answered.
-        self._proof.renew(sent_seconds)
-        self._timer.stored(base, sent_seconds, file.size_bytes)
+        self._proof.renew(sent)
+        self._timer.stored(base, sent.monotonic_seconds, file.size_bytes)
         self._acknowledge(batch, file)
         if moved_on:
             self._stop(SegmentMoved())
@@ -234,7 +235,7 @@ class SegmentWriter(HasWriterState):
         """
         footer = file.footer
         # From here on repetitions of these requests are answered, as they are after any recovery.
-        self.index.append(file.facts, footer.requests)
+        self.index.append(replace(file.facts, stored_us=self._context.store.time.latest_us), footer.requests)
         pending_bytes = self._queue.stored(batch, footer.requests)
         self._on_stored(StoredFile(self.ref.segment, file.facts, file.table, pending_bytes))
         for pending in batch:

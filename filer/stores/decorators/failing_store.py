@@ -41,6 +41,10 @@ class FailingStore(ForwardingStore):
         self._released.set()
         self._released = asyncio.Event()
 
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`."""
+        return await self._call("tell_time", "", self.inner.tell_time)
+
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`."""
         await self._call("create", key, lambda: self.inner.create(key, data, metadata=metadata))

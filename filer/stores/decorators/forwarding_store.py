@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, Store, StoreTraits
+from filer.stores.store_time import StoreTime
 
 
 class ForwardingStore:
@@ -15,6 +16,15 @@ class ForwardingStore:
     def traits(self) -> StoreTraits:
         """As `Store.traits`."""
         return self.inner.traits
+
+    @property
+    def time(self) -> StoreTime:
+        """As `Store.time`."""
+        return self.inner.time
+
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`."""
+        return await self.inner.tell_time()
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`."""

@@ -17,6 +17,11 @@ class InstrumentedStore(ForwardingStore):
         self._clock = clock
         self.metrics = metrics
 
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`."""
+        with self._measured("tell_time"):
+            return await self.inner.tell_time()
+
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; counts the bytes sent, whatever the outcome."""
         with self._measured("create", 0 if callable(data) else len(data)) as call:

@@ -33,6 +33,10 @@ class RetryingStore(ForwardingStore):
         self._first_pause_seconds = first_pause_seconds
         self._longest_pause_seconds = longest_pause_seconds
 
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`."""
+        return await self._repeat(self.inner.tell_time)
+
     async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
         """As `Store.get`."""
         return await self._repeat(lambda: self.inner.get(key, start=start, stop=stop))

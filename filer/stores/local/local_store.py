@@ -24,11 +24,14 @@ from filer.stores.local.object_folder import ObjectFolder
 from filer.stores.local.os_errors import explain_os_error
 from filer.stores.object_keys import check_folder, check_prefix
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
+from filer.stores.store_time import StoreTime
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 LIST_PAGE = 1000
+FILE_TIME_RESOLUTION_US = 20_000
+"""Kernels stamp files with a clock that ticks 50 times a second or more often."""
 DELETE_PAGE = 1000
 STREAM_CHUNK_BYTES = 1024 * 1024
 LOCK_FIRST_PAUSE_SECONDS = 0.001
@@ -49,6 +52,7 @@ class LocalStore:
     def __init__(self, root: Path, *, clock: Clock, threads: int = 16, lock_timeout_seconds: float = 10) -> None:
         self._folder = ObjectFolder(root, clock)
         self._clock = clock
+        self._time = StoreTime(resolution_us=FILE_TIME_RESOLUTION_US)
         self._lock_timeout_seconds = lock_timeout_seconds
         try:
             self._folder.open()
@@ -66,17 +70,31 @@ class LocalStore:
         """A put keeps this machine busy, so several at once slow each other down."""
         return _TRAITS
 
+    @property
+    def time(self) -> StoreTime:
+        """The time of the file system: the wall clock of this machine, or of the server if the directory is mounted.
+
+        It is told by the change times of the files that are touched.
+        """
+        return self._time
+
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`: makes a temporary file and removes it."""
+        told_us = await self._run("the time", self._folder.tell_time_us)
+        self._time.record(told_us)
+        return told_us
+
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; drops the metadata."""
         if self._lone_busy:
-            await self._run(key, self._folder.create, key, data)
+            self._time.record(await self._run(key, self._folder.create, key, data))
             return
         self._lone_busy = True
         writing = self._lone_pool.submit(self._folder.create, key, data)
         # Once the thread is done: a cancelled caller does not wait for it.
         writing.add_done_callback(self._free_lone_thread)
         try:
-            await asyncio.wrap_future(writing)
+            self._time.record(await asyncio.wrap_future(writing))
         except OSError as error:
             raise self._explain(error, key) from error
 
@@ -86,7 +104,9 @@ class LocalStore:
 
     async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
         """As `Store.get`."""
-        return await self._run(key, self._folder.get, key, start, stop)
+        fetched, changed_us = await self._run(key, self._folder.get, key, start, stop)
+        self._time.record(changed_us)
+        return fetched
 
     async def head(self, key: str) -> ObjectInfo:
         """As `Store.head`."""
@@ -159,7 +179,7 @@ class LocalStore:
     def _explain(self, error: OSError, key: str) -> StoreError:
         return explain_os_error(error, f"{key!r} below {self._folder.root}")
 
-    def _free_lone_thread(self, _: Future[None]) -> None:
+    def _free_lone_thread(self, _: Future[int]) -> None:
         self._lone_busy = False
 
     async def _when_unlocked(self, key: str, attempt: Callable[[], R | None]) -> R:

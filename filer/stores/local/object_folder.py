@@ -22,7 +22,14 @@ from filer.clock import Clock
 from filer.errors import EtagMismatch, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.stores.byte_range import resolve_range
 from filer.stores.exact_stream import ExactStream
-from filer.stores.local.durable_file import PartFile, remove_quietly, sync_folder, write_durable, write_durable_later
+from filer.stores.local.durable_file import (
+    PartFile,
+    open_new,
+    remove_quietly,
+    sync_folder,
+    write_durable,
+    write_durable_later,
+)
 from filer.stores.local.folder_walk import holds_object, walk_folder
 from filer.stores.object_keys import check_key
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo
@@ -75,8 +82,18 @@ class ObjectFolder:
                     if entry.stat(follow_symlinks=False).st_mtime_ns < too_old_ns:
                         os.unlink(entry.path)
 
-    def create(self, key: str, data: Data | MakeData) -> None:
-        """As `Store.create`."""
+    def tell_time_us(self) -> int:
+        """The time of the file system, by which it stamps a new file."""
+        temp = self.new_temp()
+        fd = open_new(temp)
+        try:
+            return _changed_us(os.fstat(fd))
+        finally:
+            os.close(fd)
+            remove_quietly(temp)
+
+    def create(self, key: str, data: Data | MakeData) -> int:
+        """As `Store.create`; returns a time of the file system at which the object had its name."""
         final = self.path_of(key)
         temp = self.new_temp()
         try:
@@ -85,6 +102,12 @@ class ObjectFolder:
         finally:
             remove_quietly(temp)
         self._settle(os.path.dirname(final))
+        try:
+            # Linking changes it: it is no earlier than the name, however long this thread stood still before that.
+            return _changed_us(os.stat(final))
+        except FileNotFoundError:
+            # Deleted already.
+            return self.tell_time_us()
 
     def _link(self, temp: str, final: str) -> None:
         for _ in range(LINK_TRIES):
@@ -143,17 +166,18 @@ class ObjectFolder:
             self._settle(os.path.dirname(final))
             return _etag(after)
 
-    def get(self, key: str, start: int, stop: int | None) -> Fetched:
-        """As `Store.get`."""
+    def get(self, key: str, start: int, stop: int | None) -> tuple[Fetched, int]:
+        """As `Store.get`; also the time of the file system at which the object got its name, or later."""
         fd = _open_object(key, self.path_of(key))
         try:
-            info = _info(key, os.fstat(fd))
+            status = os.fstat(fd)
+            info = _info(key, status)
             first, last = resolve_range(start, stop, info.size_bytes)
             parts = []
             while first < last and (part := os.pread(fd, last - first, first)):
                 parts.append(part)
                 first += len(part)
-            return Fetched(parts[0] if len(parts) == 1 else b"".join(parts), info)
+            return Fetched(parts[0] if len(parts) == 1 else b"".join(parts), info), _changed_us(status)
         finally:
             os.close(fd)
 
@@ -228,6 +252,10 @@ def _etag(status: os.stat_result) -> str:
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, _etag(status), status.st_mtime_ns // 1000)
+
+
+def _changed_us(status: os.stat_result) -> int:
+    return status.st_ctime_ns // 1000
 
 
 def _not_found(key: str) -> ObjectNotFound:

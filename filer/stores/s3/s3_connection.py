@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiobotocore.config import AioConfig
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class S3Connection:
-    """A client of S3 and its pool of connections."""
+    """A client of S3 and its pool of connections. `on_date` gets the `Date` header of every answer."""
 
-    def __init__(self, settings: S3Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: S3Settings, *, on_date: Callable[[str], object]) -> None:
+        self._settings, self._on_date = settings, on_date
         self._connecting = asyncio.Lock()
         self._resources = contextlib.AsyncExitStack()
         self._client: S3Client | None = None
@@ -35,8 +36,14 @@ class S3Connection:
                 with warnings.catch_warnings():
                     # It recommends httpx2, a fork of httpx, which we have anyway for other uses.
                     warnings.filterwarnings("ignore", "aiobotocore's httpx backend", DeprecationWarning)
-                    self._client = await self._resources.enter_async_context(self._new_client())
+                    client = await self._resources.enter_async_context(self._new_client())
+                # Before errors are raised: those of answers such as 412 have a time too.
+                client.meta.events.register("after-call.s3", self._answered)
+                self._client = client
             return self._client
+
+    def _answered(self, parsed: Any, **_: Any) -> None:
+        self._on_date(parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", ""))
 
     def _new_client(self) -> contextlib.AbstractAsyncContextManager[S3Client]:
         settings = self._settings

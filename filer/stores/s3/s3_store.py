@@ -7,6 +7,7 @@ import base64
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -25,6 +26,7 @@ from filer.stores.s3.s3_body import Body
 from filer.stores.s3.s3_connection import S3Connection
 from filer.stores.s3.s3_errors import (
     INVALID_RANGE,
+    NOT_FOUND,
     PRECONDITION_FAILED,
     code_of,
     explain_client_error,
@@ -33,6 +35,7 @@ from filer.stores.s3.s3_errors import (
 )
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
+from filer.stores.store_time import StoreTime
 from filer.times import microseconds
 
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
 DELETE_PAGE = 1000
 LIST_PAGE = 1000
 LARGEST_PUT_BYTES = 5 * 1024**3
+DATE_RESOLUTION_US = 1_000_000
+
+TIME_KEY = "cluster/cluster.json"
+"""Asked for when only the time of the answer is wanted; it need not exist."""
 
 _TRAITS = StoreTraits(puts_are_billed=True, puts_at_once=64)
 
@@ -55,12 +62,44 @@ class S3Store:
     def __init__(self, settings: S3Settings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._connection = S3Connection(settings)
+        self._time = StoreTime(resolution_us=DATE_RESOLUTION_US)
+        self._connection = S3Connection(settings, on_date=self._record_date)
+        self._last_date: tuple[str, int] = ("", 0)
 
     @property
     def traits(self) -> StoreTraits:
         """A put costs money, and most of its time it waits for the answer."""
         return _TRAITS
+
+    @property
+    def time(self) -> StoreTime:
+        """By the `Date` of each answer, in whole seconds."""
+        return self._time
+
+    async def tell_time(self) -> int:
+        """As `Store.tell_time`, by the answer to a HEAD. Raises `OutcomeUnknown` if it has no `Date`."""
+        async with self._request(TIME_KEY) as client:
+            try:
+                answer = await client.head_object(Bucket=self._settings.bucket, Key=self._name(TIME_KEY))
+                headers: Mapping[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
+            except ClientError as error:
+                if status_of(error) != NOT_FOUND:
+                    raise
+                headers = error.response["ResponseMetadata"]["HTTPHeaders"]
+        told_us = self._record_date(headers.get("date", ""))
+        if told_us is None:
+            raise OutcomeUnknown("the store's answer has no Date: it does not tell its time")
+        return told_us
+
+    def _record_date(self, date: str) -> int | None:
+        """Take in the `Date` of an answer; None if it is no time."""
+        if self._last_date[0] != date:
+            try:
+                self._last_date = (date, microseconds(parsedate_to_datetime(date)))
+            except (TypeError, ValueError):
+                return None
+        self._time.record(self._last_date[1])
+        return self._last_date[1]
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`, by `If-None-Match: *`."""

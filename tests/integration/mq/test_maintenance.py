@@ -141,7 +141,8 @@ async def state_of(broker: Broker, topic: str = "t") -> TopicState:
 
 
 async def test_small_files_settle_and_only_the_live_ones_stay():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {})
         for first in range(0, 1200, 150):
@@ -161,7 +162,8 @@ async def test_small_files_settle_and_only_the_live_ones_stay():
 
 
 async def test_sealed_segments_of_former_lives_are_kept_up_too():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     for life in range(3):
         async with running(store, clock) as broker:
             runtime, _ = await broker.administration.put("t", {})
@@ -176,7 +178,8 @@ async def test_sealed_segments_of_former_lives_are_kept_up_too():
 
 
 async def test_first_looks_are_spread_over_rounds():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     segments = FIRST_INDEXES_PER_ROUND + 5
     for _ in range(2):
         async with running(store, clock) as broker:
@@ -197,7 +200,8 @@ async def test_first_looks_are_spread_over_rounds():
 
 
 async def test_a_segment_rolls_when_it_is_large_or_old_enough():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {"segment_bytes": 10_000, "segment_seconds": 1000})
         await broker.maintenance.round()
@@ -222,7 +226,8 @@ async def test_a_segment_rolls_when_it_is_large_or_old_enough():
 
 
 async def test_retention_by_time_empties_and_then_removes_segments():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
         for first in range(0, 60, 20):
@@ -263,7 +268,8 @@ async def test_retention_by_time_empties_and_then_removes_segments():
 async def test_no_segment_is_forgotten_wherever_it_stops_while_some_leave(before: bool):
     """At every request of the round: each segment is in topic.json, in the history, or in both."""
     for at in itertools.count():
-        memory, clock = MemoryStore(), ManualClock()
+        clock = ManualClock()
+        memory = MemoryStore(clock=clock)
         dying = DyingStore(memory)
         async with running(dying, clock) as broker:
             runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 600}, "segment_seconds": 100})
@@ -295,7 +301,8 @@ async def known_segments(store: MemoryStore, clock: ManualClock) -> list[int]:
 
 async def test_segments_that_never_had_a_message_leave_like_others():
     """Split, split again and merged while they were empty; upkeep finds nothing to do but to let them go in the end."""
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 600}})
         _, (low, high) = await broker.administration.split_or_merge("t", SplitRequest(0))
@@ -323,7 +330,8 @@ async def test_segments_that_never_had_a_message_leave_like_others():
 
 
 async def test_retention_by_size_keeps_the_newest():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {"retention": {"bytes": 20_000}, "rollup_bytes": 1024})
         for first in range(0, 40, 4):
@@ -341,7 +349,8 @@ async def test_retention_by_size_keeps_the_newest():
 
 
 async def test_a_deleted_topic_leaves_nothing_but_its_tombstone_and_its_history():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {"segments": 2})
         await publish(runtime, 0, 20)
@@ -380,7 +389,8 @@ async def publish_reference(broker: Broker, upload_id: str, topic: str = "t") ->
 
 
 async def test_uploads_go_when_nothing_refers_to_them():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 3 * EXPIRES_SECONDS}})
         unused, used = await upload(broker), await upload(broker)
@@ -405,7 +415,8 @@ async def test_uploads_go_when_nothing_refers_to_them():
 
 
 async def test_uploads_of_a_deleted_topic_go_too():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         await broker.administration.put("t", {})
         used = await upload(broker)
@@ -433,7 +444,8 @@ class StuckStore(ForwardingStore):
 
 
 async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     stuck = StuckStore(store)
     async with running(stuck, clock) as broker:
         await broker.administration.put("t", {})
@@ -452,7 +464,8 @@ async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
 
 
 async def test_what_fails_for_one_topic_is_tried_again_and_stops_no_other(caplog: pytest.LogCaptureFixture):
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     watched = WatchedStore(store)
     async with running(watched, clock) as broker:
         for topic in ("a", "b"):
@@ -475,7 +488,8 @@ async def test_what_fails_for_one_topic_is_tried_again_and_stops_no_other(caplog
 
 
 async def test_an_idle_broker_asks_the_store_for_next_to_nothing():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     for _ in range(3):
         async with running(store, clock) as broker:
             runtime, _ = await broker.administration.put("t", {"segments": 4})
@@ -493,7 +507,8 @@ async def test_an_idle_broker_asks_the_store_for_next_to_nothing():
 
 
 async def test_a_change_by_another_process_is_noticed():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {})
         await broker.maintenance.round()
@@ -506,7 +521,8 @@ async def test_a_change_by_another_process_is_noticed():
 
 
 async def test_rounds_go_on_by_themselves():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     settings = BrokerSettings(grace=GRACE_SECONDS, rollup_age=30, maintenance_interval=5)
     broker = Broker(store, clock, InProcessCoordinator(), settings)
     await broker.start("http://127.0.0.1:1")
@@ -523,7 +539,8 @@ async def test_rounds_go_on_by_themselves():
 async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_once(before: bool):
     at = 0
     while True:
-        memory, clock = MemoryStore(), ManualClock()
+        clock = ManualClock()
+        memory = MemoryStore(clock=clock)
         store = DyingStore(memory)
         async with running(store, clock) as broker:
             runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 5000}, "segment_seconds": 100})
@@ -552,7 +569,8 @@ async def test_killed_at_any_request_of_a_round_the_next_life_has_every_message_
 
 
 async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as first:
         mine, _ = await first.administration.put("t", {})
         await publish(mine, 0, 20)
@@ -578,7 +596,8 @@ async def test_two_brokers_on_the_same_store_do_each_other_no_harm():
 
 
 async def test_what_other_programs_rolled_up_is_taken_in_once_the_broker_is_told():
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
         runtime, _ = await broker.administration.put("t", {})
         await publish(runtime, 0, 6)

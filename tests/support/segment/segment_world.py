@@ -72,6 +72,8 @@ class SegmentWorld:
         self.ref = ref or SegmentRef("events", 0)
         self.clock = ManualClock()
         self.memory = MemoryStore(clock=self.clock)
+        # Every broker asks its store something before it owns a segment.
+        self.memory.time.record(self.clock.now_us())
         self.faults = ScriptedFaults()
         self.asked: Counter[str] = Counter()
         self.store = FailingStore(self.memory, self.faults, clock=self.clock, on_point=self._count)

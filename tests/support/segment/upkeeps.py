@@ -7,6 +7,7 @@ from filer.clock import Clock
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
 from filer.stores.store import Store
+from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.segment_upkeep import SegmentUpkeep, UpkeepContext
 from tests.support.segment.segment_owners import GRACE_SECONDS, still_there
 
@@ -33,6 +34,7 @@ def upkeep_of(
         broker=broker,
         grace_seconds=grace_seconds,
         rollup_age_seconds=rollup_age_seconds,
+        deletions=DeletionClock(store, clock, grace_seconds=grace_seconds),
     )
     return SegmentUpkeep(context, ref, index, exists=exists, born_here=born_here)
 

@@ -95,7 +95,7 @@ async def test_footers_alone_have_all_requests() -> None:
 @pytest.mark.parametrize("snapshot", [True, False], ids=["snapshot", "no snapshot"])
 async def test_roll_ups_take_over_what_their_files_said(clock: ManualClock, executor: Executor, snapshot: bool) -> None:
     """The files that said it are gone, and with or without the snapshot nothing is forgotten."""
-    store = MemoryStore()
+    store = MemoryStore(clock=clock)
     index = await filled(store, 60)
     maintainer = upkeep(store, clock, index, executor)
     await run_until_idle(maintainer)
@@ -112,7 +112,7 @@ async def test_roll_ups_take_over_what_their_files_said(clock: ManualClock, exec
 
 async def test_roll_ups_of_roll_ups_forget_what_no_window_has(clock: ManualClock, executor: Executor) -> None:
     """A footer stays as small as the windows are, whatever a roll-up holds."""
-    store, index = MemoryStore(), SegmentIndex()
+    store, index = MemoryStore(clock=clock), SegmentIndex()
     for first in range(0, 3000, 100):
         await append_requests(store, index, *(RequestId("a", first + n) for n in range(100)))
     await run_until_idle(upkeep(store, clock, index, executor))
@@ -138,7 +138,7 @@ async def test_a_snapshot_and_what_came_after_it(executor: Executor) -> None:
 
 async def test_a_recovery_that_was_overtaken_by_a_roll_up(clock: ManualClock, executor: Executor) -> None:
     """Names go on beyond a gap: all are read once more, and what the snapshot knew of producers stays known."""
-    store = MemoryStore()
+    store = MemoryStore(clock=clock)
     index = await filled(store, 10)
     inherited = ProducerWindows()
     inherited.note(RequestId("before", 1), Position(1, 5, 1), START_US)
@@ -165,7 +165,8 @@ async def test_upkeep_that_is_killed_at_every_request_forgets_nothing(clock: Man
     stopped = 0
     for request in range(200):
         for before in (True, False):
-            memory, now = MemoryStore(), ManualClock(start_us=START_US + 60_000_000)
+            now = ManualClock(start_us=START_US + 60_000_000)
+            memory = MemoryStore(clock=now)
             expected = remembered(await filled(memory, 30))
             dying = DyingStore(memory)
             index = await recover_index(memory, REF)

@@ -26,6 +26,7 @@ from filer.upkeep.segment_upkeep import SNAPSHOT_FILES, SegmentUpkeep
 from tests.support.segment.segment_owners import GRACE_SECONDS, still_there
 from tests.support.segment.upkeeps import ROLLUP_BYTES, run_until_idle, upkeep_of
 from tests.support.store.dying_store import DyingStore, Killed
+from tests.support.store.told_store import ToldStore
 from tests.support.topic.segment_files import (
     append,
     append_singly,
@@ -75,8 +76,14 @@ def fresh_clock() -> ManualClock:
     return ManualClock(start_us=1_700_000_000_000_000 + 20_000)
 
 
+def clocked_store() -> tuple[MemoryStore, ManualClock]:
+    clock = fresh_clock()
+    return MemoryStore(clock=clock), clock
+
+
 async def test_an_open_segment_settles_and_sheds_its_small_files_after_grace(executor: Executor):
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     maintainer = upkeep(store, clock, index, executor, born_here=True)
     for _ in range(40):
         for _ in range(10):
@@ -99,7 +106,8 @@ async def test_an_open_segment_settles_and_sheds_its_small_files_after_grace(exe
 
 
 async def test_20_000_single_messages_settle_and_are_read_once_at_every_moment(executor: Executor):
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     maintainer = upkeep(store, clock, index, executor, born_here=True)
     listed = []
     for burst in (7500, 40, 1, 7459, 9, 7, 4484, 500):
@@ -121,7 +129,8 @@ async def test_20_000_single_messages_settle_and_are_read_once_at_every_moment(e
 
 
 async def test_each_file_stays_for_a_grace_period_of_its_own(executor: Executor):
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     maintainer = upkeep(store, clock, index, executor, born_here=True)
     for _ in range(12):
         await append(store, REF, index, 1)
@@ -139,7 +148,8 @@ async def test_each_file_stays_for_a_grace_period_of_its_own(executor: Executor)
 
 
 async def test_a_short_run_waits_until_the_segment_is_at_rest(executor: Executor):
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     maintainer = upkeep(store, clock, index, executor, born_here=True)
     for _ in range(9):
         await append(store, REF, index, 1)
@@ -152,7 +162,7 @@ async def test_a_short_run_waits_until_the_segment_is_at_rest(executor: Executor
 
 
 async def test_a_sealed_segment_becomes_one_file_and_its_seal(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 30)
     await run_until_idle(upkeep(store, clock, index, executor))
     assert [facts.name for facts in index.files] == [FileName(0, 90), FileName(90)]
@@ -164,7 +174,9 @@ async def test_a_sealed_segment_becomes_one_file_and_its_seal(executor: Executor
 
 
 async def test_a_local_directory_serves_as_well(executor: Executor, tmp_path: Path):
-    store, clock = LocalStore(tmp_path, clock=SystemClock()), fresh_clock()
+    clock = fresh_clock()
+    # The time of a file system is not for a test to move.
+    store = ToldStore(LocalStore(tmp_path, clock=SystemClock()), clock)
     index = await filled(store, 30)
     await run_until_idle(upkeep(store, clock, index, executor))
     await check_readable(store, REF, range(90))
@@ -176,7 +188,8 @@ async def test_a_local_directory_serves_as_well(executor: Executor, tmp_path: Pa
 
 
 async def test_a_seal_with_messages_stays(executor: Executor):
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     for sealed in (False, False, False, True):
         await append(store, REF, index, 3, sealed=sealed)
     await clock.advance(31)
@@ -188,7 +201,8 @@ async def test_a_seal_with_messages_stays(executor: Executor):
 
 
 async def test_a_snapshot_is_put_every_so_many_files(executor: Executor):
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     maintainer = upkeep(store, clock, index, executor, born_here=True)
     for _ in range(5):
         await append(store, REF, index, 1)
@@ -205,7 +219,7 @@ async def test_a_snapshot_is_put_every_so_many_files(executor: Executor):
 
 
 async def test_expired_files_are_deleted_after_grace(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 10)
     maintainer = upkeep(store, clock, index, executor)
     await maintainer.run(rollup_bytes=1024, start_offset=12)
@@ -223,7 +237,7 @@ async def test_expired_files_are_deleted_after_grace(executor: Executor):
 
 
 async def test_all_of_a_sealed_segment_may_expire_but_its_seal(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 5)
     for started in (index, await recover_index(store, REF, start_offset=15)):
         maintainer = upkeep(store, clock, started, executor)
@@ -251,7 +265,7 @@ async def one_life(store: Store, clock: ManualClock, executor: Executor, *, star
 async def test_killed_at_any_request_nothing_is_lost_or_doubled(executor: Executor, before: bool, start_offset: int):
     at, expected = 0, range(start_offset, 36)
     while True:
-        memory, clock = MemoryStore(), fresh_clock()
+        memory, clock = clocked_store()
         await filled(memory, 12)
         listed = await list_live(memory, REF)
         store = DyingStore(memory).die_at(at, before=before)
@@ -283,7 +297,7 @@ async def test_killed_at_any_request_nothing_is_lost_or_doubled(executor: Execut
 
 
 async def test_killed_again_and_again_it_still_settles(executor: Executor):
-    memory, clock = MemoryStore(), fresh_clock()
+    memory, clock = clocked_store()
     await filled(memory, 12)
     for at in range(3, 40):
         with contextlib.suppress(Killed):
@@ -296,7 +310,7 @@ async def test_killed_again_and_again_it_still_settles(executor: Executor):
 
 
 async def test_two_maintainers_of_the_same_segment_agree(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     await filled(store, 12)
     maintainers = [
         upkeep(store, clock, await recover_index(store, REF), executor, broker=broker) for broker in ("a", "b")
@@ -317,7 +331,7 @@ async def test_two_maintainers_of_the_same_segment_agree(executor: Executor):
 
 
 async def test_overlapping_roll_ups_are_read_once_and_end_in_one(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 12)
     for first, last in ((0, 6), (3, 9), (6, 12)):
         await roll_up(store, clock, REF, index.files[first:last], broker="x", executor=executor)
@@ -333,7 +347,7 @@ async def test_overlapping_roll_ups_are_read_once_and_end_in_one(executor: Execu
 
 
 async def test_a_file_that_another_deleted_is_noticed(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     stale = await filled(store, 12)
     other = upkeep(store, clock, await recover_index(store, REF), executor)
     await run_until_idle(other)
@@ -345,7 +359,7 @@ async def test_a_file_that_another_deleted_is_noticed(executor: Executor):
 
 
 async def test_the_snapshot_of_a_former_owner_never_replaces_a_newer_one(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     former = await filled(store, 12, sealed=False)
     maintainer = upkeep(store, clock, former, executor, born_here=True)
     newer = await recover_index(store, REF)
@@ -381,7 +395,7 @@ class BusyStore(ForwardingStore):
 
 
 async def test_a_snapshot_written_between_two_reconciliations_is_not_replaced(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 12)
     for _ in range(2):
         await upkeep(store, clock, await recover_index(store, REF), executor).run(rollup_bytes=1, start_offset=0)
@@ -400,7 +414,8 @@ async def test_a_snapshot_written_between_two_reconciliations_is_not_replaced(ex
 @pytest.mark.parametrize("due", [False, True])
 async def test_the_former_owner_and_the_new_maintainer_do_not_fail(executor: Executor, due: bool):
     """The one has known the segment from its first message on; the other has looked and put the first snapshot."""
-    store, clock, index = MemoryStore(), fresh_clock(), SegmentIndex()
+    store, clock = clocked_store()
+    index = SegmentIndex()
     owner = upkeep(store, clock, index, executor, born_here=True, broker="owner")
     for _ in range(12):
         await append(store, REF, index, 3)
@@ -430,7 +445,7 @@ class SlowStore(ForwardingStore):
 
 
 async def test_a_roll_up_that_took_too_long_is_checked_again(executor: Executor):
-    memory, clock = MemoryStore(), fresh_clock()
+    memory, clock = clocked_store()
     index = await filled(memory, 12)
     slow = SlowStore(memory, clock, seconds=GRACE_SECONDS)
     with pytest.raises(OutcomeUnknown, match="more than half of the grace period"):
@@ -441,7 +456,7 @@ async def test_a_roll_up_that_took_too_long_is_checked_again(executor: Executor)
 
 
 async def test_a_roll_up_written_after_its_segment_was_removed_is_deleted(executor: Executor):
-    memory, clock = MemoryStore(), fresh_clock()
+    memory, clock = clocked_store()
     index = await filled(memory, 12)
     slow = SlowStore(memory, clock, seconds=GRACE_SECONDS)
     with pytest.raises(SegmentMoved, match="after its segment had been removed"):
@@ -474,7 +489,7 @@ async def test_requests_to_recover_do_not_grow_with_what_is_behind_the_snapshot(
 
 
 async def test_nothing_is_asked_of_the_store_where_nothing_happened(executor: Executor):
-    memory, clock = MemoryStore(), fresh_clock()
+    memory, clock = clocked_store()
     index = await filled(memory, 12)
     counting = DyingStore(memory)
     maintainer = upkeep(counting, clock, index, executor)
@@ -545,7 +560,7 @@ async def keep_on(store: Store, clock: ManualClock, executor: Executor, dice: ra
 @pytest.mark.parametrize("seed", range(8))
 async def test_any_number_of_maintainers_at_once_do_no_harm(executor: Executor, seed: int):
     dice = random.Random(seed)
-    memory, clock = MemoryStore(), fresh_clock()
+    memory, clock = clocked_store()
     index = await filled(memory, 16)
     for _ in range(dice.randrange(3)):
         first = dice.randrange(12)
@@ -579,7 +594,7 @@ async def roll_up_beside(store: Store, clock: ManualClock, executor: Executor, i
 
 
 async def test_announced_roll_ups_of_other_programs_are_taken_in(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 3)
     maintainer = upkeep(store, clock, index, executor)
     await maintainer.run(rollup_bytes=1, start_offset=0)
@@ -597,7 +612,7 @@ async def test_announced_roll_ups_of_other_programs_are_taken_in(executor: Execu
 async def test_many_roll_ups_of_others_are_adopted_in_rounds_and_no_file_is_deleted_before(
     executor: Executor,
 ):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 3 * (2 * ADOPTED_AT_ONCE + 1))
     await roll_up_beside(store, clock, executor, index, 3)
     maintainer, names = upkeep(store, clock, index, executor), await list_names(store, REF)
@@ -615,7 +630,7 @@ async def test_many_roll_ups_of_others_are_adopted_in_rounds_and_no_file_is_dele
 
 
 async def test_a_roll_up_announced_during_a_reconciliation_is_looked_for_again(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 3)
 
     class AnnouncingStore(ForwardingStore):
@@ -637,7 +652,7 @@ async def test_a_roll_up_announced_during_a_reconciliation_is_looked_for_again(e
 
 
 async def test_the_first_snapshot_of_a_segment_is_never_put_in_place_of_another(executor: Executor):
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 20)
     assert await create_snapshot(store, REF, index, executor=executor)
     assert await create_snapshot(store, REF, index, executor=executor)
@@ -654,7 +669,7 @@ async def test_the_first_snapshot_of_a_segment_is_never_put_in_place_of_another(
 
 async def test_a_file_written_within_another_never_counts_and_is_deleted(executor: Executor):
     """By an address of a load that was given out before the commit: nobody has checked it."""
-    store, clock = MemoryStore(), fresh_clock()
+    store, clock = clocked_store()
     index = await filled(store, 3)
     assert await create_snapshot(store, REF, index, executor=executor)
     await store.create(REF.key(FileName(4)), b"no Parquet at all")

@@ -1,0 +1,128 @@
+"""The time by which files are deleted: the store's, while this machine's clocks do not contradict it.
+
+Deleting late costs room, deleting early may cost messages. So nothing is deleted while the two differ by more than a
+tenth of the grace period, nor for a grace period after the store's time has jumped relative to this machine's. Where
+the store is a directory of this machine, its time is that of the wall clock: then a jump shows that somebody has set
+that clock, and after a grace period everything that was marked before has been marked for long enough.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from filer.stores.store import Store
+
+DIFFERENCE_SHARE = 0.1
+"""The share of the grace period by which clocks may differ."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One question to the store for its time.
+
+    The first and the second of each pair are from before and after the question. The store's clock shows from `told_us`
+    to `told_us + resolution_us`.
+    """
+
+    wall_us: tuple[int, int]
+    monotonic_us: tuple[int, int]
+    told_us: int
+    resolution_us: int
+
+
+def ahead_us(look: Look) -> int:
+    """By how much the store's clock is ahead of the one here, at least; negative if behind, 0 if they may agree."""
+    return _nearest_to_zero(look.told_us - look.wall_us[1], look.told_us + look.resolution_us - look.wall_us[0])
+
+
+def jumped_us(before: Look, after: Look) -> int:
+    """By how much more the store's clock has gone than the one here that nobody sets, at least; negative for less."""
+    first = (before.told_us - before.monotonic_us[1], before.told_us + before.resolution_us - before.monotonic_us[0])
+    second = (after.told_us - after.monotonic_us[1], after.told_us + after.resolution_us - after.monotonic_us[0])
+    return _nearest_to_zero(second[0] - first[1], second[1] - first[0])
+
+
+def _nearest_to_zero(low: int, high: int) -> int:
+    return low if low > 0 else min(high, 0)
+
+
+class DeletionClock:
+    """Asks the store for its time, and tells whether files may be deleted by it.
+
+    `now_us` is the store's time at the last look; None while nothing may be deleted. `ahead_seconds` is by how much the
+    store's clock was ahead of the one here.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, grace_seconds: float) -> None:
+        self._store, self._clock = store, clock
+        self._grace_us = int(grace_seconds * 1e6)
+        self._most_us = int(grace_seconds * DIFFERENCE_SHARE * 1e6)
+        self._look: Look | None = None
+        self._held_until_us: int | None = None
+        self._was_off = False
+        # As of the last look.
+        self.now_us: int | None = None
+        self.ahead_seconds = 0.0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the clock here differs too much from the store's: nothing is deleted until that is mended."""
+        return self._was_off
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing may be deleted, as far as the last look showed."""
+        return self._look is not None and self.now_us is None
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the clock here; None if nothing is."""
+        if not self._was_off:
+            return None
+        direction = "behind" if self.ahead_seconds > 0 else "ahead of"
+        return (
+            f"the clock of this machine is {abs(self.ahead_seconds):.1f} s {direction} the store's, more than "
+            f"{self._most_us / 1e6:g} s (a tenth of the grace period): this broker deletes nothing until that is mended"
+        )
+
+    def about_us(self) -> int:
+        """About the store's time, without asking it. Ask before anything is deleted."""
+        if self._look is None:
+            return self._clock.now_us()
+        return self._look.told_us + self._monotonic_us() - self._look.monotonic_us[0]
+
+    async def look(self) -> None:
+        """Ask the store for its time. If it does not answer, nothing may be deleted until it does."""
+        wall_us, monotonic_us = self._clock.now_us(), self._monotonic_us()
+        try:
+            told_us = await self._store.tell_time()
+        except BraidError:
+            self.now_us = None
+            return
+        look = Look(
+            (wall_us, self._clock.now_us()),
+            (monotonic_us, self._monotonic_us()),
+            told_us,
+            self._store.time.resolution_us,
+        )
+        if self._look is not None and abs(jumped_us(self._look, look)) > self._most_us:
+            self._held_until_us = look.monotonic_us[1] + self._grace_us
+        self._look = look
+        self._judge(look)
+
+    def _judge(self, look: Look) -> None:
+        ahead_us_ = ahead_us(look)
+        self.ahead_seconds = ahead_us_ / 1e6
+        was_off, self._was_off = self._was_off, abs(ahead_us_) > self._most_us
+        if self._was_off and not was_off:
+            _log.warning("%s", self.problem)
+        elif was_off and not self._was_off:
+            _log.info("the clock of this machine agrees with the store's again")
+        held = self._held_until_us is not None and look.monotonic_us[1] < self._held_until_us
+        self.now_us = None if self._was_off or held else look.told_us
+
+    def _monotonic_us(self) -> int:
+        return int(self._clock.monotonic_seconds() * 1e6)
