@@ -13,7 +13,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 # Tests start hundreds of Pythons. Let them keep what they compile, even if the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast setup check lint style types imports format model unit integration cluster chaos \
+.PHONY: help run test test-fast setup check lint style types imports format model unit integration cluster chaos prove \
 	bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make check      format, lint, types, imports: under a minute"
 	@echo "make setup      a complete .venv with .venv/bin/mq"
 	@echo "make chaos      random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
+	@echo "make prove      every fault there is for SECONDS=300, and the figures in docs/reliability.md (ARGS='--seed N')"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
@@ -72,6 +73,9 @@ unit integration cluster: $(VENV)/.all
 
 chaos: $(VENV)/.all
 	$(BIN)/python -m tests.cluster.faults.chaos --seconds $(SECONDS) $(ARGS)
+
+prove: $(VENV)/.all
+	$(BIN)/python -m tests.cluster.faults.prove --seconds $(SECONDS) $(ARGS)
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)

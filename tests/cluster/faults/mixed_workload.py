@@ -16,6 +16,7 @@ from tests.support.cluster.cluster import Cluster
 # Slow enough that brokers, ZooKeeper and the workload share two processors, and none counts as dead.
 PAUSE_SECONDS = 0.2
 TIMEOUT_SECONDS = 10.0
+ARROW_ROWS = 20
 SHOWN = 20
 
 
@@ -42,6 +43,7 @@ def mixed_workload(
     identified: bool = True,
     processes_in: Path | None = None,
     finish_seconds: float = FINISH_SECONDS,
+    arrow_rows: int = ARROW_ROWS,
 ) -> Workload:
     """Every form of publishing, with and without a producer id, and every way of reading, on each topic.
 
@@ -50,7 +52,7 @@ def mixed_workload(
     processes = [] if processes_in is None else [ProcessConsumer(f"{t}-process", t, processes_in) for t in topics]
     return Workload(
         cluster.urls,
-        producers=[producer for topic in topics for producer in _producers(topic, identified)],
+        producers=[producer for topic in topics for producer in _producers(topic, identified, arrow_rows)],
         consumers=[consumer for topic in topics for consumer in _consumers(topic)],
         processes=processes,
         seed=seed,
@@ -63,12 +65,12 @@ def light_load(cluster: Cluster, topics: Sequence[str], *, seed: int) -> Workloa
     """A smaller workload, for tests that run beside others."""
     producers, consumers = [], []
     for topic in topics:
-        producers += [each for each in _producers(topic, identified=True) if each.form in ("raw", "json")]
+        producers += [each for each in _producers(topic, True, ARROW_ROWS) if each.form in ("raw", "json")]
         consumers += [each for each in _consumers(topic) if each.rewinds]
     return Workload(cluster.urls, producers=producers, consumers=consumers, seed=seed, timeout_seconds=TIMEOUT_SECONDS)
 
 
-def _producers(topic: str, identified: bool) -> list[Producer]:
+def _producers(topic: str, identified: bool, arrow_rows: int) -> list[Producer]:
     repeat_every = 10 if identified else None
     return [
         Producer(f"{topic}-raw", topic, "raw", identified=identified, pause_seconds=PAUSE_SECONDS),
@@ -83,7 +85,13 @@ def _producers(topic: str, identified: bool) -> list[Producer]:
         ),
         Producer(f"{topic}-ndjson", topic, "ndjson", keys=5, acks="stored", pause_seconds=PAUSE_SECONDS),
         Producer(
-            f"{topic}-arrow", topic, "arrow", keys=11, rows=20, identified=identified, pause_seconds=PAUSE_SECONDS
+            f"{topic}-arrow",
+            topic,
+            "arrow",
+            keys=11,
+            rows=arrow_rows,
+            identified=identified,
+            pause_seconds=PAUSE_SECONDS,
         ),
     ]
 

@@ -24,8 +24,8 @@ import httpx
 from filer import keys
 from filer.keys import FileName
 from filer.topic.topic_state import TopicState
-from tests.cluster.faults.trial_readers import Address, Reading, read_by, read_history, read_segment
-from tests.cluster.faults.trial_topic import (
+from tests.cluster.faults.trials.trial_readers import Address, Reading, read_by, read_history, read_segment
+from tests.cluster.faults.trials.trial_topic import (
     BUSY_UPKEEP,
     NO_UPKEEP,
     TOPIC,
@@ -37,7 +37,7 @@ from tests.cluster.faults.trial_topic import (
     key_in,
     route,
 )
-from tests.cluster.faults.trial_worlds import Template, World, worlds
+from tests.cluster.faults.trials.trial_worlds import Template, World, worlds
 from tests.support.store.object_faults import (
     KINDS,
     Damage,

@@ -36,8 +36,8 @@ SEALED_MARK = b"braidmq.sealed"
 class Objects(Protocol):
     """The objects of a store by key, as whoever runs the store can reach them."""
 
-    def names(self) -> list[str]:
-        """All keys, sorted."""
+    def names(self, prefix: str = "") -> list[str]:
+        """All keys that begin with `prefix`, a folder or nothing, sorted."""
         ...
 
     def read(self, key: str) -> bytes | None:
@@ -59,9 +59,9 @@ class DirectoryObjects:
         self.root = root
         self._times_ns: dict[str, tuple[int, int]] = {}
 
-    def names(self) -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         """As `Objects.names`."""
-        found = (path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file())
+        found = (path.relative_to(self.root) for path in (self.root / prefix).rglob("*") if path.is_file())
         return sorted(str(path) for path in found if not any(part.startswith(".") for part in path.parts))
 
     def read(self, key: str) -> bytes | None:
@@ -109,9 +109,10 @@ class S3Objects:
         self._client, self._bucket, self._prefix = client, bucket, f"{prefix}/"
         self._notes: dict[str, dict[str, str]] = {}
 
-    def names(self) -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         """As `Objects.names`."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+        below = self._prefix + prefix
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=below)
         return sorted(each["Key"].removeprefix(self._prefix) for page in pages for each in page.get("Contents", ()))
 
     def read(self, key: str) -> bytes | None:

@@ -16,6 +16,7 @@ from ulid import ULID
 
 from filer import keys
 from filer.topic.topic_state import TopicState
+from tests.support.store.object_faults import DirectoryObjects, Objects, S3Objects
 from tests.support.store.s3_faults import S3Faults
 from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
 from tests.support.topic.topic_history import TopicHistory
@@ -50,6 +51,10 @@ class SharedStore(Protocol):
 
     def topic_state(self, topic: str) -> TopicState:
         """The current record of a topic."""
+        ...
+
+    def objects(self) -> Objects:
+        """Its objects, as whoever runs the store can reach and damage them."""
         ...
 
 
@@ -93,6 +98,10 @@ class SharedDirectory:
     def topic_state(self, topic: str) -> TopicState:
         """Read from the directory."""
         return TopicState.from_json((self.root / keys.topic(topic)).read_bytes())
+
+    def objects(self) -> Objects:
+        """Its files."""
+        return DirectoryObjects(self.root)
 
     def _watch(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
@@ -166,6 +175,10 @@ class S3Bucket:
         """Read from the bucket."""
         fetched = self._client().get_object(Bucket=self._bucket, Key=f"{PREFIX}/{keys.topic(topic)}")
         return TopicState.from_json(fetched["Body"].read())
+
+    def objects(self) -> Objects:
+        """The objects of the bucket."""
+        return S3Objects(self._client(), self._bucket, PREFIX)
 
     def _topics(self, client: Any) -> Iterator[str]:
         pages = client.get_paginator("list_objects_v2")

@@ -17,7 +17,7 @@ from filer.clock import SystemClock
 from filer.stores.open_store import open_store
 from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
-from tests.cluster.faults.trial_topic import TOPIC, Expected, make_topic
+from tests.cluster.faults.trials.trial_topic import TOPIC, Expected, make_topic
 from tests.support.store.object_faults import DirectoryObjects, Objects, Past, S3Objects
 from tests.support.store.quick_folder import quick_folder
 from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server

@@ -30,7 +30,7 @@ from filer.stores.store_address import StoreAddress
 from pipeline.compact.compact import _plan, roll_up_run
 from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic
-from tests.cluster.faults.trial_topic import TOPIC, Expected, Place, T
+from tests.cluster.faults.trials.trial_topic import TOPIC, Expected, Place, T
 
 PAGE_ROWS = 20
 SILENT_SECONDS = 1.5
