@@ -26,11 +26,19 @@ class BraidError(Exception):
     """Something went wrong in BraidMQ."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").strip())
+        super().__init__(message or (type(self).__doc__ or "").strip().partition("\n")[0])
 
 
 class StoreError(BraidError):
-    """The object store failed."""
+    """The object store failed.
+
+    `cause` names why in a word, for metrics and for people: an error of the operating system (`ENOSPC`), the status of
+    an HTTP answer (`503`), `timeout` or `connection`. None if the answer itself says what is wrong.
+    """
+
+    def __init__(self, message: str | None = None, *, cause: str | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class ObjectNotFound(StoreError):

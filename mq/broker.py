@@ -5,12 +5,14 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from filer import keys
 from filer.clock import Clock
 from filer.errors import InvalidConfig
 from filer.segment.segment_reader import SegmentReader
 from filer.segment.writer.segment_writer import WriterContext
 from filer.segment.writer.write_limiter import WriteLimiter
 from filer.segment.writer.writer_settings import WriterSettings
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.fence_check import check_fencing
 from filer.stores.store import Store, StoreTraits, StreamingStore
 from filer.topic.catalogue import Catalogue
@@ -27,6 +29,7 @@ from mq.administration.topic_administration import TopicAdministration
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
+from mq.base.readiness import Readiness, readiness
 from mq.base.reads import Reads
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
@@ -63,7 +66,8 @@ class Broker:
     """A broker and its topics. Call `start` before use, and `drain` then `close` at the end.
 
     This is the composition root: it makes the components and passes each what it uses. HTTP endpoints take them from
-    here. `payloads` receives uploads chunk by chunk, for stores without presigned URLs.
+    here. `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
+    calls to the store by whoever made the store.
     """
 
     def __init__(
@@ -75,9 +79,10 @@ class Broker:
         *,
         payloads: StreamingStore | None = None,
         peers: PeerTransport | None = None,
+        store_health: StoreHealth | None = None,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
-        self.payloads = payloads
+        self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.metrics = Metrics()
@@ -273,6 +278,8 @@ class Broker:
         Raises `StoreCannotFence` for a store on which two writers could both succeed, `CorruptFile` for the store of
         another cluster, and `InvalidConfig` if the brokers of this cluster use another store.
         """
+        # First of all: a store that does not answer keeps everything below from ending.
+        self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
@@ -312,9 +319,14 @@ class Broker:
             )
 
     @property
-    def ready(self) -> bool:
-        """Whether requests are welcome: it has started, and does not drain."""
-        return self._started and not self.draining.is_set()
+    def readiness(self) -> Readiness:
+        """Whether requests are welcome, and what does not work."""
+        return readiness(
+            started=self._started,
+            draining=self.draining.is_set(),
+            stalls=self.store_health.stalls(),
+            own_store=not self._clustered and self.store.uri(keys.CLUSTER).startswith("file:"),
+        )
 
     def _record_changed(self, name: str) -> None:
         """Another broker has changed the record of a topic."""

@@ -18,6 +18,7 @@ from filer.clock import Clock, SystemClock
 from filer.errors import BraidError
 from filer.stores.decorators.instrumented_store import InstrumentedStore
 from filer.stores.decorators.retrying_store import RetryingStore
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from filer.stores.open_store import open_store
 from filer.stores.store import StreamingStore
@@ -85,19 +86,20 @@ async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callab
 
 
 def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
-    store_metrics = StoreMetrics()
+    store_metrics, health = StoreMetrics(), StoreHealth(clock)
     address = StoreAddress(settings.store_url, settings.s3_endpoint, settings.s3_region, settings.s3_addressing)
     store = open_store(address, clock)
     # Below the retries: each attempt is a request of its own, which the store may bill.
-    counted = InstrumentedStore(store, clock=clock, metrics=store_metrics)
+    counted = InstrumentedStore(store, clock=clock, metrics=store_metrics, health=health)
     broker = Broker(
         RetryingStore(counted, clock=clock),
         clock,
         _coordinator(settings, clock),
         settings,
         payloads=store if isinstance(store, StreamingStore) else None,
+        store_health=health,
     )
-    broker.metrics.registry.register(StoreCollector(store_metrics))
+    broker.metrics.registry.register(StoreCollector(store_metrics, health))
     return broker
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 
 _LABELS = ("operation", "outcome")
@@ -13,8 +14,8 @@ _LABELS = ("operation", "outcome")
 class StoreCollector(Collector):
     """Exports the running totals of an instrumented store; puts are `create` and `replace`."""
 
-    def __init__(self, metrics: StoreMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: StoreMetrics, health: StoreHealth) -> None:
+        self._metrics, self._health = metrics, health
 
     def collect(self) -> Iterator[Metric]:
         """The totals as of now."""
@@ -26,4 +27,13 @@ class StoreCollector(Collector):
             calls.add_metric(labels, total.calls)
             size.add_metric(labels, total.size_bytes)
             seconds.add_metric(labels, total.seconds)
-        yield from (calls, size, seconds)
+        errors = CounterMetricFamily(
+            "braidmq_store_errors", "Requests to the object store that failed.", labels=("operation", "cause")
+        )
+        for labels, count in self._metrics.errors().items():
+            errors.add_metric(labels, count)
+        stalled = GaugeMetricFamily(
+            "braidmq_store_stalled", "Calls that the object store has not done for longer than 1.5 seconds."
+        )
+        stalled.add_metric((), len(self._health.stalls()))
+        yield from (calls, size, seconds, errors, stalled)

@@ -1,6 +1,7 @@
-"""Counts of a store's calls by operation and outcome."""
+"""Counts of a store's calls by operation and outcome, and of its errors by cause."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from filer.errors import (
@@ -11,6 +12,7 @@ from filer.errors import (
     OutcomeUnknown,
     StoreRefused,
 )
+from filer.stores.decorators.store_health import cause_of, is_trouble
 
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (ObjectNotFound, "not_found"),
@@ -45,10 +47,13 @@ class StoreMetrics:
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str], OperationMetrics] = {}
+        self._errors: Counter[tuple[str, str]] = Counter()
 
     def record(self, operation: str, error: BaseException | None, *, size_bytes: int, seconds: float) -> None:
         """Count a call that ended with that error, or without one."""
         outcome = "ok" if error is None else _outcome_of(error)
+        if isinstance(error, Exception) and is_trouble(error):
+            self._errors[operation, cause_of(error)] += 1
         total = self._totals.get((operation, outcome), OperationMetrics(operation, outcome))
         self._totals[operation, outcome] = replace(
             total,
@@ -60,6 +65,10 @@ class StoreMetrics:
     def snapshot(self) -> Sequence[OperationMetrics]:
         """The totals so far, by operation and outcome."""
         return [total for _, total in sorted(self._totals.items())]
+
+    def errors(self) -> Mapping[tuple[str, str], int]:
+        """How many calls have failed, by operation and cause (`ENOSPC`, `503`, `timeout`, …)."""
+        return dict(sorted(self._errors.items()))
 
 
 def _outcome_of(error: BaseException) -> str:

@@ -22,7 +22,9 @@ _TEMPORARY = {
     errno.ENOENT: "the store's directory was removed, or is not mounted at the moment",
     errno.ENOSPC: "no space is left on the device; free some",
     errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EFBIG: "the file would be larger than the limit of this process (ulimit -f)",
     errno.EMFILE: "too many files are open in this process; raise its limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
 }
 
 
@@ -30,7 +32,8 @@ def explain_os_error(error: OSError, what: str) -> StoreError:
     """The store error to raise: `StoreRefused` if repeating cannot help, `OutcomeUnknown` otherwise."""
     number = error.errno or 0
     reason = f"{error.strerror or error} ({errno.errorcode.get(number, number)})"
+    cause = errno.errorcode.get(number, "OSError")
     if number in _REFUSED:
-        return StoreRefused(f"{what}: {reason}: {_REFUSED[number]}")
+        return StoreRefused(f"{what}: {reason}: {_REFUSED[number]}", cause=cause)
     hint = f": {_TEMPORARY[number]}" if number in _TEMPORARY else ""
-    return OutcomeUnknown(f"{what}: {reason}{hint}")
+    return OutcomeUnknown(f"{what}: {reason}{hint}", cause=cause)

@@ -1,14 +1,19 @@
 """Maps the errors of S3, and of the connection to it, to the errors of a store."""
 
+import errno
+import os
+
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConfigNotFound,
+    ConnectTimeoutError,
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    ReadTimeoutError,
     SSLError,
 )
 
@@ -36,6 +41,8 @@ NOT_FOUND = 404
 # Some 4xx are temporary: the server gave up waiting, or asks the client to slow down.
 _TEMPORARY_CODES = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "OperationAborted"}
 _TEMPORARY_STATUSES = {408, 409, 425, 429}
+# How many libraries an error passes through at most.
+_DEEPEST = 20
 
 
 def status_of(error: ClientError) -> int:
@@ -55,23 +62,45 @@ def explain_client_error(error: ClientError, what: str) -> StoreError:
     message = f"{what}: the store answered {status} {code}".rstrip()
     if status == NOT_FOUND:
         if code == "NoSuchBucket":
-            return StoreRefused(f"{message}: there is no such bucket; create it or name another")
+            return StoreRefused(f"{message}: there is no such bucket; create it or name another", cause=code)
         return ObjectNotFound(f"{message}: there is no such object")
     if code in _TEMPORARY_CODES or status in _TEMPORARY_STATUSES or (status >= 500 and status not in _HINTS):
-        return OutcomeUnknown(message)
+        return OutcomeUnknown(message, cause=str(status))
     detail = error.response.get("Error", {}).get("Message", "")
-    return StoreRefused(": ".join(part for part in (message, detail, _HINTS.get(status, "")) if part))
+    told = ": ".join(part for part in (message, detail, _HINTS.get(status, "")) if part)
+    return StoreRefused(told, cause=str(status))
 
 
 def explain_connection_error(error: BotoCoreError | TimeoutError, what: str) -> StoreError:
     """The store error if no answer came: `StoreRefused` for a wrong setup on our side, else `OutcomeUnknown`."""
     if isinstance(error, TimeoutError):
-        return OutcomeUnknown(f"{what}: no answer in time")
+        return OutcomeUnknown(f"{what}: no answer in time", cause="timeout")
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return StoreRefused(
             f"{what}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the "
-            "machine a role"
+            "machine a role",
+            cause="credentials",
         )
     if isinstance(error, _WRONG_SETUP) or (isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)):
-        return StoreRefused(f"{what}: {error}")
-    return OutcomeUnknown(f"{what}: {error}")
+        return StoreRefused(f"{what}: {error}", cause="setup")
+    if isinstance(error, ConnectTimeoutError | ReadTimeoutError):
+        return OutcomeUnknown(f"{what}: {error}", cause="timeout")
+    number = _errno_beneath(error)
+    if number not in errno.errorcode:
+        return OutcomeUnknown(f"{what}: {error}", cause="connection")
+    # The libraries above say only that they could not connect.
+    cause = errno.errorcode[number]
+    return OutcomeUnknown(f"{what}: {error}: {os.strerror(number)} ({cause})", cause=cause)
+
+
+def _errno_beneath(error: BaseException) -> int:
+    """The number of the innermost error of the operating system that led to this one; 0 if there is none."""
+    found = 0
+    beneath: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if beneath is None:
+            break
+        if isinstance(beneath, OSError):
+            found = beneath.errno or found
+        beneath = beneath.__cause__ or beneath.__context__
+    return found

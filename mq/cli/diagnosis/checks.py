@@ -9,6 +9,7 @@ from functools import partial
 from statistics import median
 from typing import Literal
 
+import httpx
 import pyarrow as pa
 
 from braidmq import AsyncClient
@@ -29,6 +30,24 @@ _LARGE_BYTES = 1024 * 1024
 _SKEW_SECONDS = 3.0
 _OPEN_FILES = 1024
 _PRESIGNED_SECONDS = 60
+_READINESS_SECONDS = 5.0
+_REMEDIES = {
+    "ENOSPC": "Free space on the device, or enlarge it: publishing goes on by itself",
+    "EDQUOT": "Free space, or raise the quota: publishing goes on by itself",
+    "EFBIG": "Raise the limit of file sizes of the broker's process (ulimit -f)",
+    "EROFS": "Mount the file system writable again; its kernel log may tell of a failing disk",
+    "EACCES": "Give the broker's user the right to write: check owner and mode of the directory",
+    "EPERM": "Give the broker's user the right to write: check owner, mode and attributes (lsattr) of the directory",
+    "ENOENT": "Mount the directory again, or put it back",
+    "EMFILE": "Raise the limit of open files of the broker's process (ulimit -n), or find out who holds connections",
+    "ENFILE": "Raise the limit of open files of the machine (fs.file-max)",
+    "EIO": "Look into the kernel log: the disk may fail",
+    "403": "Check the broker's credentials, their expiry, and the clock of its machine",
+    "ECONNREFUSED": "Check that the store runs, and its address",
+    "timeout": "Check the network to the store, and whether the store or its mount hangs",
+    "connection": "Check the network to the store, and its address",
+}
+_USUAL_REMEDY = "Bring the store back: publishing goes on by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,7 @@ async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
     """Check that a broker answers, how fast, which brokers its cluster has, and that it can read its store."""
     findings = [await _check("broker", lambda: _broker(client, clock))]
     if findings[0].result != "failed":
+        findings.append(await _check("readiness", lambda: _readiness(client)))
         findings.append(await _check("topics", lambda: _topics(client)))
     return findings
 
@@ -158,6 +178,24 @@ async def _broker(client: AsyncClient, clock: Clock) -> _Outcome:
     if cluster.version != VERSION:
         return "warning", f"{answer}; this mq is version {VERSION}"
     return "ok", answer
+
+
+async def _readiness(client: AsyncClient) -> _Outcome:
+    """What the broker itself says about its store."""
+    try:
+        async with httpx.AsyncClient(timeout=_READINESS_SECONDS, trust_env=False) as http:
+            told = (await http.get(f"{client.url}/readyz")).json()
+        # Brokers of earlier versions name neither.
+        problems, status = told.get("problems", []), told.get("status", "ok" if told["ready"] else "not ready")
+    except (httpx.HTTPError, ValueError, LookupError, AttributeError) as error:
+        return "failed", f"/readyz has no answer that can be read: {type(error).__name__}: {error}"
+    if not problems:
+        return ("ok" if told["ready"] else "failed"), f"{client.url}/readyz says {status}"
+    worst = problems[0]
+    return "failed", (
+        f"{status}: {worst['operation']} of {worst['key']!r} without success for {worst['seconds']} s: "
+        f"{worst['detail']}. {_REMEDIES.get(worst['cause'], _USUAL_REMEDY)}"
+    )
 
 
 async def _topics(client: AsyncClient) -> _Outcome:

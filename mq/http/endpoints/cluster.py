@@ -58,15 +58,17 @@ def cluster_router(broker: Broker) -> APIRouter:
         )
         return json_response({"broker": info.id, "segments": segments})
 
+    @router.get("/livez")
     @router.get("/healthz")
     async def healthz() -> Response:
-        """The process is alive."""
+        """The process is alive, whatever its store does."""
         return json_response({"status": "ok"})
 
-    @router.get("/readyz", responses={503: {"description": "Starting or draining."}})
+    @router.get("/readyz", responses={503: {"description": "Starting, draining, or alone in trouble with its store."}})
     async def readyz() -> Response:
-        """Requests are welcome."""
-        return json_response({"ready": broker.ready}, status=200 if broker.ready else 503)
+        """Requests are welcome. If the store stalls, `problems` says why."""
+        told = broker.readiness
+        return json_response(told.document(), status=200 if told.ready else 503)
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -46,7 +46,7 @@ class Process:
             await self.broker.close()
 
     async def started(self) -> None:
-        await until(lambda: self.broker.ready)
+        await until(lambda: self.broker.readiness.ready)
         await self.broker.administration.put("t", {})
 
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from filer.clock import ManualClock
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from mq.base.metrics import Metrics
 from mq.process.store_collector import StoreCollector
@@ -12,7 +14,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf
 
 def test_the_metrics_of_a_broker_are_those_of_the_page() -> None:
     metrics = Metrics()
-    metrics.registry.register(StoreCollector(StoreMetrics()))
+    metrics.registry.register(StoreCollector(StoreMetrics(), StoreHealth(ManualClock())))
     known = set(re.findall(r"^# TYPE (\w+)", metrics.render().decode(), re.MULTILINE))
     named = set(re.findall(r"braidmq_[a-z_]+", DOCUMENT))
     known = {name for name in known if not name.endswith("_created")}

@@ -35,7 +35,7 @@ def test_bench_into_a_topic_that_stays_and_only_once(mq: Mq, mq_fails: Mq, topic
 
 def test_doctor_examines_the_broker(mq_json: Callable[..., Any]) -> None:
     findings = {finding["check"]: finding for finding in mq_json("doctor")}
-    assert {"broker", "topics", "python", "pyarrow"} <= findings.keys()
+    assert {"broker", "readiness", "topics", "python", "pyarrow"} <= findings.keys()
     assert {finding["result"] for finding in findings.values()} <= {"ok", "warning"}
 
 

@@ -111,6 +111,7 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/loads/{{load}}/files/{{segment}}/{{base_offset}}": ["put"],
         "/v1/cluster": ["get"],
         "/v1/cluster/brokers/{name}/drain": ["delete", "post"],
+        "/livez": ["get"],
         "/healthz": ["get"],
         "/readyz": ["get"],
         "/metrics": ["get"],

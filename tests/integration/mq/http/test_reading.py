@@ -484,7 +484,8 @@ async def test_cluster_route_probes_and_metrics(broker: HttpBroker) -> None:
     assert cluster["leader"] == cluster["brokers"][0]["broker"] == broker.broker.id
     assert cluster["transitions"] == []
     assert (await client.get("/healthz")).json() == {"status": "ok"}
-    assert (await client.get("/readyz")).json() == {"ready": True}
+    assert (await client.get("/readyz")).json() == {"ready": True, "status": "ok", "problems": []}
+    assert (await client.get("/livez")).json() == {"status": "ok"}
     await publish(broker, 1, 2)
     metrics = (await client.get("/metrics")).text
     assert 'braidmq_messages_stored_total{topic="t"} 2.0' in metrics
