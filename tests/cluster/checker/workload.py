@@ -104,6 +104,15 @@ class Workload:
             if self._read_by is not None:
                 self._reading.append(asyncio.create_task(follower.follow(self._read_by, self.urls)))
 
+    async def read_meanwhile(self, consumer: Consumer, seconds: float) -> None:
+        """A consumer that reads for so long while the workload runs, and is not owed the rest."""
+        assert self._read_by is not None, "the workload does not run"
+        follower = Follower(consumer, self.now, self.history.seed, silence_seconds=self._timeout_seconds)
+        self.history.readers.append(follower.record)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await follower.follow(self._read_by, self.urls)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Workload"]:
         """Publish and read within the block. At its end every request in flight is finished."""

@@ -10,6 +10,7 @@ from functools import partial
 from filer import keys
 from filer.keys import FileName
 from filer.topic.topic_state import TopicState
+from tests.cluster.checker.consumers import Consumer
 from tests.cluster.faults.faults import FaultKind
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.stepped_cluster import SteppedCluster
@@ -74,7 +75,10 @@ async def damage_object(kind: Kind, manner: Manner, scene: Scene) -> None:
     fault = scene.load.history.faults[-1]
     fault.key, fault.detail = damage.key, str(damage)
     try:
-        await asyncio.sleep(scene.chance.uniform(*DAMAGED_SECONDS))
+        # Readers of the tail do not come past it. This one reads all there is, at one broker after the other.
+        number = len(scene.load.history.faults)
+        reader = Consumer(f"{topic}-reader-{number}", topic, "browse", pause_seconds=0.05)
+        await scene.load.read_meanwhile(reader, scene.chance.uniform(*DAMAGED_SECONDS))
     finally:
         # False: brokers have written a newer one. What that is worth the verdict will say.
         await asyncio.to_thread(put_back, objects, damage)

@@ -16,15 +16,25 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import httpx
 
 from filer import keys
 from filer.keys import FileName
 from filer.topic.topic_state import TopicState
-from tests.cluster.faults.trials.trial_readers import Address, Reading, read_by, read_history, read_segment
+from tests.cluster.faults.trials.trial_readers import (
+    READERS,
+    Address,
+    Read,
+    Reading,
+    read_by,
+    read_history,
+    read_segment,
+    spark_readers,
+)
 from tests.cluster.faults.trials.trial_topic import (
     BUSY_UPKEEP,
     NO_UPKEEP,
@@ -38,6 +48,7 @@ from tests.cluster.faults.trials.trial_topic import (
     route,
 )
 from tests.cluster.faults.trials.trial_worlds import Template, World, worlds
+from tests.support.spark.session import spark_session
 from tests.support.store.object_faults import (
     KINDS,
     Damage,
@@ -108,7 +119,8 @@ class Outcome:
 class Trial:
     """One trial on a copy of the topic."""
 
-    def __init__(self, plan: Plan, world: World, template: Template) -> None:
+    def __init__(self, plan: Plan, world: World, template: Template, more_readers: Mapping[str, Read]) -> None:
+        self._more_readers = more_readers
         self._plan, self._world, self._objects = plan, world, world.objects
         self._chance = random.Random(plan.seed + " choices")
         self._expected = template.expected.copy()
@@ -211,19 +223,17 @@ class Trial:
     async def _look(self, at: Address) -> None:
         """Read in every way while the object is damaged, publish everywhere, and read what was published."""
         for name in (*EVERY_TIME, self._plan.slow_reader):
-            await self._read(name, at)
+            self._judge(await self._reading(name, READERS[name], at))
+        for name, read_all in self._more_readers.items():
+            self._judge(await self._reading(name, read_all, at))
         await self._read_history(at)
         await self._publish_everywhere(at)
         await self._read_each_segment(at)
 
-    async def _read(self, name: str, at: Address) -> None:
-        reading = await self._reading(name, at)
-        self._judge(reading)
-
-    async def _reading(self, name: str, at: Address) -> Reading:
+    async def _reading(self, name: str, read_all: Read, at: Address) -> Reading:
         """One that is right, or that names the object, as soon as there is one."""
         for attempt in range(TRIES):
-            reading = await read_by(name, at, self._expected)
+            reading = await read_by(name, read_all, at, self._expected)
             if reading.error is None or self._names(reading.error):
                 break
             if attempt < TRIES - 1:
@@ -317,7 +327,7 @@ class Trial:
         deadline = time.monotonic() + HEAL_SECONDS
         for name in ("browse", "files", self._chance.choice(("arrow", "subscribe", "python client"))):
             while True:
-                reading = await read_by(name, at, self._expected)
+                reading = await read_by(name, READERS[name], at, self._expected)
                 complaints = reading.complaints(self._expected, may_miss=self._may_miss)
                 if not complaints and reading.error is None:
                     break
@@ -367,16 +377,21 @@ def segment_of(key: str) -> int | None:
 
 
 async def run_trials(
-    store: str, seed: int, numbers: Sequence[int], report: Callable[[Outcome], None] = lambda outcome: None
+    store: str,
+    seed: int,
+    numbers: Sequence[int],
+    report: Callable[[Outcome], None] = lambda outcome: None,
+    *,
+    more_readers: Mapping[str, Read] = MappingProxyType({}),
 ) -> list[Outcome]:
-    """Run those trials one after the other."""
+    """Run those trials one after the other, with more readers than the usual ones."""
     outcomes: list[Outcome] = []
     async with worlds(store) as made:
         template = await made.template()
         for number in numbers:
             plan = Plan.draw(seed, number)
             async with made.copy() as world:
-                trial = Trial(plan, world, template)
+                trial = Trial(plan, world, template, more_readers)
                 try:
                     outcome = await trial.run()
                 except Exception as error:
@@ -413,6 +428,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first trial")
     parser.add_argument("--seed", type=int, help="draw the trials of a former run")
     parser.add_argument("--store", choices=["directory", "s3"], default="directory")
+    parser.add_argument("--spark", action="store_true", help="read with Spark as well, which takes seconds each time")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else secrets.randbelow(2**32)
     print(f"seed {seed}", flush=True)
@@ -426,7 +442,9 @@ def main(arguments: Sequence[str]) -> int:
 
     numbers = range(options.first, options.first + options.trials)
     began = time.monotonic()
-    outcomes = asyncio.run(run_trials(options.store, seed, numbers, report))
+    with contextlib.ExitStack() as stack:
+        readers = spark_readers(stack.enter_context(spark_session())) if options.spark else {}
+        outcomes = asyncio.run(run_trials(options.store, seed, numbers, report, more_readers=readers))
     print(summary(outcomes))
     wrong = [each for each in outcomes if each.complaints]
     words = Counter(complaint.split(":")[0] for each in wrong for complaint in each.complaints)

@@ -8,19 +8,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import httpx
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 
 from braidmq import AsyncClient
 from braidmq.read import reader, stored_pages
 from braidmq.read.file_reader import file_batches
 from braidmq.read.file_ref import FileRef
 from braidmq.read.remote_file import FileUnreachable
+from braidmq.spark import read, register
 from braidmq.transport.retry import Retry
 from filer.clock import SystemClock
 from filer.errors import BraidError
@@ -31,6 +33,9 @@ from pipeline.compact.compact import _plan, roll_up_run
 from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic
 from tests.cluster.faults.trials.trial_topic import TOPIC, Expected, Place, T
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PAGE_ROWS = 20
 SILENT_SECONDS = 1.5
@@ -213,11 +218,34 @@ class Refusal(Exception):
     """The answer was an error."""
 
 
-async def read_by(name: str, at: Address, expected: Expected) -> Reading:
+def spark_readers(spark: "SparkSession") -> dict[str, Read]:
+    """Spark by the data source, and by its own reader over the live files."""
+    register(spark)
+
+    def by_source(at: Address) -> pa.Table:
+        return spark.read.format("braidmq").option("url", at.url).option("topic", TOPIC).load().toArrow()
+
+    def by_own_reader(at: Address) -> pa.Table:
+        return read(spark, TOPIC, url=at.url).toArrow()
+
+    def reader_of(load: Callable[[Address], pa.Table]) -> Read:
+        async def read_all(at: Address, reading: Reading, expected: Expected) -> None:
+            try:
+                table = await asyncio.to_thread(load, at)
+            except PySparkException as error:
+                raise Refusal(str(error)) from error
+            reading.found += rows_of(table)
+
+        return read_all
+
+    return {"spark source": reader_of(by_source), "spark native": reader_of(by_own_reader)}
+
+
+async def read_by(name: str, read_all: Read, at: Address, expected: Expected) -> Reading:
     """Read the whole topic one way. An error of any kind ends up in the reading."""
     reading, known = Reading(name), expected.copy()
     try:
-        await READERS[name](at, reading, known)
+        await read_all(at, reading, known)
     except (Refusal, BraidError, httpx.HTTPError, pa.ArrowException, OSError) as error:
         # The client's errors carry the broker's problem document.
         reading.error = f"{type(error).__name__}: {error} {getattr(error, 'problem', '')}"
