@@ -326,6 +326,7 @@ class Broker:
             draining=self.draining.is_set(),
             stalls=self.store_health.stalls(),
             own_store=not self._clustered and self.store.uri(keys.CLUSTER).startswith("file:"),
+            clock=self.maintenance.deletions.problem,
         )
 
     def _record_changed(self, name: str) -> None:

@@ -62,25 +62,20 @@ class DeletionClock:
         self._most_us = int(grace_seconds * DIFFERENCE_SHARE * 1e6)
         self._look: Look | None = None
         self._held_until_us: int | None = None
-        self._was_off = False
+        self._is_off = False
         # As of the last look.
         self.now_us: int | None = None
         self.ahead_seconds = 0.0
 
     @property
-    def is_off(self) -> bool:
-        """Whether the clock here differs too much from the store's: nothing is deleted until that is mended."""
-        return self._was_off
-
-    @property
-    def is_held(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether nothing may be deleted, as far as the last look showed."""
         return self._look is not None and self.now_us is None
 
     @property
     def problem(self) -> str | None:
         """What is wrong with the clock here; None if nothing is."""
-        if not self._was_off:
+        if not self._is_off:
             return None
         direction = "behind" if self.ahead_seconds > 0 else "ahead of"
         return (
@@ -116,13 +111,13 @@ class DeletionClock:
     def _judge(self, look: Look) -> None:
         ahead_us_ = ahead_us(look)
         self.ahead_seconds = ahead_us_ / 1e6
-        was_off, self._was_off = self._was_off, abs(ahead_us_) > self._most_us
-        if self._was_off and not was_off:
+        was_off, self._is_off = self._is_off, abs(ahead_us_) > self._most_us
+        if self._is_off and not was_off:
             _log.warning("%s", self.problem)
-        elif was_off and not self._was_off:
+        elif was_off and not self._is_off:
             _log.info("the clock of this machine agrees with the store's again")
-        held = self._held_until_us is not None and look.monotonic_us[1] < self._held_until_us
-        self.now_us = None if self._was_off or held else look.told_us
+        holds = self._held_until_us is not None and look.monotonic_us[1] < self._held_until_us
+        self.now_us = None if self._is_off or holds else look.told_us
 
     def _monotonic_us(self) -> int:
         return int(self._clock.monotonic_seconds() * 1e6)

@@ -147,7 +147,7 @@ class SegmentUpkeep:
     def _due(self, now_us: int) -> list[Superseded]:
         """The ranges to be deleted then: all that are old enough, once enough time has passed since the last ones."""
         grace_us = self._context.grace_seconds * 1e6
-        if self._context.deletions.is_held or now_us - self._deleted_us < grace_us * GATHER_SHARE:
+        if self._context.deletions.is_paused or now_us - self._deleted_us < grace_us * GATHER_SHARE:
             return []
         return [old for old in self.index.superseded if now_us - old.since_us >= grace_us]
 

@@ -54,6 +54,16 @@ class Metrics:
             ["topic", "reason"],
             registry=registry,
         )
+        self.store_clock_ahead = Gauge(
+            "braidmq_store_clock_ahead_seconds",
+            "By how much the store's clock is ahead of this machine's, at least; 0 while they may agree.",
+            registry=registry,
+        )
+        self.deletion_paused = Gauge(
+            "braidmq_deletion_paused",
+            "Whether this broker deletes nothing, since it cannot rely on the time (0 or 1).",
+            registry=registry,
+        )
         self.brokers_wanted = Gauge(
             "braidmq_brokers_wanted",
             "How many brokers the traffic calls for, at the leader; 0 at the others.",

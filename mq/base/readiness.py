@@ -14,22 +14,31 @@ MOST_PROBLEMS = 10
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """`ready`: send requests here. A `degraded` broker may be ready: its `stalls` are then those of all brokers."""
+    """`ready`: send requests here. A `degraded` broker may be ready: its `stalls` are then those of all brokers.
+
+    `clock` is what is wrong with its clock; nothing but deletion depends on that.
+    """
 
     ready: bool
     status: Status
     stalls: Sequence[Stall] = ()
+    clock: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As `/readyz` answers it."""
         return {
             "ready": self.ready,
             "status": self.status,
-            "problems": [_problem(stall) for stall in self.stalls[:MOST_PROBLEMS]],
+            "problems": [
+                *(_problem(stall) for stall in self.stalls[:MOST_PROBLEMS]),
+                *([] if self.clock is None else [{"type": "clock-off", "detail": self.clock}]),
+            ],
         }
 
 
-def readiness(*, started: bool, draining: bool, stalls: Sequence[Stall], own_store: bool) -> Readiness:
+def readiness(
+    *, started: bool, draining: bool, stalls: Sequence[Stall], own_store: bool, clock: str | None = None
+) -> Readiness:
     """What to tell a load balancer.
 
     Where all brokers share the store that stalls, taking them all away would only make it worse: readers of recent
@@ -39,9 +48,9 @@ def readiness(*, started: bool, draining: bool, stalls: Sequence[Stall], own_sto
     if draining or not started:
         return Readiness(False, "draining" if draining else "starting")
     if not stalls:
-        return Readiness(True, "ok")
+        return Readiness(True, "ok" if clock is None else "degraded", clock=clock)
     own = own_store or any(stall.cause in OWN_CAUSES for stall in stalls)
-    return Readiness(not own, "degraded", stalls)
+    return Readiness(not own, "degraded", stalls, clock)
 
 
 def _problem(stall: Stall) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def cluster_router(broker: Broker) -> APIRouter:
 
     @router.get("/readyz", responses={503: {"description": "Starting, draining, or alone in trouble with its store."}})
     async def readyz() -> Response:
-        """Requests are welcome. If the store stalls, `problems` says why."""
+        """Requests are welcome. What it cannot do at the moment is in `problems`."""
         told = broker.readiness
         return json_response(told.document(), status=200 if told.ready else 503)
 
@@ -109,6 +109,8 @@ def _rendered(broker: Broker) -> bytes:
     metrics.in_touch.set(coordinator.in_touch())
     metrics.brokers.set(len(coordinator.brokers()))
     metrics.segments_owned.set(broker.drainer.segments_owned)
+    metrics.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)
+    metrics.deletion_paused.set(broker.maintenance.deletions.is_paused)
     metrics.brokers_wanted.set(broker.traffic_reports.brokers_wanted())
     return metrics.render()
 

@@ -28,6 +28,15 @@ def test_a_broker_is_taken_out_only_where_others_are_better_off(
     assert (told.ready, told.status) == (ready, status)
 
 
+def test_a_clock_that_is_off_is_told_and_takes_no_broker_out() -> None:
+    told = readiness(started=True, draining=False, stalls=[], own_store=True, clock="7200 s behind")
+    assert told.document() == {
+        "ready": True,
+        "status": "degraded",
+        "problems": [{"type": "clock-off", "detail": "7200 s behind"}],
+    }
+
+
 def test_the_document_names_each_problem() -> None:
     told = readiness(started=True, draining=False, stalls=[stall("ENOSPC")] * (2 * MOST_PROBLEMS), own_store=True)
     document = told.document()
