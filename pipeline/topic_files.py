@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from filer import keys
 from filer.clock import Clock
 from filer.errors import CorruptFile, InvalidInput
+from filer.format.segment_file import of_file, read_whole, undecodable
 from filer.keys import FileName
 from filer.segment.live_files import live_names
 from filer.segment.segment_log import SegmentRef, recover_index
@@ -144,16 +145,18 @@ async def _read(store: Store, file: LiveFile) -> bytes:
 
 
 def batches_of(file: LiveFile, data: bytes, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The live rows of the file, with those columns (all by default). Raises `CorruptFile`."""
+    """The live rows of the file, with those columns (all by default). All bytes are checked. Raises `CorruptFile`."""
     reached = file.name.base
-    try:
-        with pq.ParquetFile(pa.BufferReader(data)) as parquet:
-            for batch in parquet.iter_batches(columns=columns, use_threads=False):
-                live = batch.slice(max(file.start - reached, 0), max(file.stop - max(file.start, reached), 0))
-                reached += batch.num_rows
-                if live.num_rows:
-                    yield live
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"{file.key} cannot be decoded: {error}") from error
-    if reached < file.stop:
-        raise CorruptFile(f"{file.key} ends at {reached}, not at {file.stop}")
+    with of_file(file.key):
+        end = read_whole(data, place=(file.ref.segment, file.name.base))
+        try:
+            with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as parquet:
+                for batch in parquet.iter_batches(columns=columns, use_threads=False):
+                    live = batch.slice(max(file.start - reached, 0), max(file.stop - max(file.start, reached), 0))
+                    reached += batch.num_rows
+                    if live.num_rows:
+                        yield live
+        except (pa.ArrowException, OSError) as error:
+            raise undecodable(error) from error
+        if reached < file.stop:
+            raise CorruptFile(f"it ends at {reached}, not at {file.stop}")

@@ -182,11 +182,15 @@ class ReservedSegment(_Answer):
 
 
 class ReservedLoad(_Answer):
-    """Segments that are reserved for a bulk load until `expires`. All its messages get its `timestamp`."""
+    """Segments that are reserved for a bulk load until `expires`. All its messages get its `timestamp`.
+
+    `digests`: whether the broker takes files with digests; one of version 0.1 does not.
+    """
 
     load: str
     timestamp: datetime
     expires: datetime
+    digests: bool = False
     segments: tuple[ReservedSegment, ...]
 
 

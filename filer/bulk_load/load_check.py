@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.bulk_load.column_statistics import check_column_statistics
+from filer.bulk_load.load_digests import check_load_digests
 from filer.bulk_load.load_rows import first_not_json, first_stray, first_unshowable, lacks_a_value, micros_of
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.bulk_load.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.errors import CorruptFile, LoadRefused
+from filer.format.digests import NAMES
 from filer.format.schema import KeyType, ValueType, log_schema
-from filer.format.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parquet_metadata
+from filer.format.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parse_footer
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -47,11 +49,13 @@ class FileClaim:
 def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
     """Raises `LoadRefused`, which says what is wrong with the file."""
     try:
-        metadata, tail = _metadata(read, claim.size_bytes)
+        tail = _tail(read, claim.size_bytes)
+        metadata, footer_digest = parse_footer(tail)
         _check_claims(metadata, claim, segment)
         _check_inflated(metadata, claim.size_bytes)
         for number in range(metadata.num_row_groups):
             _check_group(metadata.row_group(number), claim.size_bytes - len(tail), claim.count)
+        check_load_digests(read, metadata, footer_digest, body_bytes=claim.size_bytes - len(tail))
         file = LoadedFile(read, metadata, tail, claim.size_bytes, claim.base_offset, segment.timestamp_us)
         reached = claim.base_offset
         for table in decoded_lots(file, with_values=segment.value_type != "binary"):
@@ -64,8 +68,8 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
         raise LoadRefused(f"it cannot be read: {str(error).partition(chr(10))[0][:300]}") from error
 
 
-def _metadata(read: Read, size_bytes: int) -> tuple[pq.FileMetaData, bytes]:
-    """The Parquet metadata of a file, and the bytes at its end that hold them."""
+def _tail(read: Read, size_bytes: int) -> bytes:
+    """The footer of a file, to the file's end."""
     head, tail = read([(0, min(4, size_bytes)), (max(size_bytes - _GUESS_BYTES, 0), size_bytes)])
     if size_bytes < 12 or tail[-4:] not in (b"PAR1", b"PARE"):
         raise LoadRefused("it is not a whole Parquet file: it does not end in PAR1")
@@ -80,7 +84,7 @@ def _metadata(read: Read, size_bytes: int) -> tuple[pq.FileMetaData, bytes]:
         )
     if footer_bytes > len(tail):
         (tail,) = read([(size_bytes - footer_bytes, size_bytes)])
-    return parquet_metadata(tail), tail[-footer_bytes:]
+    return tail[-footer_bytes:]
 
 
 def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegment) -> None:
@@ -103,7 +107,7 @@ def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegm
         if (said := pairs.get(name.encode())) != value.encode():
             shown = "nothing" if said is None else repr(said[:80].decode(errors="replace"))
             raise LoadRefused(f"its footer has {shown} for {name}, and {value!r} is expected")
-    if strange := sorted(set(pairs) - {name.encode() for name in expected}):
+    if strange := sorted(set(pairs) - {name.encode() for name in (*expected, *NAMES)}):
         raise LoadRefused(f"its footer has {strange[0][:80]!r}, which files of a bulk load do not have")
     if metadata.num_rows != claim.count or claim.count < 1:
         raise LoadRefused(f"it has {metadata.num_rows} messages, and {claim.count} were announced (1 or more)")

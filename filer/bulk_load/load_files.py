@@ -1,8 +1,8 @@
 """Writes the segment files of a bulk load from Arrow, for a broker to adopt (docs/design.md §10a).
 
-A file depends only on its bulk load, its segment, its first offset and its rows. It contains no clock time and nothing
-random, and where it ends does not depend on how the rows were batched. So a task that runs again writes the same bytes
-under the same names, and can tell that a file which exists already is its own.
+A file depends only on its bulk load, its segment, its rows and (by the chain of digests) the rows before them. It
+contains no clock time and nothing random, and where it ends does not depend on how the rows were batched. So a task
+that runs again writes the same bytes under the same names, and can tell that a file which exists already is its own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from filer.bulk_load.load_rows import first_not_json, first_stray, first_unshowable, lacks_a_value
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.errors import InvalidInput
+from filer.format.digests import stated_footer_digest
 from filer.format.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
-from filer.format.segment_file import ROW_GROUP_BYTES, Footer, mark_json, parquet_writer
+from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder, mark_json
 from filer.keys import FileName
 from filer.nearest import unknown_name
 from filer.slots import slots_of
@@ -41,6 +42,11 @@ class LoadFile:
     base_offset: int
     count: int
     data: pa.Buffer
+
+    @property
+    def link(self) -> str:
+        """The digest of its footer, which the next file names as `previous`."""
+        return stated_footer_digest(memoryview(self.data))
 
     @property
     def name(self) -> str:
@@ -70,6 +76,7 @@ class LoadWriter:
         self._segment, self._file_bytes = segment, file_bytes
         self._tables: list[pa.Table] = []
         self._held_bytes = self._base = self._rows_before = 0
+        self._previous = ""
 
     def write(self, batch: pa.Table | pa.RecordBatch) -> Iterator[LoadFile]:
         """Add messages; yields the files that they complete. Exhaust the iterator before the next call."""
@@ -92,32 +99,36 @@ class LoadWriter:
             yield self._file()
 
     def _file(self) -> LoadFile:
-        file = encode_load_file(pa.concat_tables(self._tables), self._segment, self._base)
+        file = encode_load_file(pa.concat_tables(self._tables), self._segment, self._base, previous=self._previous)
         self._base += file.count
+        self._previous = file.link
         self._tables.clear()
         self._held_bytes = 0
         return file
 
 
-def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int) -> LoadFile:
-    """Encode these messages (columns of `rows_schema`) as the file that begins at that offset of the segment."""
+def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int, *, previous: str = "") -> LoadFile:
+    """Encode these messages (columns of `rows_schema`) as the file that begins at that offset of the segment.
+
+    `previous` is the link of the file before it.
+    """
     count, time_us = rows.num_rows, segment.timestamp_us
     # One chunk per column, so that the pages do not depend on how the rows were batched.
     rows = rows.combine_chunks()
     table = _logged(rows, segment, base_offset)
-    footer = Footer(segment.segment, base_offset, count, writer_of(segment.load), time_us, time_us)
-    sink = pa.BufferOutputStream()
+    footer = Footer(segment.segment, base_offset, count, writer_of(segment.load), time_us, time_us, previous=previous)
     cuts = [*_cuts(_row_bytes(rows), ROW_GROUP_BYTES, 0), count]
     # Each column of a row group is one page, so that the check of the file reads few page headers.
     page_bytes = ROW_GROUP_BYTES + LARGEST_ROW_BYTES
-    with parquet_writer(sink, table.schema, compression="zstd", page_bytes=page_bytes, page_rows=count) as writer:
-        begin = 0
-        for end in cuts:
-            if end > begin:
-                writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
-            begin = end
-        writer.add_key_value_metadata(footer.to_metadata())
-    return LoadFile(segment.segment, base_offset, count, sink.getvalue())
+    encoder = SegmentFileEncoder(
+        table.schema, compression="zstd", page_bytes=page_bytes, page_rows=count, checks=segment.digests
+    )
+    begin = 0
+    for end in cuts:
+        if end > begin:
+            encoder.add_row_group(table.slice(begin, end - begin))
+        begin = end
+    return LoadFile(segment.segment, base_offset, count, encoder.finish(footer))
 
 
 def as_rows(batch: pa.Table | pa.RecordBatch, key_type: KeyType, value_type: ValueType) -> pa.Table:

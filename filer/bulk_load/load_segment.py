@@ -10,6 +10,7 @@ class LoadSegment:
     """A segment that is reserved for a bulk load, as in the answer to the reservation.
 
     `timestamp_us` is the time of the bulk load, which all its messages get. The types are those of the topic.
+    `digests`: whether the broker takes files with digests. One of version 0.1 refuses what it does not know.
     """
 
     load: str
@@ -19,6 +20,7 @@ class LoadSegment:
     timestamp_us: int
     key_type: KeyType = "binary"
     value_type: ValueType = "binary"
+    digests: bool = True
 
 
 def writer_of(load: str) -> str:

@@ -5,16 +5,20 @@ writer, and says whether it is the seal.
 """
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile
+from filer.format import digests
+from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
 from filer.format.schema import JSON_TYPE, log_schema
+from filer.format.sparse_file import SparseFile
 
 FORMAT_VERSION = 1
 FOOTER_GUESS_BYTES = 64 * 1024
@@ -34,6 +38,10 @@ class Footer:
 
     `requests` are the requests in the file that came with a producer and a sequence. `windows`, in a seal, are the
     segment's producer windows at its end (`ProducerWindows.to_bytes`; empty if there are none).
+
+    `previous` is the footer's digest of the file before this one, empty if there is none or it is not known. A roll-up
+    has the `previous` of the first file that it replaces, and as `last_original` the digest of the last one; that is
+    None in all other files. `digests` are those that were read.
     """
 
     segment: int
@@ -46,11 +54,26 @@ class Footer:
     sealed: bool = False
     requests: tuple[StoredRequest, ...] = ()
     windows: bytes = b""
+    previous: str = ""
+    last_original: str | None = None
+    digests: FileDigests | None = field(default=None, compare=False)
+
+    @property
+    def link(self) -> str:
+        """What the next file of the segment names as `previous`; empty if it is not known."""
+        if self.last_original is not None:
+            return self.last_original
+        return "" if self.digests is None else self.digests.footer
 
     @property
     def end(self) -> int:
         """The offset after the last message."""
         return self.base + self.count
+
+    def check_place(self, segment: int, base: int) -> None:
+        """Raises `CorruptFile` unless the file is the one of that segment which begins at that offset."""
+        if (self.segment, self.base) != (segment, base):
+            raise CorruptFile(f"it is another file: its footer names segment {self.segment} [{self.base}, {self.end})")
 
     def to_metadata(self) -> dict[str, str]:
         """As the key-value metadata of a Parquet footer."""
@@ -70,13 +93,18 @@ class Footer:
             pairs["requests"] = requests_to_json(self.requests, self.base)
         if self.windows:
             pairs["windows"] = base64.b64encode(self.windows).decode()
+        if self.last_original is not None:
+            pairs["last_original"] = self.last_original
         return {f"braidmq.{name}": value for name, value in pairs.items()}
 
     @classmethod
-    def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> "Footer":
-        """The footer from that metadata; raises `CorruptFile` if a field is missing or the version is unknown."""
-        pairs = {name: value.decode() for name, value in (metadata or {}).items() if name.startswith(_PREFIX)}
+    def from_metadata(cls, metadata: dict[bytes, bytes] | None, checked: str | None) -> "Footer":
+        """The footer from that metadata, for which `check_footer` gave `checked`.
+
+        Raises `CorruptFile` if a field is missing or the version is unknown.
+        """
         try:
+            pairs = {name: value.decode() for name, value in (metadata or {}).items() if name.startswith(_PREFIX)}
             if pairs[b"braidmq.version"] != str(FORMAT_VERSION):
                 raise CorruptFile(f"segment file of format version {pairs[b'braidmq.version']}, not {FORMAT_VERSION}")
             segment, base = int(pairs[b"braidmq.segment"]), int(pairs[b"braidmq.base_offset"])
@@ -92,6 +120,9 @@ class Footer:
                 sealed=pairs.get(b"braidmq.sealed") == "true",
                 requests=() if requests is None else requests_from_json(requests, segment, base),
                 windows=base64.b64decode(pairs.get(b"braidmq.windows", ""), validate=True),
+                previous=pairs.get(b"braidmq.previous", ""),
+                last_original=pairs.get(b"braidmq.last_original"),
+                digests=digests_from_metadata(pairs, checked),
             )
         except (KeyError, ValueError) as error:
             raise CorruptFile(f"not a segment file: footer lacks a valid {error}") from error
@@ -99,37 +130,61 @@ class Footer:
 
 def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
     """The bytes of an owner's file of `table`, with that footer, in one row group."""
-    sink = pa.BufferOutputStream()
-    with parquet_writer(sink, table.schema, compression="lz4") as writer:
-        if table.num_rows:
-            writer.write_table(table, row_group_size=table.num_rows)
-        writer.add_key_value_metadata(footer.to_metadata())
-    return sink.getvalue()
+    encoder = SegmentFileEncoder(table.schema, compression="lz4")
+    if table.num_rows:
+        encoder.add_row_group(table)
+    return encoder.finish(footer)
 
 
-def parquet_writer(
-    sink: pa.NativeFile,
-    schema: pa.Schema,
-    *,
-    compression: Literal["lz4", "zstd"],
-    page_bytes: int = PAGE_BYTES,
-    page_rows: int | None = None,
-) -> pq.ParquetWriter:
-    """A writer of a segment file, row group by row group; add the footer's metadata before closing it.
+class SegmentFileEncoder:
+    """Encodes a segment file in memory, row group by row group.
 
-    A page ends with the row that brings it to `page_bytes` or to `page_rows` (None: Arrow's default).
+    A page ends with the row that brings it to `page_bytes` or to `page_rows` (None: Arrow's default). Without `checks`,
+    the file has neither digests nor page checksums, as in version 0.1.
     """
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression=compression,
-        use_dictionary=False,
-        column_encoding=_ENCODINGS,
-        write_statistics=_STATISTICS,
-        data_page_size=page_bytes,
-        max_rows_per_page=page_rows,
-        store_schema=False,
-    )
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        compression: Literal["lz4", "zstd"],
+        page_bytes: int = PAGE_BYTES,
+        page_rows: int | None = None,
+        checks: bool = True,
+    ) -> None:
+        self._checks = checks
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=compression,
+            use_dictionary=False,
+            column_encoding=_ENCODINGS,
+            write_statistics=_STATISTICS,
+            data_page_size=page_bytes,
+            max_rows_per_page=page_rows,
+            store_schema=False,
+            # For readers of bare files. We check the digests of the footer.
+            write_page_checksum=checks,
+        )
+        self._ends = [self._sink.tell()]
+
+    def add_row_group(self, table: pa.Table) -> None:
+        """Add messages as one row group, at least one message."""
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._ends.append(self._sink.tell())
+
+    def finish(self, footer: Footer) -> pa.Buffer:
+        """The whole file, with that footer."""
+        metadata = footer.to_metadata()
+        if self._checks:
+            metadata |= digests.place_holders(footer.previous, row_groups=len(self._ends) - 1)
+        self._writer.add_key_value_metadata(metadata)
+        self._writer.close()
+        data = self._sink.getvalue()
+        if self._checks:
+            digests.fill_in(memoryview(data), self._ends)
+        return data
 
 
 def mark_json(table: pa.Table) -> pa.Table:
@@ -142,31 +197,111 @@ def mark_json(table: pa.Table) -> pa.Table:
     return table.set_column(position, "value", marked)
 
 
-def read_footer(tail: bytes) -> Footer:
-    """The footer from the last bytes of a file; raises `CorruptFile`."""
-    return Footer.from_metadata(parquet_metadata(tail).metadata)
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """The end of a file of `size_bytes`: at least its whole footer, which has been checked and parsed."""
+
+    tail: bytes
+    size_bytes: int
+    footer: Footer
+    metadata: pq.FileMetaData
+
+    def row_group_range(self, number: int) -> tuple[int, int]:
+        """As the function of that name."""
+        return row_group_range(self.metadata, number)
+
+    def check_row_group(self, number: int, data: bytes) -> None:
+        """Raises `CorruptFile` if the bytes of a row group are not what the footer says."""
+        if self.footer.digests is not None:
+            digests.check_row_group(data, self.footer.digests, number)
+
+    def open_row_group(self, number: int, data: bytes) -> pa.NativeFile:
+        """A file of which only this row group, with these bytes, can be read; raises `CorruptFile` as the check."""
+        self.check_row_group(number, data)
+        start, _ = self.row_group_range(number)
+        return pa.PythonFile(
+            SparseFile(self.size_bytes, [(start, data), (self.size_bytes - len(self.tail), self.tail)]), "r"
+        )
 
 
-def parquet_metadata(tail: bytes) -> pq.FileMetaData:
-    """Parquet's own metadata from the last bytes of a file; raises `CorruptFile`."""
+def read_end(tail: bytes, size_bytes: int) -> FileEnd:
+    """The end of a file of that size, from its last bytes; raises `CorruptFile`."""
+    metadata, checked = parse_footer(tail)
+    return FileEnd(tail, size_bytes, Footer.from_metadata(metadata.metadata, checked), metadata)
+
+
+def parse_footer(tail: bytes) -> tuple[pq.FileMetaData, str | None]:
+    """Parquet's own metadata from the last bytes of a file, and what `check_footer` gives; raises `CorruptFile`."""
+    footer_bytes = footer_size_bytes(tail)
+    if footer_bytes > len(tail):
+        raise CorruptFile(f"not a whole Parquet file: it claims a footer of {footer_bytes} bytes")
+    checked = check_footer(tail[-footer_bytes:])
     try:
-        return pq.read_metadata(pa.BufferReader(tail))
-    except (pa.ArrowInvalid, OSError) as error:
+        return pq.read_metadata(pa.BufferReader(tail)), checked
+    except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"not a Parquet file: {error}") from error
 
 
-def footer_size_bytes(tail: bytes) -> int:
-    """The size of the footer at the end of the file; raises `CorruptFile`."""
-    if len(tail) < 12 or tail[-4:] != b"PAR1":
-        raise CorruptFile("not a Parquet file: it does not end in PAR1")
-    return int.from_bytes(tail[-8:-4], "little") + 8
+def row_group_range(metadata: pq.FileMetaData, number: int) -> tuple[int, int]:
+    """The bytes `[start, stop)` of a row group, from its first page to the end of its last one."""
+    group = metadata.row_group(number)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    starts = [
+        min(c.data_page_offset, c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset)
+        for c in columns
+    ]
+    return min(starts), max(start + c.total_compressed_size for start, c in zip(starts, columns, strict=True))
 
 
-def decode(source: bytes | pa.NativeFile, *, row_groups: Sequence[int] | None = None) -> pa.Table:
-    """The rows of a file, or of some of its row groups, in the columns of `log_schema`."""
-    with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
-        table = file.read() if row_groups is None else file.read_row_groups(list(row_groups))
-    return unmark(table)
+def read_footer(tail: bytes) -> Footer:
+    """The footer from the last bytes of a file; raises `CorruptFile`."""
+    return read_end(tail, len(tail)).footer
+
+
+def read_whole(data: bytes, *, place: tuple[int, int] | None = None) -> FileEnd:
+    """The end of the file of these bytes, all of which are checked; raises `CorruptFile`.
+
+    With `place`, the file must be that of this segment and of this first offset.
+    """
+    end = read_end(data, len(data))
+    if place is not None:
+        end.footer.check_place(*place)
+    if end.footer.digests is not None:
+        check_body(data, end.footer.digests)
+    return end
+
+
+def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
+    """The rows of a file, in the columns of `log_schema`; raises `CorruptFile` as `read_whole`."""
+    end = read_whole(data, place=place)
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as file:
+            return unmark(file.read())
+    except (pa.ArrowException, OSError) as error:
+        raise undecodable(error) from error
+
+
+def decode_row_group(end: FileEnd, number: int, data: bytes, *, use_threads: bool = True) -> pa.Table:
+    """The rows of one row group, given its bytes, in the columns of `log_schema`; raises `CorruptFile`."""
+    try:
+        with pq.ParquetFile(end.open_row_group(number, data), metadata=end.metadata) as file:
+            return unmark(file.read_row_group(number, use_threads=use_threads))
+    except (pa.ArrowException, OSError) as error:
+        raise undecodable(error) from error
+
+
+@contextmanager
+def of_file(key: str) -> Iterator[None]:
+    """Makes a `CorruptFile` that is raised within name the file, by its key on the store."""
+    try:
+        yield
+    except CorruptFile as error:
+        raise CorruptFile(f"{key}: {error}", key=key) from error
+
+
+def undecodable(error: Exception) -> CorruptFile:
+    """The error for a file that Arrow cannot decode."""
+    return CorruptFile(f"it cannot be decoded: {error}")
 
 
 def unmark(table: pa.Table) -> pa.Table:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filer.format.digests import stated_footer_digest
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.format.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
 from filer.format.segment_file import Footer, count_refs
@@ -56,12 +57,17 @@ class Accepted:
 
 
 class NextFile:
-    """The next file of a segment: encoded when the store first asks for its bytes, and never encoded again."""
+    """The next file of a segment: encoded when the store first asks for its bytes, and never encoded again.
 
-    def __init__(self, ref: SegmentRef, batch: Sequence[Accepted], base: int, writer: str) -> None:
-        self.writer = writer
+    `previous` is the link of the file before it in the chain of digests (`SegmentIndex.link`). Once it is encoded,
+    `link` is what the file after it names as `previous`.
+    """
+
+    def __init__(self, ref: SegmentRef, batch: Sequence[Accepted], base: int, writer: str, previous: str) -> None:
+        self.writer, self._previous = writer, previous
         self.table: pa.Table
         self.footer: Footer
+        self.link = ""
         self._ref, self._batch, self._base = ref, batch, base
         self._windows: ProducerWindows | None = None
         self._last_us = self._log_us = 0
@@ -115,8 +121,10 @@ class NextFile:
                 sealed=self._windows is not None,
                 requests=requests,
                 windows=self._windows_with(requests),
+                previous=self._previous,
             )
             self._data = self._ref.encode(self.table, self.footer)
+            self.link = stated_footer_digest(memoryview(self._data))
         return memoryview(self._data)
 
     def _windows_with(self, requests: Sequence[StoredRequest]) -> bytes:

@@ -37,7 +37,8 @@ class SegmentIndex:
     `size_bytes` is the sum over the live files. `stored_bytes` is the sum over all files there have been, as they were
     stored: neither roll-ups nor retention change it. (If no snapshot has it, only the remaining files count.) `changes`
     is the number of changes since the snapshot from which the index was read. `windows` are those of the requests in
-    its files; once it has `inherited`, they include those of its predecessors.
+    its files; once it has `inherited`, they include those of its predecessors. `link` is what the next file names as
+    `previous`: the digest of the last file's footer, empty if it is not known.
     """
 
     def __init__(self, start_offset: int = 0) -> None:
@@ -48,6 +49,7 @@ class SegmentIndex:
         self.changes = 0
         self.windows = ProducerWindows()
         self.inherited = False
+        self.link = ""
         self._starts: list[int] = []
 
     @classmethod
@@ -83,12 +85,16 @@ class SegmentIndex:
         """The time by which silent producers are forgotten: both the owner's clock and the store's had come to it."""
         return max((facts.log_us for facts in self.files[-2:]), default=0)
 
-    def append(self, facts: FileFacts, requests: Sequence[StoredRequest] = ()) -> None:
-        """Add the file that begins where the index ends, with its requests; raises `CorruptFile` for any other file."""
+    def append(self, facts: FileFacts, requests: Sequence[StoredRequest] = (), link: str = "") -> None:
+        """Add the file that begins where the index ends, with its requests and its link of the chain.
+
+        Raises `CorruptFile` for any other file.
+        """
         if facts.start != self.end or self.sealed:
             raise CorruptFile(f"file {facts.name} counts from offset {facts.start}, but the log ends at {self.end}")
         self.files.append(facts)
         self._starts.append(facts.start)
+        self.link = link
         self.size_bytes += facts.size_bytes
         self.stored_bytes += facts.size_bytes
         self.changes += 1
@@ -181,6 +187,7 @@ class SegmentIndex:
         same = SegmentIndex(self.start_offset)
         same.files, same.superseded, same._starts = self.files[:], self.superseded[:], self._starts[:]
         same.size_bytes, same.stored_bytes, same.changes = self.size_bytes, self.stored_bytes, self.changes
+        same.link = self.link
         if not self.sealed:
             same.windows, same.inherited = self.windows.copy(), self.inherited
         return same

@@ -15,9 +15,10 @@ from filer import keys
 from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown
+from filer.format.digests import footer_size_bytes, stated_footer_digest
 from filer.format.requests import StoredRequest
 from filer.format.schema import KeyType, ValueType, log_schema
-from filer.format.segment_file import FOOTER_GUESS_BYTES, Footer, encode, footer_size_bytes, mark_json, read_footer
+from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, Footer, encode, mark_json, of_file, read_end
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts, live_names, walk_chain
 from filer.segment.producer_windows import ProducerWindows
@@ -55,40 +56,52 @@ class SegmentRef:
         return encode(mark_json(table) if self.value_type == "json" else table, footer)
 
 
-async def fetch_footer(store: Store, key: str) -> tuple[Footer, int]:
-    """The footer of a segment file and the file's size in bytes.
+async def fetch_end(store: Store, key: str) -> FileEnd:
+    """A segment file's last bytes, its whole footer among them, checked.
 
     Raises `ObjectNotFound`, `CorruptFile`, `OutcomeUnknown`.
     """
-    footer, info = await _fetch_footer(store, key)
-    return footer, info.size_bytes
+    end, _ = await _fetch_end(store, key)
+    return end
 
 
-async def _fetch_footer(store: Store, key: str) -> tuple[Footer, ObjectInfo]:
+async def _fetch_end(store: Store, key: str) -> tuple[FileEnd, ObjectInfo]:
     tail = await store.get(key, start=-FOOTER_GUESS_BYTES)
-    needed = footer_size_bytes(tail.data)
-    if needed > len(tail.data):
-        tail = await store.get(key, start=-needed)
-    return read_footer(tail.data), tail.info
+    with of_file(key):
+        needed = footer_size_bytes(tail.data)
+        if needed > len(tail.data):
+            tail = await store.get(key, start=-needed)
+        return read_end(tail.data, tail.info.size_bytes), tail.info
+
+
+async def fetch_footer(store: Store, key: str) -> tuple[Footer, int]:
+    """The footer of a segment file and the file's size in bytes. Raises as `fetch_end`."""
+    end = await fetch_end(store, key)
+    return end.footer, end.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file on the store: its entry for the index, and the requests in it."""
+    """A file on the store: its entry for the index, the requests in it, and its link of the chain (`Footer.link`)."""
 
     facts: FileFacts
     requests: Sequence[StoredRequest]
+    link: str
 
 
 async def fetch_file(store: Store, ref: SegmentRef, name: FileName) -> FoundFile:
     """Read the footer of one file of a segment. Raises as `fetch_footer`."""
-    footer, info = await _fetch_footer(store, ref.key(name))
+    found, info = await _fetch_end(store, ref.key(name))
+    footer = found.footer
     end = footer.end if name.end is None else name.end
     if footer.base != name.base or footer.segment != ref.segment or footer.end != end:
-        raise CorruptFile(f"{ref.key(name)}: its footer names segment {footer.segment} [{footer.base}, {footer.end})")
+        raise CorruptFile(
+            f"{ref.key(name)}: its footer names segment {footer.segment} [{footer.base}, {footer.end})",
+            key=ref.key(name),
+        )
     if not footer.count and not footer.sealed:
         # Nothing could ever be stored after it: the next file would have the same name.
-        raise CorruptFile(f"{ref.key(name)}: it has no messages and is no seal")
+        raise CorruptFile(f"{ref.key(name)}: it has no messages and is no seal", key=ref.key(name))
     facts = FileFacts(
         name,
         end,
@@ -99,7 +112,7 @@ async def fetch_file(store: Store, ref: SegmentRef, name: FileName) -> FoundFile
         footer.sealed,
         stored_us=info.modified_us,
     )
-    return FoundFile(facts, footer.requests)
+    return FoundFile(facts, footer.requests, footer.link)
 
 
 async def stream_names(store: Store, ref: SegmentRef, *, from_offset: int = 0) -> AsyncIterator[FileName]:
@@ -177,9 +190,9 @@ async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_th
 
 def _append(index: SegmentIndex, found: Sequence[FoundFile]) -> None:
     """Append those files that continue the index."""
-    requests = {each.facts.name: each.requests for each in found}
+    by_name = {each.facts.name: each for each in found}
     for facts in walk_chain((each.facts for each in found), index.end).files:
-        index.append(facts, requests[facts.name])
+        index.append(facts, by_name[facts.name].requests, by_name[facts.name].link)
     if index.sealed:
         index.forget_windows()
 
@@ -265,14 +278,16 @@ async def seal_at_end(
             index.inherit(await inherit())
         index.windows.expire(index.log_us)
         windows = b"" if index.windows.empty else index.windows.to_bytes()
-        footer = Footer(ref.segment, index.end, 0, f"{writer}/{clock.ulid()}", 0, 0, sealed=True, windows=windows)
+        seal_writer = f"{writer}/{clock.ulid()}"
+        footer = Footer(ref.segment, index.end, 0, seal_writer, 0, 0, sealed=True, windows=windows, previous=index.link)
         data = memoryview(ref.encode(ref.schema.empty_table(), footer))
         ours = await put_until_known(store, clock, ref.key(name), data, footer.writer)
         if age_seconds(store.time, clock, read) > grace_seconds / 2:
             read = moment(store.time, clock)
             index = await recover_index(store, ref, start_offset=start_offset)
         elif ours:
-            index.append(FileFacts(name, index.end, len(data), 0, 0, sealed=True, start=index.end))
+            facts = FileFacts(name, index.end, len(data), 0, 0, sealed=True, start=index.end)
+            index.append(facts, link=stated_footer_digest(data))
         else:
             # Read only the newer files: while an owner still writes, a read of everything would always be out of date.
             index = await catch_up(store, ref, index)

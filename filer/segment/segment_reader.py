@@ -7,28 +7,22 @@ from concurrent.futures import Executor
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from filer.errors import CorruptFile
-from filer.format.segment_file import (
-    FOOTER_GUESS_BYTES,
-    WHOLE_FILE_BYTES,
-    decode,
-    footer_size_bytes,
-    parquet_metadata,
-)
-from filer.format.sparse_file import SparseFile
+from filer.format.segment_file import WHOLE_FILE_BYTES, FileEnd, decode, decode_row_group, of_file
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef
-from filer.stores.store import Fetched, Store
+from filer.segment.segment_log import SegmentRef, fetch_end
+from filer.stores.store import Store
 
 FILES_AT_ONCE = 8
 FILES_PER_READ = 256
 
 
 class SegmentReader:
-    """Reads stored files. Decoding happens on `decoder` threads, separate from those that write (docs/design.md §7)."""
+    """Reads stored files. Decoding happens on `decoder` threads, separate from those that write (docs/design.md §7).
+
+    All bytes are checked by the digests of their file before they are decoded.
+    """
 
     def __init__(self, store: Store, decoder: Executor, *, cache_bytes: int) -> None:
         self._store, self._decoder = store, decoder
@@ -62,26 +56,27 @@ class SegmentReader:
         key = ref.key(facts.name)
         async with self._gate:
             if facts.size_bytes <= WHOLE_FILE_BYTES:
-                return (await self._whole(key, facts)).slice(wanted - facts.base)
-            return await self._row_groups(key, facts, wanted, max_bytes)
+                return (await self._whole(ref, key, facts)).slice(wanted - facts.base)
+            return await self._row_groups(ref, key, facts, wanted, max_bytes)
 
-    async def _whole(self, key: str, facts: FileFacts) -> pa.Table:
+    async def _whole(self, ref: SegmentRef, key: str, facts: FileFacts) -> pa.Table:
         cached = self._cache.get((key, None))
         if cached is None:
             fetched = await self._store.get(key)
-            cached = await self._decode(key, partial(decode, fetched.data))
+            cached = await self._decode(key, partial(decode, fetched.data, place=(ref.segment, facts.base)))
             self._cache.put((key, None), cached)
         return cached
 
-    async def _row_groups(self, key: str, facts: FileFacts, wanted: int, max_bytes: int) -> pa.Table:
-        tail = await fetch_tail(self._store, key)
-        metadata = parquet_metadata(tail.data)
+    async def _row_groups(self, ref: SegmentRef, key: str, facts: FileFacts, wanted: int, max_bytes: int) -> pa.Table:
+        file = await fetch_end(self._store, key)
+        with of_file(key):
+            file.footer.check_place(ref.segment, facts.base)
         tables: list[pa.Table] = []
         base, taken_bytes = facts.base, 0
-        for group in range(metadata.num_row_groups):
-            end = base + metadata.row_group(group).num_rows
+        for group in range(file.metadata.num_row_groups):
+            end = base + file.metadata.row_group(group).num_rows
             if end > wanted:
-                table = await self._row_group(key, facts, tail.data, metadata, group)
+                table = await self._row_group(key, file, group)
                 tables.append(table.slice(max(wanted - base, 0)))
                 taken_bytes += table.nbytes
             base = end
@@ -89,21 +84,17 @@ class SegmentReader:
                 break
         return pa.concat_tables(tables)
 
-    async def _row_group(
-        self, key: str, facts: FileFacts, tail: bytes, metadata: pq.FileMetaData, group: int
-    ) -> pa.Table:
+    async def _row_group(self, key: str, file: FileEnd, group: int) -> pa.Table:
         cached = self._cache.get((key, group))
         if cached is None:
-            file = await fetch_row_group(self._store, key, facts.size_bytes, tail, metadata, group)
-            cached = await self._decode(key, partial(decode, pa.PythonFile(file, "r"), row_groups=[group]))
+            data = await fetch_row_group(self._store, key, file, group)
+            cached = await self._decode(key, partial(decode_row_group, file, group, data))
             self._cache.put((key, group), cached)
         return cached
 
     async def _decode(self, key: str, work: "partial[pa.Table]") -> pa.Table:
-        try:
+        with of_file(key):
             return await asyncio.get_running_loop().run_in_executor(self._decoder, work)
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"{key} cannot be decoded: {error}") from error
 
 
 def _enough(files: Sequence[FileFacts], offset: int, max_rows: int, max_bytes: int) -> list[FileFacts]:
@@ -121,30 +112,13 @@ def _enough(files: Sequence[FileFacts], offset: int, max_rows: int, max_bytes: i
     return chosen
 
 
-async def fetch_tail(store: Store, key: str) -> Fetched:
-    """A file's last bytes, its whole Parquet footer among them. Raises `ObjectNotFound`, `CorruptFile`."""
-    tail = await store.get(key, start=-FOOTER_GUESS_BYTES)
-    needed = footer_size_bytes(tail.data)
-    return tail if needed <= len(tail.data) else await store.get(key, start=-needed)
-
-
-async def fetch_row_group(
-    store: Store, key: str, size_bytes: int, tail: bytes, metadata: pq.FileMetaData, group: int
-) -> SparseFile:
-    """The bytes that decoding one row group takes, of a file of `size_bytes` that ends with `tail`."""
-    start, stop = _byte_range(metadata.row_group(group))
-    fetched = await store.get(key, start=start, stop=stop)
-    return SparseFile(size_bytes, [(start, fetched.data), (size_bytes - len(tail), tail)])
-
-
-def _byte_range(group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """The byte range of a row group's pages in the file."""
-    columns = [group.column(i) for i in range(group.num_columns)]
-    starts = [
-        min(c.data_page_offset, c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset)
-        for c in columns
-    ]
-    return min(starts), max(start + c.total_compressed_size for start, c in zip(starts, columns, strict=True))
+async def fetch_row_group(store: Store, key: str, file: FileEnd, number: int) -> bytes:
+    """The bytes of one row group, which decoding checks."""
+    start, stop = file.row_group_range(number)
+    tail_begin = file.size_bytes - len(file.tail)
+    if start >= tail_begin:
+        return file.tail[start - tail_begin : stop - tail_begin]
+    return (await store.get(key, start=start, stop=stop)).data
 
 
 class _TableCache:

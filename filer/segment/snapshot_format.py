@@ -37,6 +37,7 @@ def to_snapshot(index: SegmentIndex) -> bytes:
     metadata: dict[str, str | bytes] = {
         "start_offset": str(index.start_offset),
         "stored_bytes": str(index.stored_bytes),
+        "link": index.link,
     }
     if not index.sealed:
         metadata["windows"] = index.windows.to_bytes()
@@ -66,6 +67,7 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
     ]
     index.start_offset = max(taken_at, start_offset)
     index.stored_bytes = stored_bytes
+    index.link = metadata.get(b"link", b"").decode()
     index.changes = 0
     if b"windows" in metadata:
         index.windows = ProducerWindows.from_bytes(metadata[b"windows"])

@@ -48,14 +48,14 @@ async def flush_and_seal(
             raise OutcomeUnknown(
                 f"the log of {ref.topic}/{ref.segment} ends at {index.end}, but the copy begins at {rest[0].base}"
             )
-        file = NextFile(ref, rest, index.end, f"{writer}/{clock.ulid()}")
+        file = NextFile(ref, rest, index.end, f"{writer}/{clock.ulid()}", index.link)
         ours = await put_until_known(store, clock, ref.key(FileName(index.end)), file, file.writer)
         if age_seconds(store.time, clock, read) > grace_seconds / 2:
             # The name may have been superseded and deleted before: only files that a new recovery finds count.
             read = moment(store.time, clock)
             index = await recover_index(store, ref, start_offset=start_offset)
         elif ours:
-            index.append(replace(file.facts, stored_us=store.time.latest_us), file.footer.requests)
+            index.append(replace(file.facts, stored_us=store.time.latest_us), file.footer.requests, file.link)
         else:
             index = await catch_up(store, ref, index)
     return await seal_at_end(

@@ -2,6 +2,8 @@
 
 Nothing here changes or removes a file of the run. Until the index replaces the run by the roll-up, both hold the same
 messages, and readers take the one that reaches furthest. So stopping at any line leaves every message readable once.
+What is read of the run is checked by its digests before anything is written, and the roll-up is read back and checked
+before it replaces anything.
 """
 
 import asyncio
@@ -19,19 +21,23 @@ from filer.format.requests import StoredRequest
 from filer.format.segment_file import (
     ROW_GROUP_BYTES,
     WHOLE_FILE_BYTES,
+    FileEnd,
     Footer,
+    SegmentFileEncoder,
     count_refs,
+    decode_row_group,
     mark_json,
-    parquet_metadata,
-    parquet_writer,
-    read_footer,
+    of_file,
+    read_end,
+    read_whole,
     time_bounds_us,
+    undecodable,
     unmark,
 )
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
-from filer.segment.segment_log import SegmentRef, put_until_known
-from filer.segment.segment_reader import fetch_row_group, fetch_tail
+from filer.segment.segment_log import SegmentRef, fetch_end, put_until_known
+from filer.segment.segment_reader import fetch_row_group
 from filer.stores.store import Store
 from filer.upkeep.pacing import SHARE, run_paced
 
@@ -122,8 +128,9 @@ async def roll_up(
     broker), that file is checked and used.
 
     The footer gets the `requests` of the run that still count: their files will be deleted, and a recovery must find
-    the same producer windows with or without a snapshot. `share` is the largest share of one processor that it takes.
-    Raises `CorruptFile` if a file is not what its name promises, and `ObjectNotFound` if a file of the run is gone.
+    the same producer windows with or without a snapshot. It also gets the links of the run's first and last file, so
+    that the chain of digests closes without them. `share` is the largest share of one processor that it takes. Raises
+    `CorruptFile` if a file is not what its name promises, and `ObjectNotFound` if a file of the run is gone.
     """
     name = FileName(run[0].base, run[-1].end)
     encoder = _Encoder(ref, name)
@@ -134,7 +141,8 @@ async def roll_up(
             await paced(encoder.add_files, chunk, await _contents(store, ref, chunk))
         else:
             await paced(encoder.add, rows)
-    data, footer = await paced(encoder.finish, f"{broker}/{clock.ulid()}", tuple(requests))
+    first, last = [(await fetch_end(store, ref.key(facts.name))).footer for facts in (run[0], run[-1])]
+    data, footer = await paced(encoder.finish, f"{broker}/{clock.ulid()}", tuple(requests), first.previous, last.link)
     # Stopping before this put leaves nothing. Stopping after it leaves a second copy of the run's messages: readers
     # take that copy instead of the run, and the next reconciliation adopts it.
     if not await put_until_known(store, clock, ref.key(name), memoryview(data), footer.writer):
@@ -143,7 +151,9 @@ async def roll_up(
     if not await paced(data.equals, pa.py_buffer(written.data)):
         # It has not replaced anything yet, and the run it was made of is untouched.
         await store.delete([ref.key(name)])
-        raise CorruptFile(f"{ref.key(name)} was not read back as it was written; it has been removed")
+        raise CorruptFile(
+            f"{ref.key(name)} was not read back as it was written; it has been removed", key=ref.key(name)
+        )
     return await paced(_check_whole, ref, name, written.data)
 
 
@@ -156,16 +166,15 @@ async def check_rollup(
     `CorruptFile` where it does not hold exactly the messages that its name promises, and `ObjectNotFound`.
     """
     key = ref.key(name)
-    tail = await fetch_tail(store, key)
-    size_bytes = tail.info.size_bytes
-    if size_bytes <= WHOLE_FILE_BYTES:
-        whole = tail.data if len(tail.data) == size_bytes else (await store.get(key)).data
+    file = await fetch_end(store, key)
+    if file.size_bytes <= WHOLE_FILE_BYTES:
+        whole = file.tail if len(file.tail) == file.size_bytes else (await store.get(key)).data
         return await run_paced(clock, executor, _check_whole, ref, name, whole, share=share)
-    check, metadata = _Check(ref, name), parquet_metadata(tail.data)
-    for group in range(metadata.num_row_groups):
-        file = await fetch_row_group(store, key, size_bytes, tail.data, metadata, group)
-        await run_paced(clock, executor, check.add_row_group, pa.PythonFile(file, "r"), group, share=share)
-    return check.result(read_footer(tail.data), size_bytes)
+    check = _Check(ref, name)
+    for group in range(file.metadata.num_row_groups):
+        data = await fetch_row_group(store, key, file, group)
+        await run_paced(clock, executor, check.add_row_group, file, group, data, share=share)
+    return check.result(file.footer, file.size_bytes)
 
 
 def _chunks(run: Sequence[FileFacts]) -> Iterator[list[FileFacts]]:
@@ -198,8 +207,7 @@ class _Encoder:
 
     def __init__(self, ref: SegmentRef, name: FileName) -> None:
         self._ref, self._name = ref, name
-        self._sink = pa.BufferOutputStream()
-        self._writer: pq.ParquetWriter | None = None
+        self._encoder: SegmentFileEncoder | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._reached = name.base
@@ -214,7 +222,8 @@ class _Encoder:
                 self.add(table.slice(max(self._reached - base, 0)))
                 base += table.num_rows
             if self._reached != facts.end:
-                raise CorruptFile(f"{self._ref.key(facts.name)} ends at {self._reached}, not at {facts.end}")
+                key = self._ref.key(facts.name)
+                raise CorruptFile(f"{key}: it ends at {self._reached}, not at {facts.end}", key=key)
 
     def add(self, table: pa.Table) -> None:
         """Add the next messages."""
@@ -238,12 +247,16 @@ class _Encoder:
         self._refs += count_refs(table)
         if self._ref.value_type == "json":
             table = mark_json(table)
-        if self._writer is None:
-            self._writer = parquet_writer(self._sink, table.schema, compression="zstd")
-        self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
+        if self._encoder is None:
+            self._encoder = SegmentFileEncoder(table.schema, compression="zstd")
+        rows = -(-table.num_rows // groups)
+        for first in range(0, table.num_rows, rows):
+            self._encoder.add_row_group(table.slice(first, rows))
 
-    def finish(self, writer: str, requests: tuple[StoredRequest, ...]) -> tuple[pa.Buffer, Footer]:
-        """The whole file, and its footer."""
+    def finish(
+        self, writer: str, requests: tuple[StoredRequest, ...], previous: str, last_original: str
+    ) -> tuple[pa.Buffer, Footer]:
+        """The whole file, and its footer, with the links of the run's first and last file."""
         if self._waiting:
             self._write()
         count = self._reached - self._name.base
@@ -256,33 +269,32 @@ class _Encoder:
             self._last_us,
             refs=self._refs,
             requests=requests,
+            previous=previous,
+            last_original=last_original,
         )
-        if self._writer is None or footer.end != self._name.end:
+        if self._encoder is None or footer.end != self._name.end:
             raise CorruptFile(f"{self._ref.key(self._name)} would end at {footer.end}")
-        self._writer.add_key_value_metadata(footer.to_metadata())
-        self._writer.close()
-        return self._sink.getvalue(), footer
+        return self._encoder.finish(footer), footer
 
 
 def _row_groups(ref: SegmentRef, name: FileName, data: bytes) -> Iterator[pa.Table]:
     """The file's messages, one row group at a time: repetitive values decompress to many times the file's size."""
-    try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            for group in range(file.num_row_groups):
-                # Arrow's own threads would take processors from the publishers; this one thread does not.
-                yield unmark(file.read_row_group(group, use_threads=False))
-    except (pa.ArrowException, OSError) as error:
-        raise _undecodable(ref, name, error) from error
-
-
-def _undecodable(ref: SegmentRef, name: FileName, error: Exception) -> CorruptFile:
-    return CorruptFile(f"{ref.key(name)} cannot be decoded: {error}")
+    with of_file(ref.key(name)):
+        end = read_whole(data, place=(ref.segment, name.base))
+        try:
+            with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as file:
+                for group in range(file.num_row_groups):
+                    # Arrow's own threads would take processors from the publishers; this one thread does not.
+                    yield unmark(file.read_row_group(group, use_threads=False))
+        except (pa.ArrowException, OSError) as error:
+            raise undecodable(error) from error
 
 
 def _check_offsets(ref: SegmentRef, name: FileName, table: pa.Table, base: int) -> None:
     offsets = table["_offset"].to_numpy()
     if not np.array_equal(offsets, np.arange(base, base + len(offsets), dtype=np.int64)):
-        raise CorruptFile(f"{ref.key(name)} does not hold the offsets [{base}, {base + len(offsets)})")
+        key = ref.key(name)
+        raise CorruptFile(f"{key}: it does not hold the offsets [{base}, {base + len(offsets)})", key=key)
 
 
 class _Check:
@@ -293,14 +305,11 @@ class _Check:
         self._reached, self._refs = name.base, 0
         self._first_us = self._last_us = 0
 
-    def add_row_group(self, file: pa.NativeFile, group: int) -> None:
+    def add_row_group(self, file: FileEnd, group: int, data: bytes) -> None:
         """Add the messages of one row group of a file that was fetched in part."""
-        try:
-            with pq.ParquetFile(file) as parquet:
-                table = parquet.read_row_group(group, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
-            raise _undecodable(self._ref, self._name, error) from error
-        self.add(unmark(table))
+        with of_file(self._ref.key(self._name)):
+            table = decode_row_group(file, group, data, use_threads=False)
+        self.add(table)
 
     def add(self, table: pa.Table) -> None:
         """Add the next messages."""
@@ -317,13 +326,16 @@ class _Check:
         times_said = footer.first_timestamp_us, footer.last_timestamp_us
         held = (self._ref.segment, self._name.base, self._reached, self._refs)
         if (said, times_said) != (held, bounds) or self._reached != self._name.end:
-            raise CorruptFile(f"{self._ref.key(self._name)} does not hold what its name and its footer say")
+            key = self._ref.key(self._name)
+            raise CorruptFile(f"{key}: it does not hold what its name and its footer say", key=key)
         return FileFacts(self._name, self._reached, size_bytes, *bounds, refs=self._refs)
 
 
 def _check_whole(ref: SegmentRef, name: FileName, data: bytes) -> FileFacts:
     """The entry for the index of a roll-up of these bytes; raises `CorruptFile`. Runs on an executor thread."""
-    check, footer = _Check(ref, name), read_footer(data)
+    check = _Check(ref, name)
     for table in _row_groups(ref, name, data):
         check.add(table)
+    with of_file(ref.key(name)):
+        footer = read_end(data, len(data)).footer
     return check.result(footer, len(data))

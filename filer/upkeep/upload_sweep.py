@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from ulid import ULID
 
 from filer import keys
-from filer.errors import CorruptFile
-from filer.format.segment_file import FOOTER_GUESS_BYTES, Footer, footer_size_bytes, parquet_metadata
-from filer.format.sparse_file import SparseFile
+from filer.format.segment_file import FileEnd, of_file, undecodable
 from filer.keys import FileName
 from filer.segment.live_files import live_names
 from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import fetch_end
+from filer.segment.segment_reader import fetch_row_group
 from filer.stores.store import Store
 
 DELETED_AT_ONCE = 1000
@@ -148,39 +148,25 @@ async def _refs_of(store: Store, key: str, memory: RefMemory, *, executor: Execu
 
 
 async def _read_refs(store: Store, key: str, *, executor: Executor) -> Digests:
-    """Read the footer and, if it counts references, the one column that has them."""
-    fetched = await store.get(key, start=-FOOTER_GUESS_BYTES)
-    if footer_size_bytes(fetched.data) > len(fetched.data):
-        fetched = await store.get(key, start=-footer_size_bytes(fetched.data))
-    tail, size_bytes = fetched.data, fetched.info.size_bytes
-    metadata = parquet_metadata(tail)
+    """Read the footer and, if it counts references, the row groups: only whole ones can be checked by their digests."""
+    file = await fetch_end(store, key)
     found: list[Digests] = [np.empty(0, np.uint64)]
-    if not Footer.from_metadata(metadata.metadata).refs:
+    if not file.footer.refs:
         return found[0]
-    for group in range(metadata.num_row_groups):
-        start, stop = _uri_range(metadata.row_group(group))
-        parts = [(size_bytes - len(tail), tail)]
-        if start < size_bytes - len(tail):
-            parts.append((start, (await store.get(key, start=start, stop=stop)).data))
-        file = SparseFile(size_bytes, parts)
-        found.append(await asyncio.get_running_loop().run_in_executor(executor, _digests, key, file, group))
+    for group in range(file.metadata.num_row_groups):
+        data = await fetch_row_group(store, key, file, group)
+        found.append(await asyncio.get_running_loop().run_in_executor(executor, _digests, key, file, group, data))
     return np.unique(np.concatenate(found))
 
 
-def _uri_range(group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """The byte range of the column of URIs in the file."""
-    columns = [group.column(number) for number in range(group.num_columns)]
-    column = next(column for column in columns if column.path_in_schema == _URI)
-    return column.data_page_offset, column.data_page_offset + column.total_compressed_size
-
-
-def _digests(key: str, file: SparseFile, group: int) -> Digests:
+def _digests(key: str, file: FileEnd, group: int, data: bytes) -> Digests:
     """Runs on an executor thread."""
-    try:
-        with pq.ParquetFile(pa.PythonFile(file, "r")) as parquet:
-            refs = parquet.read_row_group(group, columns=[_URI], use_threads=False)["_ref"]
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"{key} cannot be decoded: {error}") from error
+    with of_file(key):
+        try:
+            with pq.ParquetFile(file.open_row_group(group, data), metadata=file.metadata) as parquet:
+                refs = parquet.read_row_group(group, columns=[_URI], use_threads=False)["_ref"]
+        except (pa.ArrowException, OSError) as error:
+            raise undecodable(error) from error
     uris = refs.combine_chunks().field("uri").drop_null().to_pylist()
     return np.unique(np.fromiter(map(_digest, _strings(uris)), np.uint64))
 

@@ -7,6 +7,7 @@ puts the same again.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TypeVar
 
 from filer import keys
@@ -14,12 +15,12 @@ from filer.backoff import Backoff
 from filer.bulk_load.load_check import FileClaim
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.clock import Clock
-from filer.errors import LoadRefused, ObjectExists, ObjectNotFound, OutcomeUnknown
+from filer.errors import CorruptFile, LoadRefused, ObjectExists, ObjectNotFound, OutcomeUnknown
 from filer.format.segment_file import Footer
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef
+from filer.segment.segment_log import SegmentRef, fetch_footer
 from filer.stores.store import ObjectInfo, Store
 from filer.topic.topic_state import Load, TopicState
 from filer.upkeep.index_snapshots import create_snapshot
@@ -128,21 +129,33 @@ class LoadFolders:
         self, state: TopicState, load: Load, segment: int, files: Sequence[PinnedFile], end: int
     ) -> SealedEnd:
         ref = SegmentRef(state.topic, segment, state.config.key_type, state.config.value_type)
-        footer = Footer(segment, end, 0, writer_of(load.id), 0, 0, sealed=True)
+        last = await self._until_known(lambda: fetch_footer(self._store, files[-1].key)) if files else None
+        footer = Footer(
+            segment, end, 0, writer_of(load.id), 0, 0, sealed=True, previous="" if last is None else last[0].link
+        )
         seal = bytes(ref.encode(ref.schema.empty_table(), footer))
-        await self._until_known(lambda: self._put_seal(ref.key(FileName(end)), seal))
+        size_bytes = await self._until_known(lambda: self._put_seal(ref.key(FileName(end)), seal, footer))
         index = _index_of(files, load.reserved_us)
-        index.append(FileFacts(FileName(end), end, len(seal), 0, 0, sealed=True, start=end))
+        index.append(FileFacts(FileName(end), end, size_bytes, 0, 0, sealed=True, start=end))
         await self._until_known(lambda: self._put_snapshot(ref, index))
         return SealedEnd(end, end, index.stored_bytes)
 
-    async def _put_seal(self, key: str, data: bytes) -> None:
-        """Put exactly these bytes; raises `LoadRefused` if another file has the name."""
+    async def _put_seal(self, key: str, data: bytes, footer: Footer) -> int:
+        """Put this seal; returns its size in bytes. Raises `LoadRefused` if another file has the name.
+
+        A seal that is there may be of a broker of another version, which encodes the same seal in other bytes.
+        """
         try:
             await self._store.create(key, data)
         except ObjectExists:
-            if (await self._store.get(key, stop=len(data) + 1)).data != data:
+            try:
+                found, size_bytes = await fetch_footer(self._store, key)
+            except CorruptFile:
+                found, size_bytes = None, 0
+            if found is None or replace(found, previous=footer.previous) != footer:
                 raise LoadRefused(f"{key}: the name of the segment's seal is taken by another file") from None
+            return size_bytes
+        return len(data)
 
     async def _put_snapshot(self, ref: SegmentRef, index: SegmentIndex) -> None:
         """Create the snapshot. Never replace an existing one: if the load was adopted, upkeep may have updated it."""

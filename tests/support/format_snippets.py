@@ -76,6 +76,14 @@ def read_independently(topic: Path) -> list[Row]:
     ]
 
 
+def check_digests(topic: Path) -> dict[str, tuple[int, int]]:
+    """The numbers of checked and of unchecked files by segment; raises ValueError as the snippet does."""
+    names: dict[str, Any] = {}
+    exec(snippet("check-digests", topic), names)
+    counts: dict[str, tuple[int, int]] = names["counts"]
+    return counts
+
+
 def rows_of(table: pa.Table) -> list[Row]:
     """The three columns as tuples, in the table's order."""
     columns = (table[name].to_pylist() for name in ("segment", "_offset", "value"))

@@ -157,4 +157,7 @@ def check_committed(known: CommittedLoad, rows: int) -> CommittedLoad:
 def _load_segments(reserved: ReservedLoad, topic: Topic) -> list[LoadSegment]:
     time_us = microseconds(reserved.timestamp)
     types = topic.config["key_type"], topic.config["value_type"]
-    return [LoadSegment(reserved.load, each.segment, *each.range, time_us, *types) for each in reserved.segments]
+    return [
+        LoadSegment(reserved.load, each.segment, *each.range, time_us, *types, digests=reserved.digests)
+        for each in reserved.segments
+    ]

@@ -3,7 +3,6 @@
 import httpx
 
 from filer.errors import BraidError
-from filer.format.ranged_file import RangedFile
 
 WHOLE_FILE_BYTES = 4 * 1024 * 1024
 
@@ -12,18 +11,18 @@ class FileUnreachable(BraidError):
     """A file cannot be read: it is gone, its address has expired, or this machine cannot reach it."""
 
 
-class RemoteFile(RangedFile):
-    """A file as Arrow reads it. Each read is one request, but the first read of a small file fetches all of it.
+class RemoteFile:
+    """A file of known size. Each read is one request, but the first read of a small file fetches all of it.
 
     Raises `FileUnreachable` for every failure: the reader then asks for a newer address, and after that a broker.
     """
 
     def __init__(self, http: httpx.Client, url: str, size_bytes: int) -> None:
-        super().__init__(size_bytes)
-        self._http, self._url = http, url
+        self._http, self._url, self._size_bytes = http, url, size_bytes
         self._whole: bytes | None = None
 
-    def _bytes(self, start: int, stop: int) -> bytes:
+    def read_range(self, start: int, stop: int) -> bytes:
+        """The bytes `[start, stop)`, which lie within the file."""
         if self._size_bytes > WHOLE_FILE_BYTES:
             return self._fetch(start, stop)
         if self._whole is None:

@@ -198,7 +198,7 @@ class SegmentWriter(HasWriterState):
         store, clock = self._context.store, self._context.clock
         base = batch[0].base if batch else self._queue.end
         sent = moment(store.time, clock)
-        file = NextFile(self.ref, batch, base, f"{self._context.broker}/{clock.ulid()}")
+        file = NextFile(self.ref, batch, base, f"{self._context.broker}/{clock.ulid()}", self.index.link)
         try:
             if seal:
                 await self.inheritance.wait()
@@ -235,7 +235,8 @@ class SegmentWriter(HasWriterState):
         """
         footer = file.footer
         # From here on repetitions of these requests are answered, as they are after any recovery.
-        self.index.append(replace(file.facts, stored_us=self._context.store.time.latest_us), footer.requests)
+        stored = replace(file.facts, stored_us=self._context.store.time.latest_us)
+        self.index.append(stored, footer.requests, file.link)
         pending_bytes = self._queue.stored(batch, footer.requests)
         self._on_stored(StoredFile(self.ref.segment, file.facts, file.table, pending_bytes))
         for pending in batch:
@@ -252,7 +253,7 @@ class SegmentWriter(HasWriterState):
         if seal and not batch:
             newest = await recover_index(self._context.store, self.ref, start_offset=self.index.start_offset)
             if self.is_sealing and newest.sealed and newest.end == self.index.end:
-                self.index.append(newest.files[-1])
+                self.index.append(newest.files[-1], link=newest.link)
                 self._sealed(newest.end)
                 return
         self._stop(SegmentMoved(), batch)

@@ -1,8 +1,10 @@
 """Read the rows of a segment file, from a local path or a signed address."""
 
+import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -11,11 +13,11 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from braidmq import SegmentFile
 from filer.errors import CorruptFile
-from filer.format.segment_file import unmark
+from filer.format.checked_file import CheckedFile
+from filer.format.segment_file import of_file, unmark
 from mq.cli.failures import CommandFailed
 
 _BATCH_ROWS = 10_000
@@ -26,13 +28,19 @@ def tables_of(file: SegmentFile) -> Iterator[pa.Table]:
 
     Raises `CommandFailed` if the file cannot be reached, `CorruptFile` if it cannot be read.
     """
-    with _opened(file) as source:
+    with _opened(file) as source, of_file(file.uri):
         try:
-            with pq.ParquetFile(source) as parquet:
-                for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
-                    yield _live(file, unmark(pa.Table.from_batches([batch])))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptFile(f"{file.uri}: {error}") from error
+            checked = CheckedFile(partial(_read_range, source), source.seek(0, io.SEEK_END))
+        except OSError as error:
+            raise CorruptFile(f"it cannot be read: {error}") from error
+        for group in range(checked.end.metadata.num_row_groups):
+            for batch in checked.batches(group, most_rows=_BATCH_ROWS):
+                yield _live(file, unmark(pa.Table.from_batches([batch])))
+
+
+def _read_range(source: BinaryIO, start: int, stop: int) -> bytes:
+    source.seek(start)
+    return source.read(stop - start)
 
 
 def _live(file: SegmentFile, table: pa.Table) -> pa.Table:

@@ -147,6 +147,7 @@ def _reservation(topic: str, load: Load) -> dict[str, Any]:
         "load": load.id,
         "timestamp": rfc3339(load.reserved_us),
         "expires": rfc3339(load.expires_us),
+        "digests": True,
         "segments": [
             {"segment": segment, "range": list(slots), "prefix": keys.segment_folder(topic, segment)}
             for segment, slots in load.ranges.items()

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.bulk_load.load_files import LoadFile
+from filer.format.digests import NAMES
 
 PLAIN = {
     "use_dictionary": False,
@@ -30,9 +31,10 @@ def rewritten(
     rows_each: int = 1 << 20,
     **settings: Any,
 ) -> bytes:
-    """Rewrite the file with other rows, other pairs in its footer, or other settings."""
+    """Rewrite the file with other rows, other pairs in its footer, or other settings. It has no digests."""
     source = pq.ParquetFile(pa.BufferReader(file.data), arrow_extensions_enabled=False)
-    said = {name.decode(): value.decode() for name, value in source.metadata.metadata.items()} | dict(pairs or {})
+    said = {name.decode(): value.decode() for name, value in source.metadata.metadata.items()}
+    said = {name: value for name, value in said.items() if name not in NAMES} | dict(pairs or {})
     table = change(source.read())
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, table.schema, **{**PLAIN, **settings}) as writer:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 
 from filer.errors import ObjectNotFound
 from filer.format.requests import StoredRequest
 from filer.format.schema import TIMESTAMP
-from filer.format.segment_file import Footer, decode
+from filer.format.segment_file import Footer, decode, read_footer
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts, LiveName, live_names
 from filer.segment.segment_index import SegmentIndex
@@ -78,11 +79,12 @@ async def append_singly(store: Store, ref: SegmentRef, index: SegmentIndex, coun
 async def _append_file(
     store: Store, ref: SegmentRef, index: SegmentIndex, table: pa.Table, footer: Footer
 ) -> FileFacts:
-    name, data = FileName(footer.base), bytes(ref.encode(table, footer))
+    """Put the file, as the next one in the chain of digests, and add it to the index."""
+    name, data = FileName(footer.base), bytes(ref.encode(table, replace(footer, previous=index.link)))
     await store.create(ref.key(name), data)
     times_us = (footer.first_timestamp_us, footer.last_timestamp_us)
     facts = FileFacts(name, footer.end, len(data), *times_us, footer.refs, footer.sealed, footer.base)
-    index.append(facts)
+    index.append(facts, link=read_footer(data).link)
     return facts
 
 

@@ -140,7 +140,7 @@ async def test_a_file_of_that_name_with_other_messages_is_refused(executor: Exec
     await store.create(REF.key(FileName(0, 30)), data)
     with pytest.raises(CorruptFile):
         await write(store, index.files, executor)
-    with pytest.raises(CorruptFile, match="does not hold what its name"):
+    with pytest.raises(CorruptFile, match="it is another file"):
         await check_rollup(store, ManualClock(), SegmentRef("t", 4), await renamed(store, data), executor=executor)
 
 

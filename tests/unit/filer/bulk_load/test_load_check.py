@@ -22,7 +22,9 @@ from tests.support.topic.broken_load_files import rewritten, with_column
 
 COUNT = 100
 TIME_US = 1_700_000_000_000_000
-HALF = LoadSegment("backfill", 7, 0, 32_768, TIME_US)
+HALF = LoadSegment("backfill", 7, 0, 32_768, TIME_US, digests=False)
+"""Its files have no digests, which would refuse every file that these tests change before anything else is checked."""
+CHECKED = replace(HALF, digests=True)
 KEYS = [key for key in (b"key-%d" % n for n in range(400)) if slot_of(key) < 32_768][:COUNT]
 STRAY = next(key for key in (b"key-%d" % n for n in range(400)) if slot_of(key) >= 32_768)
 
@@ -54,6 +56,33 @@ def test_what_the_library_writes_is_taken() -> None:
     times = pa.array(range(COUNT), pa.timestamp("us", "UTC"))
     check(file_of(messages().append_column("headers", headers).append_column("event_time", times)).data.to_pybytes())
     check(file_of(pa.table({"value": pa.nulls(COUNT, pa.binary())})).data.to_pybytes())
+
+
+def test_a_file_with_digests_is_taken_and_refused_where_any_byte_is_another() -> None:
+    """Also a byte of a value, which is not decoded."""
+    data = file_of(messages([bytes([n]) * 200 for n in range(COUNT)]), CHECKED).data.to_pybytes()
+    check(data)
+    for at in range(0, len(data), 7):
+        changed = bytearray(data)
+        changed[at] ^= 1 << at % 8
+        with pytest.raises(LoadRefused):
+            check(bytes(changed))
+
+
+def test_a_file_with_digests_of_many_row_groups_is_taken() -> None:
+    values = [bytes([n]) * 1_000_000 for n in range(COUNT)]
+    file = file_of(messages(values), CHECKED)
+    assert pq.read_metadata(pa.BufferReader(file.data)).num_row_groups > 5
+    check(file.data.to_pybytes())
+
+
+def test_the_digests_of_other_row_groups_are_refused() -> None:
+    """The footer agrees with itself, and its digests with other bytes."""
+    first, second = (file_of(messages([value] * COUNT), CHECKED).data.to_pybytes() for value in (b"a", b"b"))
+    assert len(first) == len(second)
+    footer_bytes = int.from_bytes(first[-8:-4], "little") + 8
+    with pytest.raises(LoadRefused, match="row group 0 is damaged"):
+        check(second[:-footer_bytes] + first[-footer_bytes:])
 
 
 @pytest.mark.parametrize("value_type", ["string", "json"])

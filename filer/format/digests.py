@@ -1,0 +1,133 @@
+"""The digests in the footer of a segment file: filling them in as a file is written, and checking bytes against them.
+
+The body's digest covers everything before the footer, one digest per row group the bytes of that row group, and the
+footer's digest the whole footer. So every byte of a file is covered. A footer's digest is computed with its own 32
+digits as zeros. `previous` is the footer's digest of the file before it in the segment's log: the chain of a segment
+also shows that no file was exchanged.
+
+All are XXH3-128, as 32 hexadecimal digits (docs/decisions/0017-digests-are-xxh3-128.md). A file without any of them was
+written by an earlier version, and is read unchecked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import xxhash
+
+from filer.errors import CorruptFile
+from filer.varint import varint
+
+Bytes: TypeAlias = "bytes | memoryview"
+
+MAGIC = b"PAR1"
+BODY, ROW_GROUPS, FOOTER = "braidmq.body_digest", "braidmq.row_group_digests", "braidmq.footer_digest"
+PREVIOUS, LAST_ORIGINAL = "braidmq.previous", "braidmq.last_original"
+DIGITS = 32
+_ZEROS = "0" * DIGITS
+NAMES = (BODY, ROW_GROUPS, FOOTER, PREVIOUS)
+"""The metadata that every file has since version 0.2; files of earlier versions have none of it."""
+_STRING = b"\x18"
+"""The type of a field that is the next one of its struct and a string, in Thrift's compact protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileDigests:
+    """The digests that a footer states. That of the footer itself has been checked."""
+
+    body: str
+    row_groups: tuple[str, ...]
+    footer: str
+
+
+def digest_of(data: Bytes) -> str:
+    """The XXH3-128 of some bytes, as hexadecimal digits."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def place_holders(previous: str, *, row_groups: int) -> dict[str, str]:
+    """Metadata for the footer of a file with so many row groups, with zeros that `fill_in` replaces."""
+    return {PREVIOUS: previous, BODY: _ZEROS, ROW_GROUPS: _ZEROS * row_groups, FOOTER: _ZEROS}
+
+
+def fill_in(data: memoryview, ends: Sequence[int]) -> None:
+    """Replace the place holders in a whole file by its digests.
+
+    `ends` are the positions between row groups: the begin of the first one, the end of each. The strings of the footer
+    keep their lengths, so it remains valid.
+    """
+    data = data.cast("B")
+    begin = len(data) - footer_size_bytes(data[-8:])
+    row_groups = "".join(digest_of(data[start:stop]) for start, stop in pairwise(ends))
+    footer = bytes(data[begin:])
+    for name, old, new in (
+        (BODY, _ZEROS, digest_of(data[:begin])),
+        (ROW_GROUPS, "0" * len(row_groups), row_groups),
+    ):
+        footer = footer.replace(_entry(name, old), _entry(name, new))
+    data[begin:] = footer.replace(_entry(FOOTER, _ZEROS), _entry(FOOTER, digest_of(footer)))
+
+
+def footer_size_bytes(tail: Bytes) -> int:
+    """The size of the footer at the end of a file, its length and the magic included; raises `CorruptFile`."""
+    if len(tail) < 8 or tail[-4:] != MAGIC:
+        raise CorruptFile("not a whole Parquet file: it does not end in PAR1")
+    return int.from_bytes(tail[-8:-4], "little") + 8
+
+
+def check_footer(footer: bytes) -> str | None:
+    """The digest of a footer, given from its first byte to the end of the file; None if the footer states none.
+
+    Raises `CorruptFile` if the bytes are not what the digest says. This needs no parser, so that a parser never sees a
+    damaged footer.
+    """
+    before, mark, after = footer.partition(_FOOTER_MARK)
+    if not mark:
+        return None
+    stated, rest = after[:DIGITS], after[DIGITS:]
+    if _FOOTER_MARK in rest or digest_of(b"".join((before, mark, _ZEROS.encode(), rest))).encode() != stated:
+        raise CorruptFile("its footer is damaged: the bytes are not those of its digest")
+    return stated.decode()
+
+
+def stated_footer_digest(data: Bytes) -> str:
+    """The digest in the footer of a file that was just written."""
+    footer = bytes(data[-footer_size_bytes(data[-8:]) :])
+    return footer.partition(_FOOTER_MARK)[2][:DIGITS].decode()
+
+
+def digests_from_metadata(metadata: Mapping[bytes, str], checked: str | None) -> FileDigests | None:
+    """The digests of a footer for which `check_footer` gave `checked`; None for a file of an earlier version.
+
+    Raises `CorruptFile` if only some are there: then a name was damaged, and with it the mark of what is checked.
+    """
+    stated = {name: metadata.get(name.encode()) for name in NAMES}
+    if checked is None and all(value is None for value in stated.values()):
+        return None
+    body, row_groups = stated[BODY], stated[ROW_GROUPS]
+    if checked is None or stated[FOOTER] != checked or body is None or row_groups is None or stated[PREVIOUS] is None:
+        raise CorruptFile("its footer is damaged: it has some digests, and lacks others")
+    each = tuple(row_groups[at : at + DIGITS] for at in range(0, len(row_groups), DIGITS))
+    return FileDigests(body, each, checked)
+
+
+def check_body(data: Bytes, digests: FileDigests) -> None:
+    """Raises `CorruptFile` if the body of a whole file is not what the footer's digest says."""
+    body = memoryview(data)[: len(data) - footer_size_bytes(data[-8:])]
+    if digest_of(body) != digests.body:
+        raise CorruptFile("it is damaged: its bytes are not those of the digest in its footer")
+
+
+def check_row_group(data: Bytes, digests: FileDigests, number: int) -> None:
+    """Raises `CorruptFile` if the bytes of a row group are not what the footer's digest says."""
+    if number >= len(digests.row_groups) or digest_of(data) != digests.row_groups[number]:
+        raise CorruptFile(f"row group {number} is damaged: its bytes are not those of the digest in the footer")
+
+
+def _entry(name: str, value: str) -> bytes:
+    """A pair of key-value metadata in a footer. The name is a string field, the value the next one."""
+    return b"".join((_STRING, varint(len(name)), name.encode(), _STRING, varint(len(value)), value.encode()))
+
+
+_FOOTER_MARK = _entry(FOOTER, _ZEROS)[:-DIGITS]
