@@ -86,7 +86,7 @@ class Broker:
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.metrics = Metrics()
-        self.front_store = FrontStore(settings.front_store_bytes)
+        self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.draining = asyncio.Event()
         self.reads = Reads()
         self.decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")

@@ -73,13 +73,24 @@ def _server(module: str, arguments: Sequence[str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def running_server(module: str, arguments: Sequence[str], *, checkout: Path = _ROOT) -> Iterator[tuple[str, int]]:
-    """Run a module of a checkout of the project, by its own Python if it is another one; yields its URL and its pid."""
+def running_server(
+    module: str, arguments: Sequence[str], *, checkout: Path = _ROOT, open_files: int | None = None
+) -> Iterator[tuple[str, int]]:
+    """Run a module of a checkout of the project, by its own Python if it is another one; yields its URL and its pid.
+
+    With `open_files` the process may have no more files open than that.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAIDMQ_")}
     paths = [str(checkout), str(checkout / "clients"), environment.get("PYTHONPATH", "")]
     python = sys.executable if checkout == _ROOT else str(checkout / ".venv" / "bin" / "python")
     process = subprocess.Popen(
-        [python, "-m", module, *arguments],
+        [
+            *([] if open_files is None else ["prlimit", f"--nofile={open_files}:{open_files}"]),
+            python,
+            "-m",
+            module,
+            *arguments,
+        ],
         cwd=checkout,
         env=environment | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)},
         stdout=subprocess.PIPE,

@@ -26,6 +26,13 @@ class Metrics:
         self.refused = Counter(
             "braidmq_publishes_refused", "Publishes refused, by the type of the problem.", ["reason"], registry=registry
         )
+        self.connections = Gauge("braidmq_connections", "Open connections of clients and brokers.", registry=registry)
+        self.connections_refused = Counter(
+            "braidmq_connections_refused",
+            "Connections refused or ended before their time, by the reason.",
+            ["reason"],
+            registry=registry,
+        )
         self.lost_segments = Counter(
             "braidmq_segments_lost", "Segments that another writer took over.", ["topic"], registry=registry
         )

@@ -72,6 +72,28 @@ class BrokerSettings(BaseModel):
     drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
         30.0, description="Seconds to finish work after SIGTERM."
     )
+    connections: Annotated[int, Field(ge=8, le=100_000_000)] = Field(
+        10_000, description="Most connections at a time; fewer where the limit of open files is lower."
+    )
+    connections_per_address: Annotated[int, Field(ge=1, le=100_000_000)] = Field(
+        5_000, description="Most connections of one address, except of this machine's own."
+    )
+    idle_timeout: Annotated[float, Field(gt=0, le=86400)] = Field(
+        120.0, description="Seconds that a connection stays open without a request."
+    )
+    head_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        10.0, description="Seconds in which the headers of a request arrive, once they have begun."
+    )
+    stall_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        20.0,
+        description="Seconds in which a body, or an answer, has to get on by as much as --slowest-bytes-per-second.",
+    )
+    slowest_bytes_per_second: Annotated[int, Field(ge=1, le=1024 * MIB)] = Field(
+        4096, description="Slowest rate at which a client may send its body or take its answer."
+    )
+    max_head_bytes: Annotated[int, Field(ge=8192, le=16 * MIB)] = Field(
+        96 * 1024, description="Largest request line with its headers; a marker in it may have 60 KB."
+    )
     front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
     file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
     max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")

@@ -1,4 +1,7 @@
-"""Reads a request body within bounds: first reserves room in the front store, then receives the bytes."""
+"""Reads a request body within bounds: it takes room in the front store as the bytes arrive.
+
+What was declared and does not come takes no room. How long a body may take, `mq/process/connections` watches over.
+"""
 
 import asyncio
 import zlib
@@ -7,12 +10,8 @@ from types import TracebackType
 from starlette.types import Receive
 
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.base.front_store import FrontStore
+from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
-STALL_SECONDS = 30.0
-SLOWEST_BYTES_PER_SECOND = 64 * 1024
-# A body of about one packet holds too little room to be worth a timer.
-_QUICK_BYTES = 16 * 1024
 _INFLATE_STEP_BYTES = 1024 * 1024
 
 
@@ -29,6 +28,8 @@ class Intake:
 
     def __init__(self, front_store: FrontStore, limit_bytes: int, upload_path: str, *, wait: bool) -> None:
         self._front_store, self._upload_path, self._wait = front_store, upload_path, wait
+        self._promised_bytes = 0
+        self._patience: asyncio.Timeout | None = None
         # A body larger than the whole front store would be retried, or would wait, for ever.
         self._limit_bytes = min(limit_bytes, front_store.limit_bytes)
         self.held_bytes = 0
@@ -39,37 +40,41 @@ class Intake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._promised_bytes:
+            self._redeem(self._promised_bytes)
         self._front_store.release(self.held_bytes)
 
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
         """Return the whole body. Raises `BodyTooLarge`, `FrontStoreFull`, `BodyTimeout` and `ClientGone`."""
-        if declared_bytes is not None and not self._hold_at_once(declared_bytes):
-            await self._hold(declared_bytes)
-        if declared_bytes is not None and declared_bytes <= _QUICK_BYTES:
-            return await self._receive(receive)
-        # The declared size is reserved: a sender that stalls must not keep that room for ever.
-        allowed_seconds = STALL_SECONDS + (declared_bytes or self._limit_bytes) / SLOWEST_BYTES_PER_SECOND
-        try:
-            async with asyncio.timeout(allowed_seconds):
-                return await self._receive(receive)
-        except TimeoutError as error:
-            raise BodyTimeout(
-                f"the body did not arrive within {allowed_seconds:.0f} s; nothing of this request was stored"
-            ) from error
-
-    async def _receive(self, receive: Receive) -> bytes:
+        if declared_bytes is not None and (self._waits(declared_bytes) or not self._fits(declared_bytes)):
+            await self._wait_for_room(declared_bytes)
+        if self._promised_bytes:
+            return await self._read_in_pieces(receive, b"")
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
-            body = await self._read_on(receive, body)
-        elif message["type"] != "http.request":
+            return await self._read_in_pieces(receive, body)
+        if message["type"] != "http.request":
             raise ClientGone
-        if len(body) > self.held_bytes:
+        if body:
             await self._hold(len(body))
         return body
 
+    async def _read_in_pieces(self, receive: Receive, first: bytes) -> bytes:
+        """The whole body of which `first` is there. It gives way when it stalls and others need its room."""
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                self._front_store.gets_on(self)
+                return await self._read_on(receive, first)
+        except TimeoutError as error:
+            raise BodyTimeout("the body stalled while others needed its room; nothing of it was stored") from error
+        finally:
+            self._patience = None
+            self._front_store.ends(self)
+
     async def _read_on(self, receive: Receive, first: bytes) -> bytes:
-        chunks, size_bytes = [first], len(first)
+        chunks, size_bytes, next_step_bytes = [first], len(first), STEP_BYTES
+        await self._hold(size_bytes)
         more = True
         while more:
             message = await receive()
@@ -77,20 +82,71 @@ class Intake:
                 raise ClientGone
             chunks.append(message.get("body", b""))
             size_bytes += len(chunks[-1])
-            if size_bytes > self.held_bytes:
-                await self._hold(size_bytes)
+            await self._hold(size_bytes)
+            if size_bytes >= next_step_bytes:
+                next_step_bytes = size_bytes + STEP_BYTES
+                self._front_store.gets_on(self)
             more = message.get("more_body", False)
         return b"".join(chunks)
 
-    def _hold_at_once(self, size_bytes: int) -> bool:
-        """Hold room for that many bytes in total, if the limit allows it and there is room. Returns whether it does."""
-        if size_bytes > self._limit_bytes or not self._front_store.try_reserve(size_bytes - self.held_bytes):
-            return False
-        self.held_bytes = size_bytes
-        return True
+    def give_up(self) -> None:
+        """Give the room back soon: the body stalls, and others need it."""
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def _waits(self, size_bytes: int) -> bool:
+        """Whether a body is to be promised its room. A small one arrives whole, and needs none."""
+        return self._wait and size_bytes > STEP_BYTES
+
+    def _fits(self, size_bytes: int) -> bool:
+        return size_bytes <= self._limit_bytes and self._front_store.has_room(size_bytes)
+
+    async def _wait_for_room(self, size_bytes: int) -> None:
+        """Return when there is room for that many bytes. It is not reserved: they have not come yet."""
+        self._check(size_bytes)
+        if self._waits(size_bytes):
+            while not self._front_store.try_promise(size_bytes):
+                await self._wait_for_others()
+            self._promised_bytes = size_bytes
+        else:
+            while not self._front_store.has_room(size_bytes):
+                await self._wait_for_others()
 
     async def _hold(self, size_bytes: int) -> None:
         """Hold room for that many bytes in total; raises `BodyTooLarge` and `FrontStoreFull`."""
+        self._check(size_bytes)
+        while not self._front_store.try_reserve(size_bytes - self.held_bytes):
+            # Not the client's fault: while it waits here, the body does not count as stalled.
+            self._front_store.ends(self)
+            await self._wait_for_others()
+            if self._patience is not None:
+                self._front_store.gets_on(self)
+        if self._promised_bytes:
+            self._redeem(min(self._promised_bytes, size_bytes - self.held_bytes))
+        self.held_bytes = size_bytes
+
+    def _redeem(self, size_bytes: int) -> None:
+        self._promised_bytes -= size_bytes
+        self._front_store.redeem(size_bytes)
+
+    async def _wait_for_others(self) -> None:
+        """Wait until another request gives room back; raises `FrontStoreFull` where it must not, or none will."""
+        # Who stalls gives its room back at once, so that nobody has to be refused for it.
+        gives_way = self._front_store.give_way()
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):  # somebody may stall by then
+                is_free = (gives_way or self._wait) and await self._front_store.room(
+                    self.held_bytes + self._promised_bytes
+                )
+        except TimeoutError:
+            return
+        if not is_free:
+            raise FrontStoreFull(
+                f"{self._front_store.pending_bytes} bytes wait for the store, or are arriving, and at most "
+                f"{self._front_store.limit_bytes} may; nothing of this request was stored: send it again later"
+            )
+
+    def _check(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
             raise BodyTooLarge(
                 f"the body is larger than {self._limit_bytes} bytes: publish in several requests, or upload a large "
@@ -98,13 +154,6 @@ class Intake:
                 self._limit_bytes,
                 self._upload_path,
             )
-        while not self._front_store.try_reserve(size_bytes - self.held_bytes):
-            if not self._wait or not await self._front_store.room(self.held_bytes):
-                raise FrontStoreFull(
-                    f"{self._front_store.pending_bytes} bytes wait for the store, and at most "
-                    f"{self._front_store.limit_bytes} may; nothing of this request was stored: send it again later"
-                )
-        self.held_bytes = size_bytes
 
     async def inflate(self, body: bytes, encoding: str) -> bytes:
         """Decompress the body, up to the limit. Raises as `read`, and `UnsupportedMedia` and `Malformed`."""

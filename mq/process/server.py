@@ -28,6 +28,9 @@ from mq.base.settings import BrokerSettings
 from mq.base.without_pandas import keep_pandas_out
 from mq.broker import Broker
 from mq.http.app import create_asgi
+from mq.process.connections.limits import connection_limits, open_files, raise_open_files
+from mq.process.connections.protocol import limited_protocol
+from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.garbage import spare_what_is_loaded
 from mq.process.listen import CannotListen, advertised_url, bind, local_url
@@ -35,9 +38,6 @@ from mq.process.memory_pool import choose_memory_pool
 from mq.process.stop_signals import StopSignals
 from mq.process.store_collector import StoreCollector
 
-# Longer than clients keep idle connections (Go: 90 s). A publish sent on a connection that is just being closed has an
-# unknown outcome.
-KEEP_ALIVE_SECONDS = 120
 LISTEN_BACKLOG = 2048
 # How long an encoder thread that returns from C++ may wait for the interpreter while the event loop runs (the default
 # is 5 ms). Encoding a file has several such waits, and all publishers of the file wait with it.
@@ -118,11 +118,19 @@ async def serve_until_stop(
     broker: Broker, sock: socket.socket, stop: StopSignals, on_started: Callable[[], None]
 ) -> None:
     """Serve a started broker until it is asked to stop, then drain it. Raises `DrainTimeout`."""
-    server = _Server(_uvicorn_config(broker), on_started)
+    watch = connection_watch(broker)
+    server = _Server(_uvicorn_config(broker, watch), on_started)
+    watching = asyncio.create_task(watch.run(), name="connections")
     spare_what_is_loaded()
     running = asyncio.create_task(server.serve(sockets=[sock]))
-    if await _finished_before_stop(running, stop, cancel=False):
-        return
+    try:
+        if not await _finished_before_stop(running, stop, cancel=False):
+            await _drain(broker, server, running)
+    finally:
+        watching.cancel()
+
+
+async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]") -> None:
     timeout_seconds = broker.settings.drain_timeout
     began = broker.clock.monotonic_seconds()
     telling = asyncio.create_task(log_what_is_left(broker, server.unanswered), name="what is left")
@@ -186,10 +194,18 @@ class _Server(uvicorn.Server):
         self._on_started()
 
 
-def _uvicorn_config(broker: Broker) -> uvicorn.Config:
+def connection_watch(broker: Broker) -> ConnectionWatch:
+    """What looks after the connections of a broker that has opened what it needs, and no connection yet."""
+    limits = connection_limits(broker.settings, raise_open_files(), open_files())
+    if limits.total < broker.settings.connections:
+        _log.info("at most %d connections, as the limit of open files allows", limits.total)
+    return ConnectionWatch(limits, broker.clock, broker.metrics)
+
+
+def _uvicorn_config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:
     return uvicorn.Config(
         create_asgi(broker),
-        http="httptools",
+        http=limited_protocol(watch),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -198,5 +214,4 @@ def _uvicorn_config(broker: Broker) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         backlog=LISTEN_BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )

@@ -22,6 +22,9 @@ from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.peers.transport import PeerTransport
+from mq.process.connections.protocol import limited_protocol
+from mq.process.connections.watch import ConnectionWatch
+from mq.process.server import connection_watch
 
 TIMEOUT_SECONDS = 30
 STOP_SECONDS = 10
@@ -79,7 +82,9 @@ async def http_broker(
         port = listening.getsockname()[1]
         url = f"http://127.0.0.1:{port}"
         await broker.start(url)
-        server = _Server(_config(broker))
+        watch = connection_watch(broker)
+        watching = asyncio.create_task(watch.run())
+        server = _Server(_config(broker, watch))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await _started(server, serving)
@@ -90,13 +95,14 @@ async def http_broker(
                 await asyncio.wait_for(broker.drain(), STOP_SECONDS)
             server.stop()
             await serving
+            watching.cancel()
             await broker.close()
 
 
-def _config(broker: Broker) -> uvicorn.Config:
+def _config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:
     return uvicorn.Config(
         create_asgi(broker),
-        http="httptools",
+        http=limited_protocol(watch),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,0 +1,6 @@
+"""What a client without any rights can make a broker hold, which is a constant: connections, headers, half a request.
+
+Begin with `connections`, which decides as plain data who may connect, who gives way, and who is late. `protocol` is
+uvicorn's, with these decisions carried out. `limits` derives them from the settings and from the limit of open files,
+`pace` tells who makes no progress, `refusals` has what the refused are told, `watch` looks after all of it each second.
+"""

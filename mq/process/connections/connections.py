@@ -1,0 +1,200 @@
+"""Decides who may connect, who gives way to whom, and who is late. It knows no sockets: time and sizes come in."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from mq.process.connections.limits import HALF_HEADS_BYTES, LINGER_SECONDS, ConnectionLimits, counted_as
+from mq.process.connections.pace import Pace
+from mq.process.connections.refusals import ADDRESS, ANSWER_LATE, BODY_LATE, GAVE_WAY, HEAD_LATE, IDLE, NO_ROOM, Refusal
+
+
+class Connection(Protocol):
+    """What a connection tells about itself."""
+
+    received_bytes: int
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the broker reads what the client sends. If it does not, the client is not at fault."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        ...
+
+
+C = TypeVar("C", bound=Connection)
+T = TypeVar("T")
+
+
+class Decision(NamedTuple, Generic[C]):
+    """A connection that is to be ended, and why."""
+
+    connection: C
+    refusal: Refusal
+
+
+class _HalfHead(NamedTuple):
+    began_seconds: float
+    size_bytes: int
+
+
+class Connections(Generic[C]):
+    """All connections of a broker, by what they wait for.
+
+    Past the limit the one that has kept the broker waiting longest for a request gives way: it has nothing under way,
+    so that nothing is lost with it, and who holds connections without using them loses those first. Only where each has
+    a request under way are new ones refused. Beyond the limit a few more are taken, for other brokers alone: until
+    their headers have arrived nobody can tell, so that others are refused then.
+    """
+
+    def __init__(self, limits: ConnectionLimits, now: Callable[[], float]) -> None:
+        self.limits = limits
+        self._now = now
+        self._addresses: dict[C, str | None] = {}
+        self._per_address: Counter[str] = Counter()
+        self._surplus: set[C] = set()
+        # Each in the order in which it began to wait.
+        self._idle: OrderedDict[C, float] = OrderedDict()
+        self._half_heads: OrderedDict[C, _HalfHead] = OrderedDict()
+        self._half_heads_bytes = 0
+        self._lingering: OrderedDict[C, float] = OrderedDict()
+        self._bodies: Pace[C] = Pace(limits.stall_seconds, limits.slowest_bytes_per_second)
+        self._answers: Pace[C] = Pace(limits.stall_seconds, limits.slowest_bytes_per_second)
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def admit(self, connection: C, address: str) -> list[Decision[C]]:
+        """Count a new connection. Returns whom to end for it, which may be itself."""
+        name = counted_as(address)
+        self._addresses[connection] = name
+        ended: list[Decision[C]] = []
+        if name is not None:
+            self._per_address[name] += 1
+            if self._per_address[name] > self.limits.per_address:
+                return [Decision(connection, ADDRESS)]
+        if len(self._addresses) > self.limits.total:
+            longest = self._longest_waiting()
+            if longest is not None:
+                ended.append(Decision(longest, GAVE_WAY))
+            elif len(self._addresses) > self.limits.total + self.limits.surplus:
+                return [Decision(connection, NO_ROOM)]
+            else:
+                self._surplus.add(connection)
+        self._idle[connection] = self._now()
+        return ended
+
+    def gone(self, connection: C) -> None:
+        """A connection has been closed, or will be at once."""
+        self._stop_waiting(connection)
+        self._lingering.pop(connection, None)
+        self._surplus.discard(connection)
+        name = self._addresses.pop(connection, None)
+        if name is not None:
+            self._per_address[name] -= 1
+            if not self._per_address[name]:
+                del self._per_address[name]
+
+    def linger(self, connection: C) -> None:
+        """A connection has been told that it is ended, and may read that for a moment."""
+        self._stop_waiting(connection)
+        self._surplus.discard(connection)
+        self._lingering[connection] = self._now()
+
+    def idle(self, connection: C) -> None:
+        """All requests of a connection are answered."""
+        self._idle[connection] = self._now()
+
+    def head_part(self, connection: C, size_bytes: int) -> list[Decision[C]]:
+        """`size_bytes` of a request's headers are there, and the rest is not. Returns who gives way."""
+        before = self._half_heads.get(connection)
+        began_seconds = self._now() if before is None else before.began_seconds
+        self._idle.pop(connection, None)
+        self._half_heads[connection] = _HalfHead(began_seconds, size_bytes)
+        self._half_heads_bytes += size_bytes - (0 if before is None else before.size_bytes)
+        ended: list[Decision[C]] = []
+        excess_bytes = self._half_heads_bytes - HALF_HEADS_BYTES
+        for other, head in self._half_heads.items():
+            if excess_bytes <= 0:
+                break
+            excess_bytes -= head.size_bytes
+            ended.append(Decision(other, HEAD_LATE))
+        return ended
+
+    def head_complete(self, connection: C, *, is_broker: bool) -> Refusal | None:
+        """The headers of a request are complete. Returns why it is not served, if so."""
+        self._idle.pop(connection, None)
+        self._end_half_head(connection)
+        if connection in self._surplus:
+            if len(self._addresses) <= self.limits.total:
+                self._surplus.discard(connection)
+            elif not is_broker:
+                return NO_ROOM
+        return None
+
+    def body_part(self, connection: C) -> None:
+        """The headers of a request are there, and its body is not complete."""
+        self._bodies.begin(connection, self._now(), connection.received_bytes)
+
+    def body_complete(self, connection: C) -> None:
+        """The body is complete."""
+        self._bodies.end(connection)
+
+    def answer_held_up(self, connection: C) -> None:
+        """The client does not take an answer as fast as it is there."""
+        self._answers.begin(connection, self._now(), -connection.unsent_bytes)
+
+    def answer_goes_on(self, connection: C) -> None:
+        """The client has taken most of what was there."""
+        self._answers.end(connection)
+
+    def late(self) -> list[Decision[C]]:
+        """The connections that have kept the broker waiting for too long, and why each is to be ended."""
+        now_seconds = self._now()
+        limits = self.limits
+        heads = {one: head.began_seconds for one, head in self._half_heads.items()} if self._half_heads else {}
+        return [
+            *(Decision(one, IDLE) for one in _overdue(self._idle, now_seconds - limits.idle_seconds)),
+            *(Decision(one, HEAD_LATE) for one in _overdue(heads, now_seconds - limits.head_seconds)),
+            *(Decision(one, IDLE) for one in _overdue(self._lingering, now_seconds - LINGER_SECONDS)),
+            *(Decision(one, BODY_LATE) for one in self._bodies.late(now_seconds, _received)),
+            *(Decision(one, ANSWER_LATE) for one in self._answers.late(now_seconds, _taken)),
+        ]
+
+    def _longest_waiting(self) -> C | None:
+        """Who was refused already, or else has kept the broker waiting longest for a request."""
+        if self._lingering:
+            return next(iter(self._lingering))
+        idle = next(iter(self._idle.items()), None)
+        half = next(iter(self._half_heads.items()), None)
+        if idle is None or (half is not None and half[1].began_seconds < idle[1]):
+            return None if half is None else half[0]
+        return idle[0]
+
+    def _stop_waiting(self, connection: C) -> None:
+        self._idle.pop(connection, None)
+        self._end_half_head(connection)
+        self._bodies.end(connection)
+        self._answers.end(connection)
+
+    def _end_half_head(self, connection: C) -> None:
+        if self._half_heads and (head := self._half_heads.pop(connection, None)) is not None:
+            self._half_heads_bytes -= head.size_bytes
+
+
+def _overdue(began_seconds: Mapping[T, float], before_seconds: float) -> Iterator[T]:
+    for one, began in began_seconds.items():
+        if began > before_seconds:
+            return
+        yield one
+
+
+def _received(connection: Connection) -> int | None:
+    return connection.received_bytes if connection.may_send else None
+
+
+def _taken(connection: Connection) -> int:
+    return -connection.unsent_bytes

@@ -1,0 +1,102 @@
+"""How many connections a broker takes and what each may hold, from its settings and the limit of open files."""
+
+import ipaddress
+import resource
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from mq.base.settings import BrokerSettings
+
+MOST_HEADERS = 256
+# The longest path that means anything has some 300 characters. Markers, which are long, stand in the query.
+LONGEST_PATH_BYTES = 4096
+# The parser takes no longer ones.
+LONGEST_URI_BYTES = 65_535
+# Requests that a client may send ahead of the answers. Each takes some kilobytes once it is parsed.
+MOST_AHEAD = 64
+# All headers together that are not complete yet. Those of nearly all requests arrive in one piece and never count.
+HALF_HEADS_BYTES = 16 * 1024 * 1024
+LINGER_SECONDS = 2.0
+
+# Descriptors that connections never take: a share of all, for the store, for other brokers, and for pipes.
+_KEPT_SHARE = 4
+_LEAST_KEPT, _MOST_KEPT = 48, 1024
+# Of those, how many may be connections of other brokers that find all others taken.
+_SURPLUS_SHARE = 4
+_LEAST_CONNECTIONS = 8
+_OWN_DESCRIPTORS = Path("/proc/self/fd")
+# Where the system does not tell how many files are open.
+_GUESSED_OPEN = 64
+_PREFIX_V6 = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Numbers of connections, what each may hold, and for how long it may keep the broker waiting."""
+
+    total: int
+    surplus: int
+    per_address: int
+    head_bytes: int
+    idle_seconds: float
+    head_seconds: float
+    stall_seconds: float
+    slowest_bytes_per_second: int
+
+    @property
+    def sweep_seconds(self) -> float:
+        """How often to look for connections that are late."""
+        return min(1.0, self.idle_seconds / 4, self.head_seconds / 4, self.stall_seconds / 4)
+
+
+def connection_limits(settings: BrokerSettings, descriptors: int, open_now: int) -> ConnectionLimits:
+    """The limits of a broker that may have `descriptors` files open and has `open_now` before it takes connections."""
+    kept = min(max(descriptors // _KEPT_SHARE, _LEAST_KEPT), _MOST_KEPT)
+    total = min(settings.connections, max(descriptors - open_now - kept, _LEAST_CONNECTIONS))
+    return ConnectionLimits(
+        total=total,
+        surplus=kept // _SURPLUS_SHARE,
+        per_address=min(settings.connections_per_address, total),
+        head_bytes=settings.max_head_bytes,
+        idle_seconds=settings.idle_timeout,
+        head_seconds=settings.head_timeout,
+        stall_seconds=settings.stall_timeout,
+        slowest_bytes_per_second=settings.slowest_bytes_per_second,
+    )
+
+
+def raise_open_files() -> int:
+    """Raise the limit of open files as far as this process may; returns what it is then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            return soft  # macOS names no limit here, and refuses to be given that
+    return 2**31 if hard == resource.RLIM_INFINITY else hard
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    try:
+        return sum(1 for _ in _OWN_DESCRIPTORS.iterdir())
+    except OSError:
+        return _GUESSED_OPEN
+
+
+@lru_cache(maxsize=1024)
+def counted_as(address: str) -> str | None:
+    """Under which name the connections of an address count; None for this machine, whose connections do not.
+
+    A single host has 2^64 addresses of IPv6, which count as one.
+    """
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None  # a Unix socket has no address
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            return None if ip.is_loopback else str(ipaddress.ip_network((ip, _PREFIX_V6), strict=False))
+        ip = ip.ipv4_mapped
+    return None if ip.is_loopback else str(ip)

@@ -1,0 +1,220 @@
+"""uvicorn's HTTP protocol with limits on what a client can make a connection hold, and for how long."""
+
+import asyncio
+from functools import partial
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from mq.peers.calls import PREFIX
+from mq.process.connections.limits import LONGEST_PATH_BYTES, LONGEST_URI_BYTES, MOST_AHEAD, MOST_HEADERS
+from mq.process.connections.refusals import (
+    HEAD_TOO_LARGE,
+    NOT_HTTP,
+    TOO_FAR_AHEAD,
+    TOO_MANY_HEADERS,
+    URI_TOO_LONG,
+    Refusal,
+)
+from mq.process.connections.watch import ConnectionWatch
+
+_INTERNAL = PREFIX.encode("ascii")
+
+
+def limited_protocol(watch: ConnectionWatch) -> "type[asyncio.Protocol]":
+    """The protocol for the connections that this watch looks after, as uvicorn's configuration takes it."""
+    return cast("type[asyncio.Protocol]", partial(LimitedProtocol, watch=watch))
+
+
+class _Refused(Exception):
+    """Stops the parser."""
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. It tells the watch what it waits for, and ends when told to.
+
+    uvicorn's own limit is a time for idle connections after their first request. The parser has none: without these,
+    it collects headers for as long as they come.
+    """
+
+    def __init__(self, *args: Any, watch: ConnectionWatch, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.received_bytes = 0
+        self._watch = watch
+        self._connections = watch.connections
+        self._head_limit_bytes = watch.connections.limits.head_bytes
+        self._fed_bytes = self._head_bytes = 0
+        self._in_head = self._in_message = self._body_is_late = False
+        self._refusal: Refusal | None = None
+        self._ended = False
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the broker reads what the client sends, and has asked for it if the client waits to be asked."""
+        return not self.flow.read_paused and not self.cycle.waiting_for_100_continue
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        size: int = self.transport.get_write_buffer_size()
+        return size
+
+    def end(self, refusal: Refusal) -> None:
+        """End the connection, and tell the client why, unless an answer is under way.
+
+        A request whose body is not complete has accepted nothing yet. An answer that the client does not take belongs
+        to a request that was carried out; it is lost as with any broken connection.
+        """
+        if self._ended:
+            self._close()
+            return
+        self._ended = True
+        cycle = self.cycle
+        unanswered = cycle is not None and not cycle.response_complete
+        quiet = refusal.answer is None or self.pipeline or (unanswered and (cycle.response_started or self._in_head))
+        if unanswered:
+            # The endpoint finds its client gone, and sends nothing.
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if quiet or refusal.answer is None or self.transport.is_closing():
+            self._close()
+            return
+        self.transport.write(refusal.answer)
+        if not self._in_message or not self.transport.can_write_eof():
+            self._close()
+            return
+        # The client may be sending still. Closed at once, its machine would drop the answer that it has not read yet.
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._connections.linger(self)
+
+    def _close(self) -> None:
+        self._connections.gone(self)
+        if self.unsent_bytes:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def connection_made(self, transport: Any) -> None:
+        """Count the connection, or end it."""
+        super().connection_made(transport)
+        self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._ended = True
+        self._connections.gone(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived, and look at what is incomplete then."""
+        if self._ended:
+            return
+        self._fed_bytes = len(data)
+        self.received_bytes += self._fed_bytes
+        starts_here = not self._in_message
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Upgrades are not supported: the request is answered as any other.
+            pass
+        except httptools.HttpParserError:
+            self._watch.end(self, self._refusal or NOT_HTTP)
+            return
+        if self._in_head:
+            self._look_at_half_head(starts_here)
+        elif self._in_message and not self._body_is_late:
+            self._body_is_late = True
+            self._connections.body_part(self)
+
+    def _look_at_half_head(self, starts_here: bool) -> None:
+        if starts_here or self._head_bytes:
+            self._head_bytes += self._fed_bytes
+        else:
+            self._head_bytes = 1  # it began behind the end of a body; how far, the parser does not tell
+        if self._head_bytes > self._head_limit_bytes:
+            self._watch.end(self, URI_TOO_LONG if self._uri_is_too_long() else HEAD_TOO_LARGE)
+        elif self.cycle is None or self.cycle.response_complete:
+            self._watch.carry_out(self._connections.head_part(self, self._head_bytes))
+
+    def _uri_is_too_long(self) -> bool:
+        if len(self.url) <= LONGEST_PATH_BYTES:
+            return False
+        return len(self.url) > LONGEST_URI_BYTES or len(self.url.partition(b"?")[0]) > LONGEST_PATH_BYTES
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._in_head = self._in_message = True
+        self._head_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take one header, of a bounded number."""
+        if len(self.headers) >= MOST_HEADERS:
+            self._refuse(TOO_MANY_HEADERS)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin the request, unless it is refused."""
+        if self._uri_is_too_long():
+            self._refuse(URI_TOO_LONG)
+        # Most arrive in one piece that is smaller than the limit: then there is nothing to add up.
+        if (
+            self._fed_bytes + self._head_bytes > self._head_limit_bytes
+            and self._parsed_bytes() > self._head_limit_bytes
+        ):
+            self._refuse(HEAD_TOO_LARGE)
+        if len(self.pipeline) >= MOST_AHEAD:
+            self._refuse(TOO_FAR_AHEAD)
+        refusal = self._connections.head_complete(self, is_broker=self.url.startswith(_INTERNAL))
+        if refusal is not None:
+            self._refuse(refusal)
+        self._in_head = False
+        super().on_headers_complete()
+
+    def _parsed_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+        raise _Refused
+
+    def on_message_complete(self) -> None:
+        """The request is there as a whole."""
+        super().on_message_complete()
+        self._in_message = False
+        if self._body_is_late:
+            self._body_is_late = False
+            self._connections.body_complete(self)
+        if self.cycle.response_complete:
+            self._wait_for_request()
+
+    def on_response_complete(self) -> None:
+        """The answer is there as a whole. Begin the next request that has arrived, or wait for one."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing() or self._ended:
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        elif not self._in_message:
+            self._wait_for_request()
+        elif self._in_head:
+            self._watch.carry_out(self._connections.head_part(self, self._head_bytes))
+
+    def _wait_for_request(self) -> None:
+        if not self.transport.is_closing():
+            self._connections.idle(self)
+
+    def pause_writing(self) -> None:
+        """The client does not take its answer as fast as it is there. Streams look after themselves."""
+        super().pause_writing()
+        if not self.cycle.chunked_encoding:
+            self._connections.answer_held_up(self)
+
+    def resume_writing(self) -> None:
+        """The client has taken most of it."""
+        super().resume_writing()
+        self._connections.answer_goes_on(self)

@@ -1,0 +1,63 @@
+"""Why a broker ends a connection, and what it tells the client."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from mq.http.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a connection is ended: a name for the metric, and the answer, if the client gets one."""
+
+    reason: str
+    answer: bytes | None = None
+
+
+def _answer(problem: Problem) -> bytes:
+    body = problem.body()
+    headers = [*problem.headers(), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+    status = b"HTTP/1.1 %d %b\r\n" % (problem.status, HTTPStatus(problem.status).phrase.encode())
+    return status + b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + body
+
+
+def _refusal(reason: str, slug: str, title: str, status: int, detail: str, *, retryable: bool = False) -> Refusal:
+    return Refusal(reason, _answer(Problem(slug, title, status, detail, retryable)))
+
+
+_NO_ROOM = "The broker takes no more connections at the moment"
+_LATE = "The request did not arrive in time"
+_LARGE = "The headers of the request are too large"
+
+NO_ROOM = _refusal(
+    "no-room", "too-many-connections", _NO_ROOM, 503, "all connections of this broker are in use", retryable=True
+)
+ADDRESS = _refusal(
+    "address", "too-many-connections", _NO_ROOM, 503, "this address has too many connections already", retryable=True
+)
+HEAD_LATE = _refusal(
+    "head-late", "request-timeout", _LATE, 408, "the headers did not arrive in time; nothing was done", retryable=True
+)
+BODY_LATE = _refusal(
+    "body-late",
+    "request-timeout",
+    _LATE,
+    408,
+    "the body stalled, or came too slowly; nothing of this request was stored",
+    retryable=True,
+)
+HEAD_TOO_LARGE = _refusal(
+    "head", "headers-too-large", _LARGE, 431, "the headers are larger than this broker takes (--max-head-bytes)"
+)
+TOO_MANY_HEADERS = _refusal(
+    "head", "headers-too-large", _LARGE, 431, "the request has more headers than this broker takes"
+)
+URI_TOO_LONG = _refusal(
+    "uri", "uri-too-long", "The URI is too long", 414, "no path of this broker, and no query, is that long"
+)
+NOT_HTTP = _refusal("not-http", "invalid-request", "The request cannot be parsed", 400, "this is not valid HTTP/1.1")
+# Nothing is told to these: an answer is under way already, or there was no request.
+TOO_FAR_AHEAD = Refusal("ahead")
+ANSWER_LATE = Refusal("answer-late")
+GAVE_WAY = Refusal("gave-way")
+IDLE = Refusal("idle")

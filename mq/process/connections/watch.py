@@ -1,0 +1,65 @@
+"""Carries out what `connections` decides: ends connections, counts, and tells the log."""
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from filer.clock import Clock
+from mq.base.metrics import Metrics
+from mq.process.connections.connections import Connection, Connections, Decision
+from mq.process.connections.limits import ConnectionLimits
+from mq.process.connections.refusals import IDLE, Refusal
+
+# An attack must not fill the log as well.
+LOG_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class WatchedConnection(Connection, Protocol):
+    """A connection that can be ended."""
+
+    def end(self, refusal: Refusal) -> None:
+        """End the connection, and tell the client why."""
+        ...
+
+
+class ConnectionWatch:
+    """Looks after all connections of a broker."""
+
+    def __init__(self, limits: ConnectionLimits, clock: Clock, metrics: Metrics) -> None:
+        self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
+        self._clock = clock
+        self._refused = metrics.connections_refused
+        self._logged_seconds: dict[str, float] = {}
+        metrics.connections.set_function(self.connections.__len__)
+
+    async def run(self) -> None:
+        """End connections that are late, until cancelled."""
+        while True:
+            await self._clock.sleep(self.connections.limits.sweep_seconds)
+            self.carry_out(self.connections.late())
+
+    def carry_out(self, decisions: Iterable[Decision[WatchedConnection]]) -> None:
+        """End these connections."""
+        for connection, refusal in decisions:
+            self.end(connection, refusal)
+
+    def end(self, connection: WatchedConnection, refusal: Refusal) -> None:
+        """End a connection. Counted, and told in the log once a minute, unless it was merely idle."""
+        if refusal is not IDLE:
+            self._refused.labels(refusal.reason).inc()
+            self._tell(refusal.reason)
+        connection.end(refusal)
+
+    def _tell(self, reason: str) -> None:
+        now_seconds = self._clock.monotonic_seconds()
+        if now_seconds - self._logged_seconds.get(reason, -LOG_SECONDS) >= LOG_SECONDS:
+            self._logged_seconds[reason] = now_seconds
+            _log.warning(
+                "connections are refused or ended (%s): %d are open, %d may be; "
+                "braidmq_connections_refused_total counts them",
+                reason,
+                len(self.connections),
+                self.connections.limits.total,
+            )
