@@ -41,6 +41,7 @@ from mq.peers.http_peers import POLLS_PER_BROKER, HttpPeers
 from mq.peers.peers import Peers
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
+from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
@@ -58,6 +59,8 @@ from mq.transitions.transition_executor import TransitionExecutor
 
 # If puts are billed, the messages of an interval of this length share a file.
 BILLED_FLUSH_INTERVAL_SECONDS = 0.1
+# What another broker forwards is answered after this share of the time limit, so that its answer is there in time.
+FORWARDED_SHARE = 0.9
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +100,10 @@ class Broker:
         self.addresses = BrokerAddresses(coordinator)
         self.replica_buffers = ReplicaBuffers(self.front_store)
         self._clustered = coordinator.session_timeout_seconds > 0
+        self.deadlines, self.forwarded_deadlines = (
+            PublishDeadlines(settings.publish_timeout * share, self.store_health, on_expired=self._count_abandoned)
+            for share in (1.0, FORWARDED_SHARE)
+        )
         table = TrafficTable()
         self._make_topics()
         self._make_transitions(table)
@@ -121,6 +128,7 @@ class Broker:
             front_store=self.front_store,
             replica_buffers=self.replica_buffers,
             metrics=self.metrics,
+            deadlines=self.deadlines,
             writer_context=WriterContext(self.store, self.clock, self.id, writer_settings, limiter),
         )
         self.topics = TopicRegistry(
@@ -340,6 +348,10 @@ class Broker:
             self.scaling_controller.topic_changed(state.topic)
         elif (known := self.leader_loop.states.get(state.topic)) is None or known.version < state.version:
             self.leader_loop.request_read(state.topic)
+
+    def _count_abandoned(self) -> None:
+        for runtime in self.topics.values():
+            runtime.count_abandoned()
 
     def _request_repair(self, name: str) -> None:
         self.repair.request(name)

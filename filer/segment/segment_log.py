@@ -14,7 +14,7 @@ import pyarrow as pa
 from filer import keys
 from filer.backoff import Backoff
 from filer.clock import Clock
-from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown
+from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.format.digests import footer_size_bytes, stated_footer_digest
 from filer.format.requests import StoredRequest
 from filer.format.schema import KeyType, ValueType, log_schema
@@ -221,12 +221,17 @@ async def _exists_unlisted(store: Store, ref: SegmentRef, index: SegmentIndex) -
     return True
 
 
-async def put_until_known(store: Store, clock: Clock, key: str, data: Data | MakeData, writer: str) -> bool:
+async def put_until_known(
+    store: Store, clock: Clock, key: str, data: Data | MakeData, writer: str, *, through_refusals: bool = False
+) -> bool:
     """Put a segment file. True: this very file is stored. False: another file has the name.
 
     After an unknown outcome the same bytes are put again under the same name until the outcome is known. So a try that
     took effect unnoticed is recognized by the ULID in its footer, and the messages are never stored twice. Stopping
     anywhere is safe: nothing was acknowledged yet, and the next owner's recovery finds whatever was stored.
+
+    `through_refusals`: a store that refuses (a read-only file system, credentials that have expired) is asked again as
+    well, until somebody has put that right. An earlier try may have taken effect, so a refusal decides nothing either.
     """
     backoff = Backoff(clock)
     while True:
@@ -240,8 +245,14 @@ async def put_until_known(store: Store, clock: Clock, key: str, data: Data | Mak
                 return False
             except (OutcomeUnknown, ObjectNotFound):
                 pass
+            except StoreRefused:
+                if not through_refusals:
+                    raise
         except OutcomeUnknown:
             pass
+        except StoreRefused:
+            if not through_refusals:
+                raise
         await backoff.pause()
 
 

@@ -3,6 +3,7 @@
 BraidError
 ├── PublishIncomplete      some messages of a request were stored, others were not
 ├── Repeatable             another error, of a request that may safely be repeated
+├── StoreTimeout           the store did not take messages in time: an OutcomeUnknown
 ├── FrontStoreFull         no room for more messages until the store has caught up
 ├── Draining               this broker is shutting down
 ├── NotFound               no such topic, segment, message, upload, load
@@ -48,6 +49,10 @@ class Repeatable(BraidError):
     def __init__(self, cause: BraidError) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+class StoreTimeout(OutcomeUnknown):
+    """The store did not take the messages in time; they may be stored yet."""
 
 
 class FrontStoreFull(BraidError):

@@ -94,6 +94,9 @@ class BrokerSettings(BaseModel):
     max_head_bytes: Annotated[int, Field(ge=8192, le=16 * MIB)] = Field(
         96 * 1024, description="Largest request line with its headers; a marker in it may have 60 KB."
     )
+    publish_timeout: Annotated[float, Field(ge=0.1, le=100)] = Field(
+        20.0, description="Seconds after which a publish that waits for the store is answered 503, with the cause."
+    )
     front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
     file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
     max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")

@@ -22,18 +22,22 @@ BATCH_BYTES = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class WaitingPart:
-    """An accepted part of a request. `stored` resolves to its positions."""
+    """An accepted part of a request. `stored` resolves to its positions.
+
+    `abandoned`: its publisher has given up waiting while it was being sent.
+    """
 
     payload: Payload
     part: Part
     stored: asyncio.Future[list[Position]]
+    abandoned: bool = False
 
 
 class ForwardBatcher:
     """Parts that arrive during a call go with a later one. `producers` counts parts that wait or are being sent.
 
     `send` makes a call and resolves the parts' futures. `on_ended` gets the parts of a call that is over, however it
-    ended.
+    ended. `on_unstored` gets the change in the number of bytes that are being sent and that no publisher waits for.
     """
 
     def __init__(
@@ -43,7 +47,9 @@ class ForwardBatcher:
         on_ended: Callable[[Sequence[WaitingPart]], None],
         *,
         name: str,
+        on_unstored: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
+        self._on_unstored = on_unstored
         self.calls: dict[asyncio.Task[None], Sequence[WaitingPart]] = {}
         self.producers: Counter[str] = Counter()
         self._clock, self._send, self._on_ended, self._name = clock, send, on_ended, name
@@ -63,6 +69,18 @@ class ForwardBatcher:
         dropped, self._waiting = self._waiting, []
         self._cancel_late()
         return dropped
+
+    def count_abandoned(self) -> None:
+        """Count the parts under way whose publishers have given up, and forget those that no call has taken."""
+        for batch in self.calls.values():
+            for waiting in batch:
+                if waiting.stored.done() and not waiting.abandoned:
+                    waiting.abandoned = True
+                    self._on_unstored(waiting.part.size_bytes)
+        for waiting in self._waiting:
+            if waiting.stored.done():
+                self._forget_producer(waiting)
+        self._waiting = [waiting for waiting in self._waiting if not waiting.stored.done()]
 
     def _call_soon(self) -> None:
         """Call in the next round of the event loop, with everything that arrived together with this part."""
@@ -107,12 +125,17 @@ class ForwardBatcher:
     def _done(self, task: asyncio.Task[None]) -> None:
         batch = self.calls.pop(task)
         for waiting in batch:
-            if (request := waiting.part.request) is not None:
-                self.producers[request.producer] -= 1
-                if not self.producers[request.producer]:
-                    del self.producers[request.producer]
+            self._forget_producer(waiting)
+            if waiting.abandoned:
+                self._on_unstored(-waiting.part.size_bytes)
         self._on_ended(batch)
         self._call_if_free()
+
+    def _forget_producer(self, waiting: WaitingPart) -> None:
+        if (request := waiting.part.request) is not None:
+            self.producers[request.producer] -= 1
+            if not self.producers[request.producer]:
+                del self.producers[request.producer]
 
     def _cancel_late(self) -> None:
         if self._late is not None:

@@ -53,7 +53,9 @@ class RemoteSegment:
         url: str | None,
         version: int,
         on_moved: Callable[[], None],
+        on_unstored: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
+        self._on_unstored = on_unstored
         self.ref = ref
         self.is_open = url is not None
         self._peers, self._clock, self._url, self._version = peers, clock, url or "", version
@@ -79,6 +81,11 @@ class RemoteSegment:
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Do nothing: the owner checks it."""
+
+    def count_abandoned(self) -> None:
+        """Count the messages on their way whose publishers have given up waiting."""
+        for batcher in self._batchers:
+            batcher.count_abandoned()
 
     async def leave(self) -> None:
         """The segment is sealed: send no more, and give the owner a limited time for its last answers.
@@ -107,7 +114,11 @@ class RemoteSegment:
 
     def _new_batcher(self, acks: str) -> ForwardBatcher:
         return ForwardBatcher(
-            self._clock, self._send, _call_ended, name=f"forward {self.ref.topic}/{self.ref.segment}, {acks}"
+            self._clock,
+            self._send,
+            _call_ended,
+            name=f"forward {self.ref.topic}/{self.ref.segment}, {acks}",
+            on_unstored=self._on_unstored,
         )
 
     def _batcher_of(self, request: RequestId | None, replicated: bool) -> ForwardBatcher:

@@ -43,9 +43,22 @@ class RemoteSegments:
         known = self._forwards.get(segment.id)
         if known is None or not known.is_open:
             url = self._url_of(segment.owner)
-            known = RemoteSegment(self._peers, self._clock, ref, url=url, version=version, on_moved=self._on_moved)
+            known = RemoteSegment(
+                self._peers,
+                self._clock,
+                ref,
+                url=url,
+                version=version,
+                on_moved=self._on_moved,
+                on_unstored=self._front_store.grow,
+            )
             self._forwards[segment.id] = known
         return known
+
+    def count_abandoned(self) -> None:
+        """Count the messages on their way to owners whose publishers have given up waiting."""
+        for forward in self._forwards.values():
+            forward.count_abandoned()
 
     def tail(self, segment_id: int) -> Tail | None:
         """The segment's newest messages, if a reader of this broker follows them."""

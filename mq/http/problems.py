@@ -106,6 +106,8 @@ def problem_of(error: Exception) -> Problem:
 
 
 def _extras(error: Exception) -> dict[str, Any]:
+    if isinstance(error, filer_errors.StoreError) and error.cause is not None:
+        return {"cause": error.cause}
     if isinstance(error, errors.PublishIncomplete):
         return {"positions": [_position(p) for p in error.positions]}
     if isinstance(error, errors.BodyTooLarge):

@@ -43,14 +43,17 @@ _ERRORS: Mapping[str, type[BraidError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a broker did not do one thing of several: the problem's slug and detail."""
+    """Why a broker did not do one thing of several: the problem's slug and detail, and the cause of a store's error."""
 
     slug: str
     detail: str
+    cause: str | None = None
 
     def error(self, status: int = 503) -> BraidError:
         """The error to raise at the caller: `PeerSilent`, an unknown outcome, unless the slug says more."""
         kind = _ERRORS.get(self.slug)
+        if kind is OutcomeUnknown:
+            return OutcomeUnknown(self.detail, cause=self.cause)
         if kind is not None:
             return kind(self.detail)
         return PeerFailed(self.detail) if 400 <= status < 500 else PeerSilent(self.detail)
@@ -108,7 +111,8 @@ def _pack_outcomes(outcomes: Outcomes) -> object:
 
 def _pack_outcome(outcome: list[Position] | Refusal) -> dict[str, object]:
     if isinstance(outcome, Refusal):
-        return {"error": outcome.slug, "detail": outcome.detail}
+        told: dict[str, object] = {"error": outcome.slug, "detail": outcome.detail}
+        return told if outcome.cause is None else {**told, "cause": outcome.cause}
     return {"positions": [(p.segment, p.offset, p.count) for p in outcome]}
 
 
@@ -119,7 +123,8 @@ def _unpack_outcomes(document: Any) -> Outcomes:
 def _unpack_outcome(entry: Any) -> list[Position] | Refusal:
     if "positions" in entry:
         return [Position(*numbers) for numbers in entry["positions"]]
-    return Refusal(str(entry["error"]), str(entry["detail"]))
+    # Older brokers name no cause.
+    return Refusal(str(entry["error"]), str(entry["detail"]), entry.get("cause"))
 
 
 def _pack_sealed_end(end: SealedEnd | None) -> object:

@@ -82,6 +82,11 @@ class OwnedSegments:
         writer = self.writers.get(segment_id)
         return 0 if writer is None else writer.pending_bytes
 
+    def count_abandoned(self) -> None:
+        """As `TopicRuntime.count_abandoned`."""
+        for writer in self.writers.values():
+            writer.count_abandoned()
+
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed."""
         await asyncio.gather(*(writer.flush() for writer in self.writers.values()))
@@ -120,6 +125,7 @@ class OwnedSegments:
             inherit=partial(self._inherit, segment),
             replication=self._replication(segment),
             awaited=bool(segment.predecessors),
+            on_unstored=services.front_store.grow,
         )
 
     def _replication(self, segment: Segment) -> Replication | None:

@@ -1,7 +1,8 @@
 """Publishing to one topic: cutting a request by key range, appending it, and retrying after a transition."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,7 +15,8 @@ from filer.format.requests import Position, RequestId
 from filer.segment.next_file import Payload, Single
 from filer.slots import SLOTS, slot_of
 from filer.topic.topic_state import Segment, TopicState
-from mq.base.errors import PublishIncomplete
+from mq.base.errors import PublishIncomplete, Repeatable
+from mq.topic.publish_deadlines import DeadlineGroup, PublishDeadlines
 from mq.topic.routing import Appender, Route
 from mq.topic.topic_state_watch import TopicStateWatch
 
@@ -39,8 +41,8 @@ class TopicPublisher:
     """Stores messages in the open segments of one topic.
 
     Callers reserve room in the front store before they read a body, and release it when they have the answer.
-    `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. All methods belong to
-    the event loop's thread.
+    `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. `deadlines` says how
+    long publishers wait for the store. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -52,8 +54,9 @@ class TopicPublisher:
         clustered: bool,
         appender_of: Callable[[Segment], Appender],
         watch: TopicStateWatch,
+        deadlines: PublishDeadlines,
     ) -> None:
-        self._state = state
+        self._state, self._deadlines = state, deadlines
         self._broker, self._clock, self._clustered = broker, clock, clustered
         self._appender_of, self._watch = appender_of, watch
         self._route = Route([])
@@ -73,8 +76,8 @@ class TopicPublisher:
     ) -> Position:
         """Store one message, or find it stored already by its request's id.
 
-        Raises `SegmentMoved` if this broker cannot store it; the message is not in the log then. Raises
-        `SequenceExpired`.
+        Raises `SegmentMoved` if this broker cannot store it; the message is not in the log then. Raises `StoreTimeout`
+        if the store does not take it in time; it may be in the log later. Raises `SequenceExpired`.
         """
         until_seconds = self._clock.monotonic_seconds() + RETRY_SECONDS
         null_slot = self._null_slot(request) if single.key is None else 0
@@ -83,10 +86,17 @@ class TopicPublisher:
         appender = route.appenders[index] if index >= 0 else None
         if appender is not None and appender.is_open and (request is None or appender.inheritance.complete):
             # The usual case: one message, one segment, no wait before it is appended.
+            group = self._deadlines.group()
             try:
-                return (await appender.append(single, size_bytes, request, replicated=replicated))[0]
+                waiter = appender.append(single, size_bytes, request, replicated=replicated)
+                group.waiters.add(waiter)
+                try:
+                    return (await waiter)[0]
+                finally:
+                    group.waiters.discard(waiter)
             except SegmentMoved:
-                await self._after_move(attempt, version)
+                async with self._deadlines.within(group):
+                    await self._after_move(attempt, version)
                 attempt = 1
         attempts = self._attempts(attempt, until_seconds)
         return (await self._publish(_Share(single, size_bytes), null_slot, request, replicated, attempts))[0]
@@ -97,8 +107,8 @@ class TopicPublisher:
         """Store the rows of one request, in their order within each segment; a position per segment touched.
 
         If a request with an id is repeated, only what is not stored yet is stored. Raises `SegmentMoved` if nothing of
-        the request was stored, `PublishIncomplete` (with the positions that were stored) if some of it was, and
-        `SequenceExpired`.
+        the request was stored, `PublishIncomplete` (with the positions that were stored) if some of it was,
+        `StoreTimeout` and `SequenceExpired`.
         """
         attempts = self._attempts(0, self._clock.monotonic_seconds() + RETRY_SECONDS)
         return await self._publish(_Share(rows, size_bytes), self._null_slot(request), request, replicated, attempts)
@@ -108,14 +118,18 @@ class TopicPublisher:
     ) -> list[Position]:
         """Append the messages to their segments; append those again that a transition has kept from being stored."""
         done: list[Position] = []
+        group = self._deadlines.group()
         for attempt in attempts:
+            if group.expired:
+                break
             route, version = self._route, self._state.version
             shares = _cut(waiting, route, null_slot)
             appenders = [s.appender for s in shares if s.appender and s.appender.is_open]
             if len(appenders) < len(shares):
-                await self._await_owner([share.appender for share in shares], attempt, version, done)
+                async with self._in_time(group, done):
+                    await self._await_owner([share.appender for share in shares], attempt, version, done)
                 continue
-            if request is not None and await self._must_check_again(appenders, shares, request, done):
+            if request is not None and await self._must_check_again(appenders, shares, request, group, done):
                 continue
             # Nothing is awaited since the check of the appenders. So either all of them accept their share, or none
             # does.
@@ -123,7 +137,11 @@ class TopicPublisher:
                 appender.append(share.payload, share.size_bytes, request, replicated=replicated)
                 for appender, share in zip(appenders, shares, strict=True)
             ]
-            outcomes = await asyncio.gather(*futures, return_exceptions=True)
+            group.waiters.update(futures)
+            try:
+                outcomes = await asyncio.gather(*futures, return_exceptions=True)
+            finally:
+                group.waiters.difference_update(futures)
             moved = _moved_shares(shares, outcomes, done)
             if not moved:
                 # Shares that were cut again after a split may have been stored as one before.
@@ -132,7 +150,10 @@ class TopicPublisher:
             # shares they must come as one, so the whole request is sent again. What is stored already is recognised.
             if request is None:
                 waiting = _rest(waiting, route, moved, null_slot)
-            await self._after_move(attempt, version)
+            async with self._in_time(group, done):
+                await self._after_move(attempt, version)
+        if group.expired:
+            _give_up(done, self._deadlines.nothing_stored())
         _give_up(done, SegmentMoved(f"topic {self._state.topic!r}: its segments keep moving; try again"))
 
     def _attempts(self, first: int, until_seconds: float) -> Iterator[int]:
@@ -143,14 +164,20 @@ class TopicPublisher:
             attempt += 1
 
     async def _must_check_again(
-        self, appenders: Sequence[Appender], shares: Sequence[_Share], request: RequestId, done: Sequence[Position]
+        self,
+        appenders: Sequence[Appender],
+        shares: Sequence[_Share],
+        request: RequestId,
+        group: DeadlineGroup,
+        done: Sequence[Position],
     ) -> bool:
         """Wait until all producer windows are complete; whether that took time.
 
         Raises `SequenceExpired` for a request that is too old, before any segment accepts its share.
         """
         if not all(appender.inheritance.complete for appender in appenders):
-            await asyncio.gather(*(appender.inheritance.wait() for appender in appenders))
+            async with self._in_time(group, done):
+                await asyncio.gather(*(appender.inheritance.wait() for appender in appenders))
             return True
         if len(shares) > 1 or done:
             try:
@@ -159,6 +186,15 @@ class TopicPublisher:
             except SequenceExpired as error:
                 _give_up(done, error)
         return False
+
+    @contextlib.asynccontextmanager
+    async def _in_time(self, group: DeadlineGroup, done: Sequence[Position]) -> AsyncIterator[None]:
+        """A context for a wait before the rest of a request is appended. Raises when the group's time is over."""
+        try:
+            async with self._deadlines.within(group):
+                yield
+        except Repeatable as error:
+            _give_up(done, error)
 
     async def _await_owner(
         self, appenders: Sequence[Appender | None], attempt: int, version: int, done: Sequence[Position]

@@ -74,6 +74,7 @@ class TopicRuntime:
             clustered=services.clustered,
             appender_of=self._appender_of,
             watch=self._watch,
+            deadlines=services.deadlines,
         )
         self._open_writers()
 
@@ -126,6 +127,11 @@ class TopicRuntime:
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
         """Use an index that another component of this process has recovered or sealed."""
         self._indexes.put(segment_id, index)
+
+    def count_abandoned(self) -> None:
+        """Count the bytes of messages that wait to be stored, and whose publishers wait no longer."""
+        self._owned.count_abandoned()
+        self._remote.count_abandoned()
 
     async def flush(self) -> None:
         """Wait until everything accepted so far is stored or has failed."""

@@ -12,6 +12,7 @@ from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
 from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
+from mq.topic.publish_deadlines import PublishDeadlines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class TopicServices:
     replica_buffers: ReplicaBuffers
     metrics: Metrics
     writer_context: WriterContext
+    deadlines: PublishDeadlines
 
     @property
     def clustered(self) -> bool:

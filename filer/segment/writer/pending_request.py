@@ -19,6 +19,7 @@ class PendingRequest(Accepted):
     rest. Repetitions of the request are waiters too; each asks for `replicated` or `stored`.
 
     `held`: all followers held the messages before they were stored. `answered_early`: a waiter was answered then.
+    `abandoned`: all waiters have given up waiting for the store.
     """
 
     known: Sequence[Position] = ()
@@ -26,6 +27,12 @@ class PendingRequest(Accepted):
     stored_waiters: list[Waiter] = field(default_factory=list)
     held: bool = False
     answered_early: bool = False
+    abandoned: bool = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for its outcome."""
+        return any(not waiter.done() for waiter in (*self.replicated_waiters, *self.stored_waiters))
 
     def answer(self, segment: int, waiters: Iterable[Waiter]) -> None:
         """Give these waiters the positions of the messages."""

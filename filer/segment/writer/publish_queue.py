@@ -113,6 +113,15 @@ class PublishQueue:
             self.in_flight, self.pending = self.pending[:taken], self.pending[taken:]
         return self.in_flight
 
+    def abandon(self) -> int:
+        """Mark the requests for which nobody waits any more; the memory that they take, in bytes."""
+        found_bytes = 0
+        for pending in (*self.in_flight, *self.pending):
+            if not pending.abandoned and not pending.answered_early and not pending.is_awaited:
+                pending.abandoned = True
+                found_bytes += pending.held_bytes
+        return found_bytes
+
     def stored(self, batch: Sequence[PendingRequest], requests: Sequence[StoredRequest]) -> int:
         """Forget what has been stored; returns its size in bytes."""
         for stored in requests:

@@ -59,7 +59,8 @@ class SegmentWriter(HasWriterState):
     called once, with the reason, if the writer ends without a seal, mostly because another writer took over. `inherit`
     reads the producer windows that the predecessors left, unless the index has them. With `replication`, everything
     accepted goes to the followers too; messages that only they hold when the writer stops are in `unflushed`.
-    `awaited`: publishers were held back until the segment was opened (see `FlushTimer`).
+    `awaited`: publishers were held back until the segment was opened (see `FlushTimer`). `on_unstored` gets the change
+    in the number of bytes that are accepted and not stored, and for which no publisher waits any more.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class SegmentWriter(HasWriterState):
         inherit: Inherit = nothing_inherited,
         replication: Replication | None = None,
         awaited: bool = False,
+        on_unstored: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
         super().__init__()
         self.ref, self.index = ref, index
         self.unflushed: Sequence[Accepted] = ()
         self.inheritance = Inheritance(context.clock, index, inherit)
         self._context, self._on_stored, self._on_stopped = context, on_stored, on_stopped
+        self._on_unstored, self._abandoned_bytes = on_unstored, 0
         clock, settings = context.clock, context.settings
         self._acks = acknowledgements(ref.segment, replication, on_refused=self._refused)
         self._timer = FlushTimer(clock, settings, self._acks, awaited=awaited)
@@ -126,6 +129,13 @@ class SegmentWriter(HasWriterState):
             self._queue.has_work.set()
             self._timer.end()
         return await asyncio.shield(self._finished)
+
+    def count_abandoned(self) -> None:
+        """Count the accepted messages whose publishers have all given up waiting. They are stored nevertheless."""
+        found_bytes = 0 if self.has_stopped else self._queue.abandon()
+        if found_bytes:
+            self._abandoned_bytes += found_bytes
+            self._on_unstored(found_bytes)
 
     @property
     def pending_bytes(self) -> int:
@@ -205,7 +215,8 @@ class SegmentWriter(HasWriterState):
                 if self.has_stopped:
                     return  # The inheritance stopped too: a seal without it would forget what predecessors knew.
                 file.seal_with(self.index.windows, self._queue.last_timestamp_us, self.index.log_us)
-            put = put_until_known(store, clock, self.ref.key(FileName(base)), file, file.writer)
+            key = self.ref.key(FileName(base))
+            put = put_until_known(store, clock, key, file, file.writer, through_refusals=True)
             ours = await (put if base > 0 else self._proof.prove_during(put))
             if not ours:
                 await self._lose(batch, seal)
@@ -242,6 +253,8 @@ class SegmentWriter(HasWriterState):
         for pending in batch:
             pending.answer(self.ref.segment, (*pending.replicated_waiters, *pending.stored_waiters))
         self._acks.stored(batch, footer.end)
+        if self._abandoned_bytes:
+            self._settle_abandoned(sum(pending.held_bytes for pending in batch if pending.abandoned))
         if footer.sealed:
             self._sealed(footer.end)
 
@@ -266,6 +279,10 @@ class SegmentWriter(HasWriterState):
     def _refused(self) -> None:
         self._stop(SegmentMoved("a follower takes no more: the segment is being sealed"), self._queue.in_flight)
 
+    def _settle_abandoned(self, size_bytes: int) -> None:
+        self._abandoned_bytes -= size_bytes
+        self._on_unstored(-size_bytes)
+
     def _stop(self, error: Exception, batch: Sequence[PendingRequest] = ()) -> None:
         """Give up the segment: nothing pending is acknowledged, and every waiter gets the error."""
         if self.has_stopped or self.is_sealed:
@@ -273,6 +290,7 @@ class SegmentWriter(HasWriterState):
         self.state = WriterState.STOPPED
         self.unflushed = self._acks.stop([*batch, *self._queue.pending], error)
         self._queue.clear()
+        self._settle_abandoned(self._abandoned_bytes)
         self.inheritance.stop()
         self._timer.end()
         self._finished.set_exception(error)

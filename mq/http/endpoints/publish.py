@@ -90,7 +90,8 @@ class Publisher:
             raise Draining("this broker is shutting down: publish through another, or wait until it is back")
         runtime = broker.topics.get(topic)
         if runtime is None or runtime.state.deleted:
-            runtime = await broker.topics.topic(topic)
+            async with broker.deadlines.within(broker.deadlines.group()):
+                runtime = await broker.topics.topic(topic)
         request = PublishRequest(scope)
         config = runtime.state.config
         replicated = _wants_replicated(request.parameters.get("acks"), config)

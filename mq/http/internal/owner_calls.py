@@ -40,10 +40,17 @@ class OwnerCalls:
             writer = _open_writer(runtime, asked.segment)
             config = runtime.state.config
             parts = list(unpack_parts(body, rows_schema(config.key_type, config.value_type)))
+            # The asking broker, which has the same time limit, is to get our answer first: it names the cause.
+            group = broker.forwarded_deadlines.group()
             if any(part.request is not None for part, _ in parts):
-                await writer.inheritance.wait()
+                async with broker.forwarded_deadlines.within(group):
+                    await writer.inheritance.wait()
             stored = [_append_part(writer, part, rows) for part, rows in parts]
-            outcomes = await asyncio.gather(*stored, return_exceptions=True)
+            group.waiters.update(stored)
+            try:
+                outcomes = await asyncio.gather(*stored, return_exceptions=True)
+            finally:
+                group.waiters.difference_update(stored)
         return call.pack([_outcome(outcome) for outcome in outcomes])
 
     async def seal(self, call: Call[ToSeal, SealedEnd | None], asked: ToSeal, receive: Receive) -> PeerAnswer:
@@ -130,4 +137,4 @@ def _outcome(outcome: list[Position] | BaseException) -> list[Position] | Refusa
     problem = problem_of(outcome)
     if problem.status == 500:
         _log.error("a part of a request failed", exc_info=outcome)
-    return Refusal(problem.slug, problem.detail)
+    return Refusal(problem.slug, problem.detail, problem.extras.get("cause"))

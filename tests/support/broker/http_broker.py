@@ -16,6 +16,7 @@ import httpx
 import uvicorn
 
 from filer.clock import Clock, SystemClock
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.store import Store, StreamingStore
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
@@ -61,6 +62,7 @@ async def http_broker(
     payloads: StreamingStore | None = None,
     coordinator: Coordinator | None = None,
     peers: PeerTransport | None = None,
+    store_health: StoreHealth | None = None,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
@@ -75,6 +77,7 @@ async def http_broker(
         BrokerSettings(**settings),
         payloads=payloads,
         peers=peers,
+        store_health=store_health,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

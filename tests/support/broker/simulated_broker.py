@@ -17,6 +17,7 @@ from filer.segment.segment_reader import SegmentReader
 from filer.segment.writer.segment_writer import WriterContext
 from filer.segment.writer.write_limiter import WriteLimiter
 from filer.segment.writer.writer_settings import WriterSettings
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
@@ -32,6 +33,7 @@ from mq.maintenance.maintenance import Maintenance
 from mq.peers.peers import Peers
 from mq.peers.transport import PeerAnswer
 from mq.replication.replica_buffers import ReplicaBuffers
+from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_services import TopicServices
@@ -43,6 +45,8 @@ from mq.transitions.transition_executor import TransitionExecutor
 from tests.support.inline_executor import InlineExecutor
 
 GRACE_SECONDS = 60.0
+# Of the event loop's time, which is real, while that of the simulation is not.
+PATIENT_SECONDS = 3600.0
 METRICS = Metrics()
 
 
@@ -114,6 +118,7 @@ class SimulatedBroker:
             front_store=front_store,
             replica_buffers=replica_buffers,
             metrics=METRICS,
+            deadlines=PublishDeadlines(PATIENT_SECONDS, StoreHealth(clock), on_expired=lambda: None),
             writer_context=WriterContext(store, clock, broker, writer_settings, WriteLimiter(1)),
         )
         self.topics = TopicRegistry(

@@ -12,6 +12,7 @@ from filer.clock import SystemClock
 from filer.errors import OutcomeUnknown
 from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.decorators.instrumented_store import InstrumentedStore
+from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo
@@ -131,12 +132,14 @@ class HttpCluster:
             store = self.stores[name] = HeldStore(self.store)
             asked = self.asked[name] = StoreMetrics()
             peers = self.peers[name] = PartedPeers()
+            health = StoreHealth(self.clock)
             made = http_broker(
-                InstrumentedStore(store, clock=self.clock, metrics=asked),
+                InstrumentedStore(store, clock=self.clock, metrics=asked, health=health),
                 clock=self.clock,
                 payloads=self.store,
                 coordinator=SharedCoordinator(self.membership),
                 peers=peers,
+                store_health=health,
                 broker=name,
                 **{"drain_timeout": DRAIN_SECONDS, **settings},
             )

@@ -15,7 +15,7 @@ import pytest
 
 from filer import keys
 from filer.clock import SystemClock
-from filer.errors import BraidError, OutcomeUnknown, StoreRefused
+from filer.errors import BraidError, OutcomeUnknown
 from filer.segment import sequence_window
 from filer.segment.segment_log import seal_at_end
 from filer.segment.writer.writer_state import WriterState
@@ -282,10 +282,10 @@ async def test_repeats_while_segments_come_and_go(topic: HttpBroker) -> None:
 
 
 class MoodyStore(ForwardingStore):
-    """Refuses to create what has `refused` in its key."""
+    """Creates nothing that has `refused` in its key, by an error that stops the owner: it repeats no such put."""
 
     refused = "nothing at all"
-    error: BraidError = StoreRefused("no")
+    error: BraidError = BraidError("unforeseen")
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         if self.refused in key:

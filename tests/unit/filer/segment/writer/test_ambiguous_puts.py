@@ -10,6 +10,7 @@ from filer.clock import settle
 from filer.errors import BraidError, CorruptFile, OutcomeUnknown, SegmentMoved, StoreRefused
 from filer.format.segment_file import Footer
 from filer.keys import FileName
+from filer.segment.next_file import ACCEPTED_OVERHEAD_BYTES
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, seal_at_end
 from filer.segment.writer.writer_state import WriterState
@@ -350,15 +351,77 @@ async def test_closing_answers_everybody(world: SegmentWorld) -> None:
     assert isinstance(waiting.exception(), SegmentMoved)
 
 
-async def test_a_refusal_of_the_store_stops_the_owner(world: SegmentWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lost_before", [False, True], ids=["refused", "stored before"])
+async def test_a_store_that_refuses_is_asked_until_it_does_not(
+    world: SegmentWorld, lost_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an earlier try took effect unnoticed, a refusal must not make the message count as not stored."""
+    create = world.memory.create
+
+    async def refuse(*args: object, **kwargs: object) -> None:
+        raise StoreRefused("the credentials have expired")
+
+    if lost_before:
+        world.faults.add("create", FaultKind.LOSE_ANSWER)
+    futures = [world.writer.append(single(b"0"), 1)]
+    await settle()
+    monkeypatch.setattr(world.memory, "create", refuse)
+    futures.append(world.writer.append(single(b"1"), 1))
+    await world.pass_seconds(60)
+    assert not futures[1].done() and world.writer.is_open
+    monkeypatch.setattr(world.memory, "create", create)
+    await world.pass_seconds(60)
+    assert [offset_of(future.result()) for future in futures] == [0, 1]
+    assert await world.values() == [b"0", b"1"]
+
+
+async def test_a_roll_up_does_not_wait_for_a_store_that_refuses(
+    world: SegmentWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in (b"0", b"1"):
+        await world.writer.append(single(value), 1)
+
     async def refuse(*args: object, **kwargs: object) -> None:
         raise StoreRefused("the credentials have expired")
 
     monkeypatch.setattr(world.memory, "create", refuse)
-    future = world.writer.append(single(b"0"), 1)
+    with pytest.raises(StoreRefused):
+        await replace_by_rollup(world)
+
+
+async def test_messages_that_nobody_waits_for_any_more_are_counted_until_they_are_stored(world: SegmentWorld) -> None:
+    unstored: list[int] = []
+    world.writer._on_unstored = unstored.append
+    world.faults.add("create", FaultKind.HANG)
+    futures = [world.writer.append(single(b"%d" % n), 100) for n in range(4)]
     await settle()
-    assert isinstance(future.exception(), StoreRefused)
-    await world.writer.flush()
+    world.writer.count_abandoned()
+    assert unstored == []
+    for future in futures[:3]:
+        future.cancel()
+    world.writer.count_abandoned()
+    world.writer.count_abandoned()
+    held_bytes = 3 * (100 + ACCEPTED_OVERHEAD_BYTES)
+    assert unstored == [held_bytes]
+    world.store.release()
+    await world.pass_seconds(10)
+    assert offset_of(futures[3].result()) == 3
+    assert await world.values() == [b"0", b"1", b"2", b"3"]
+    assert sum(unstored) == 0
+
+
+async def test_messages_that_nobody_waits_for_are_given_up_with_the_segment(world: SegmentWorld) -> None:
+    unstored: list[int] = []
+    world.writer._on_unstored = unstored.append
+    world.faults.add("create", FaultKind.HANG)
+    future = world.writer.append(single(b"0"), 100)
+    await settle()
+    future.cancel()
+    world.writer.count_abandoned()
+    assert sum(unstored) > 0
+    await world.writer.close()
+    world.writer.count_abandoned()
+    assert sum(unstored) == 0
 
 
 async def test_a_bug_in_a_put_leaves_nobody_waiting(world: SegmentWorld, monkeypatch: pytest.MonkeyPatch) -> None:

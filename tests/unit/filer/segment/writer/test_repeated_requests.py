@@ -150,9 +150,7 @@ async def test_a_repeat_fails_as_the_pending_one_does(world: SegmentWorld) -> No
         writer.append(single(b"x"), 1, FIRST)
 
 
-async def test_the_refusal_of_the_store_reaches_the_repeats(
-    world: SegmentWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_repeats_wait_while_the_store_refuses(world: SegmentWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = await open_owner(world)
 
     async def refuse(*args: object, **kwargs: object) -> None:
@@ -161,7 +159,12 @@ async def test_the_refusal_of_the_store_reaches_the_repeats(
     monkeypatch.setattr(world.memory, "create", refuse)
     futures = [writer.append(single(b"x"), 1, FIRST) for _ in range(2)]
     await settle()
-    assert [type(future.exception()) for future in futures] == [StoreRefused] * 2
+    await world.clock.advance(30)
+    assert not any(future.done() for future in futures)
+    monkeypatch.undo()
+    await world.pass_seconds(30)
+    assert futures[0].result() == futures[1].result()
+    assert await world.values() == [b"x"]
 
 
 @pytest.mark.parametrize("fault", [FaultKind.LOSE_ANSWER, FaultKind.FAIL_BEFORE, FaultKind.CONFLICT])

@@ -1,0 +1,95 @@
+"""How long publishers wait for the store.
+
+A store that hangs would keep them, and their connections, for ever. After the time limit each of them gets an error
+that names the cause. The messages stay where they are: the owner still stores them, in order, when the store is back.
+So the outcome is unknown, and the room that the messages take in the front store stays reserved.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from filer.stores.decorators.store_health import StoreHealth
+from mq.base.errors import Repeatable, StoreTimeout
+
+# Requests that begin within this share of the time limit expire together: a timer for each would slow each publish.
+TOGETHER_SHARE = 0.05
+
+
+class DeadlineGroup:
+    """The futures of requests that expire at the same moment. Whoever adds a future removes it again."""
+
+    __slots__ = ("expired", "expires_seconds", "waiters")
+
+    def __init__(self, expires_seconds: float) -> None:
+        self.waiters: set[asyncio.Future[Any]] = set()
+        self.expires_seconds, self.expired = expires_seconds, False
+
+
+class PublishDeadlines:
+    """Fails the futures of publishes that have waited for `timeout_seconds`. Belongs to one event loop.
+
+    `on_expired` is called right after some have failed: their messages take room that no request holds any more.
+    """
+
+    def __init__(self, timeout_seconds: float, health: StoreHealth, *, on_expired: Callable[[], None]) -> None:
+        self.timeout_seconds = timeout_seconds
+        self._health, self._on_expired = health, on_expired
+        self._newest: DeadlineGroup | None = None
+
+    def group(self) -> DeadlineGroup:
+        """The group of requests that begin now."""
+        return self._newest or self._begin_group()
+
+    @contextlib.asynccontextmanager
+    async def within(self, group: DeadlineGroup) -> AsyncIterator[None]:
+        """A context for work before anything is appended. Raises `Repeatable` when the group's time is over."""
+        limit = asyncio.timeout_at(group.expires_seconds)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self.nothing_stored() from error
+
+    def nothing_stored(self) -> Repeatable:
+        """The error of a request of which nothing was stored, and nothing waits to be."""
+        why, cause = self._why()
+        return Repeatable(StoreTimeout(f"{why}; nothing of this was stored: send it again", cause=cause))
+
+    def _begin_group(self) -> DeadlineGroup:
+        loop = asyncio.get_running_loop()
+        together_seconds = self.timeout_seconds * TOGETHER_SHARE
+        group = self._newest = DeadlineGroup(loop.time() + self.timeout_seconds + together_seconds)
+        loop.call_later(together_seconds, self._close_group)
+        loop.call_at(group.expires_seconds, self._expire, group)
+        return group
+
+    def _close_group(self) -> None:
+        self._newest = None
+
+    def _expire(self, group: DeadlineGroup) -> None:
+        group.expired = True
+        late = [waiter for waiter in group.waiters if not waiter.done()]
+        group.waiters.clear()
+        if not late:
+            return
+        why, cause = self._why()
+        message = (
+            f"{why}; whether it will be stored is not known: it is kept in memory, and stored when the store is back. "
+            "Sent again without a producer and a sequence, it may be stored twice"
+        )
+        for waiter in late:
+            waiter.set_exception(StoreTimeout(message, cause=cause))
+            # Mark it as retrieved: its publisher may be gone.
+            waiter.exception()
+        self._on_expired()
+
+    def _why(self) -> tuple[str, str]:
+        stall = self._health.why()
+        told = f"not stored within {self.timeout_seconds:g} s (publish_timeout)"
+        if stall is None:
+            return f"{told}: no answer from the store, or from the owner of the segment", "timeout"
+        return f"{told}: {stall}", stall.cause

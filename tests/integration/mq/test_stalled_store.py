@@ -1,0 +1,209 @@
+"""Publishers of a broker whose store stalls: an answer in time, with the cause; and all goes on when it is back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from filer.clock import SystemClock
+from filer.errors import BraidError, OutcomeUnknown, StoreRefused
+from filer.stores.decorators.forwarding_store import ForwardingStore
+from filer.stores.decorators.instrumented_store import InstrumentedStore
+from filer.stores.decorators.retrying_store import RetryingStore
+from filer.stores.decorators.store_health import StoreHealth
+from filer.stores.decorators.store_metrics import StoreMetrics
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Data, Fetched, MakeData
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.cluster.http_cluster import HttpCluster, until
+
+PATIENCE_SECONDS = 20.0
+# A little longer than it takes until a stall is told, so that the answer names it.
+TIMEOUT_SECONDS = 2.0
+FULL = OutcomeUnknown("'k' below /data: No space left on device (ENOSPC)", cause="ENOSPC")
+READ_ONLY = StoreRefused("'k' below /data: Read-only file system (EROFS)", cause="EROFS")
+ID = {"producer": "p", "sequence": "1"}
+
+
+class BrokenStore(ForwardingStore):
+    """Fails or, without an error, hangs: puts of what has `broken` in its key, and all reads while `reads_hang`."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.broken = "nothing at all"
+        self.error: BraidError | None = None
+        self.reads_hang = False
+        self._mended = asyncio.Event()
+
+    def mend(self) -> None:
+        self.broken, self.error, self.reads_hang = "nothing at all", None, False
+        self._mended.set()
+        self._mended = asyncio.Event()
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        if self.broken in key:
+            if self.error is not None:
+                raise self.error
+            await self._mended.wait()
+        await self.inner.create(key, data, metadata=metadata)
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        if self.reads_hang:
+            await self._mended.wait()
+        return await self.inner.get(key, start=start, stop=stop)
+
+
+class Setting:
+    """A broker with the topic `t` of two segments."""
+
+    def __init__(self, http: HttpBroker, store: BrokenStore) -> None:
+        self.http, self.broker, self.store = http, http.broker, store
+
+    async def publish(self, value: str, key: str = "0", **parameters: str) -> httpx.Response:
+        return await self.http.client.post(
+            "/v1/topics/t/messages", content=value, params={"key": key, **parameters}, timeout=PATIENCE_SECONDS
+        )
+
+    async def values(self) -> list[str]:
+        page = (await self.http.client.get("/v1/topics/t/messages", params={"limit": 1000})).raise_for_status().json()
+        return [message["value"] for message in page["messages"]]
+
+    async def readiness(self) -> tuple[int, dict[str, Any]]:
+        answer = await self.http.client.get("/readyz")
+        return answer.status_code, answer.json()
+
+    async def until_nothing_waits(self) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while self.broker.front_store.pending_bytes:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(**settings: Any) -> AsyncIterator[Setting]:
+    clock = SystemClock()
+    health = StoreHealth(clock)
+    broken = BrokenStore(MemoryStore(clock=clock))
+    store = RetryingStore(InstrumentedStore(broken, clock=clock, metrics=StoreMetrics(), health=health), clock=clock)
+    async with http_broker(store, clock=clock, store_health=health, **settings) as http:
+        (await http.client.put("/v1/topics/t", json={"segments": 2})).raise_for_status()
+        try:
+            yield Setting(http, broken)
+        finally:
+            broken.mend()
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    async with running(publish_timeout=TIMEOUT_SECONDS) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"), [(FULL, "ENOSPC"), (READ_ONLY, "EROFS"), (None, "timeout")], ids=["full", "read-only", "hangs"]
+)
+async def test_publishers_get_the_cause_and_all_goes_on_by_itself(
+    setting: Setting, error: BraidError | None, cause: str
+) -> None:
+    setting.store.broken, setting.store.error = "/segments/", error
+    answers = await asyncio.gather(*(setting.publish(f"{n}") for n in range(5)), setting.publish("5", **ID))
+    for answer in answers:
+        problem = check_problem(answer, 503, "store-unavailable", "publish_timeout", "create of 'topics/t/segments/")
+        assert problem["cause"] == cause
+    # Only what has an id is recognised when it comes again.
+    assert [answer.json()["retryable"] for answer in answers] == [False] * 5 + [True]
+    status, told = await setting.readiness()
+    assert (status, told["ready"], told["status"]) == (200, True, "degraded")
+    assert told["problems"][0]["cause"] == cause
+    assert (await setting.http.client.get("/livez")).status_code == 200
+    assert setting.broker.front_store.pending_bytes > 6 * 1000
+    setting.store.mend()
+    answer = (await setting.publish("5", **ID)).raise_for_status()
+    assert answer.json()["positions"] == [
+        {"segment": answer.json()["positions"][0]["segment"], "offset": 5, "count": 1}
+    ]
+    assert await setting.values() == ["0", "1", "2", "3", "4", "5"]
+    await setting.until_nothing_waits()
+    assert (await setting.readiness())[1]["status"] == "ok"
+
+
+async def test_what_a_request_has_stored_is_told(setting: Setting) -> None:
+    setting.store.broken = "/segment=1/"
+    rows = b"\n".join(b'{"key":"%d","value":"%d"}' % (n, n) for n in range(20))
+    answer = await setting.http.client.post(
+        "/v1/topics/t/messages", content=rows, headers={"content-type": "application/x-ndjson"}
+    )
+    problem = check_problem(answer, 503, "publish-incomplete", "publish_timeout")
+    assert [position["segment"] for position in problem["positions"]] == [0]
+    setting.store.mend()
+    await setting.until_nothing_waits()
+    assert sorted(map(int, await setting.values())) == list(range(20))
+
+
+async def test_memory_stays_bounded_while_publishers_come_and_give_up() -> None:
+    async with running(publish_timeout=0.2, front_store_bytes=1024 * 1024) as setting:
+        setting.store.broken = "/segments/"
+        statuses: list[int] = []
+        for _ in range(6):
+            answers = await asyncio.gather(*(setting.publish("x" * 50_000) for _ in range(6)))
+            statuses += [answer.status_code for answer in answers]
+        assert set(statuses) == {503, 429}
+        accepted = statuses.count(503)
+        assert setting.broker.front_store.pending_bytes <= 1024 * 1024 + 6 * 1024
+        setting.store.mend()
+        await setting.until_nothing_waits()
+        assert len(await setting.values()) == accepted
+
+
+async def test_a_forwarded_publish_gets_the_cause_that_the_owner_knows(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    [[owner]] = await brokers.brokers_of("a", "t")
+    through = next(name for name in "abc" if name != owner)
+    await brokers.publish(through, "t", ("k", "0"))
+    brokers.stores[owner].hold()
+    answers = await asyncio.gather(
+        *(brokers.up[through].client.post("/v1/topics/t/messages?key=k", content=b"%d" % n) for n in range(1, 4))
+    )
+    for answer in answers:
+        problem = check_problem(answer, 503, "store-unavailable", "create of 'topics/t/segments/")
+        assert (problem["cause"], problem["retryable"]) == ("timeout", False)
+    front_store = brokers.up[owner].broker.front_store
+    assert front_store.pending_bytes > 3 * 1000
+    brokers.stores[owner].release()
+
+    async def all_stored() -> bool:
+        return await brokers.stored_messages(owner, "t") == 4 and not front_store.pending_bytes
+
+    await until(all_stored)
+    assert not brokers.up[through].broker.front_store.pending_bytes
+    assert sorted(await brokers.values(through, "t")) == ["0", "1", "2", "3"]
+
+
+async def test_replicated_acks_that_followers_do_not_give_have_the_same_limit(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", acks="replicated", replicas=2)
+    [[owner, follower]] = await brokers.brokers_of("a", "t")
+    await brokers.publish(owner, "t", ("k", "0"))
+    brokers.peers[owner].parted.add(brokers.up[follower].url)
+    brokers.stores[owner].hold()
+    answer = await brokers.up[owner].client.post("/v1/topics/t/messages?key=k", content=b"1")
+    check_problem(answer, 503, "store-unavailable", "create of 'topics/t/segments/")
+    brokers.stores[owner].release()
+
+    async def all_stored() -> bool:
+        return await brokers.stored_messages(owner, "t") == 2
+
+    await until(all_stored)
+    assert await brokers.values(owner, "t") == ["0", "1"]
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[HttpCluster]:
+    cluster = HttpCluster()
+    try:
+        await cluster.start("a", "b", "c", publish_timeout=TIMEOUT_SECONDS)
+        yield cluster
+    finally:
+        await cluster.stop_all()
