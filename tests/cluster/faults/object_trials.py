@@ -67,7 +67,8 @@ SHOWN_CHARS = 600
 EVERY_TIME = ("browse", "arrow", "subscribe", "files", "python client")
 BY_TURNS = ("compaction", "export")
 WHOLE_TOPIC: tuple[Kind, ...] = ("topic.json", "history", "cluster.json")
-FILES: tuple[Kind, ...] = ("segment file", "roll-up", "seal")
+NAMES_TAKEN: tuple[Kind, ...] = ("segment file", "seal")
+"""Names that nobody may take again. A roll-up may be written anew from its originals, while these stand."""
 _SEGMENT = re.compile(r"/segment=(\d+)/|/index/(\d+)\.snapshot")
 
 
@@ -215,7 +216,7 @@ class Trial:
         if damage is None or put_back(self._objects, damage):
             return
         now = self._objects.read(damage.key)
-        if damage.kind in FILES and now not in (None, damage.before):
+        if damage.kind in NAMES_TAKEN and now not in (None, damage.before):
             self._complain("taken: another object was stored under its name")
 
     # -- looking ---------------------------------------------------------------------------------------------
