@@ -1,8 +1,12 @@
 """Scenes in which one safeguard decides. Each is right with the product as it is, and wrong without that safeguard."""
 
+import contextlib
 from typing import Any
 
 from filer.clock import settle
+from filer.errors import CorruptFile
+from filer.format.segment_file import footer_size_bytes
+from filer.keys import FileName
 from filer.segment.inheritance import read_inherited
 from filer.segment.next_file import Accepted
 from filer.segment.segment_log import SegmentRef
@@ -24,6 +28,7 @@ from tests.support.segment.sealed_chain import SealedChain
 from tests.support.segment.segment_owners import GRACE_SECONDS
 from tests.support.segment.segment_world import FakeFollowers
 from tests.support.segment.upkeeps import run_until_idle, upkeep_of
+from tests.support.store.object_faults import flipped
 
 
 async def an_owner_dies_during_a_put() -> list[str]:
@@ -143,6 +148,47 @@ async def a_request_is_repeated_too_late() -> list[str]:
     await world.send(writer, first)
     await world.close()
     return await world.verdict()
+
+
+async def a_bit_of_a_value_flips() -> list[str]:
+    """Readers are told of the file, or given what was written."""
+    world = RecordedSegment()
+    writer = world.open_writer()
+    for _ in range(3):
+        await world.publish(writer)
+    await world.close()
+    await _flip_a_bit_of_a_value(world)
+    return await world.verdict()
+
+
+async def a_bit_flips_before_a_roll_up() -> list[str]:
+    """The good original must not be replaced by a copy of the bad one; put back, it is as it was."""
+    world = RecordedSegment()
+    writer = world.open_writer()
+    for _ in range(12):
+        await world.publish(writer)
+    await world.close()
+    key, good = await _flip_a_bit_of_a_value(world)
+    executor = InlineExecutor()
+    index = await world.recovered()
+    upkeep = upkeep_of(world.memory, world.clock, world.ref, index, executor, rollup_age_seconds=0)
+    with contextlib.suppress(CorruptFile):
+        await run_until_idle(upkeep)
+    await world.memory.delete([key])
+    await world.memory.create(key, good)
+    return await world.verdict()
+
+
+async def _flip_a_bit_of_a_value(world: RecordedSegment) -> tuple[str, bytes]:
+    """Turn `k 1` into another value where it is stored, and not in the footer. Returns the file, and what it was."""
+    key = world.ref.key(FileName(1))
+    good = (await world.memory.get(key)).data
+    at = good.index(b"k 1")
+    assert at < len(good) - footer_size_bytes(good)
+    await world.memory.delete([key])
+    await world.memory.create(key, flipped(good, 8 * (at + 2)))
+    world.damaged(key)
+    return key, good
 
 
 class RealFollower(FakeFollowers):

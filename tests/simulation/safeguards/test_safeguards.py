@@ -14,6 +14,8 @@ import pytest
 
 from filer.clock import Clock
 from filer.errors import ObjectExists, OutcomeUnknown, SegmentMoved
+from filer.format import segment_file
+from filer.format.segment_file import read_end
 from filer.segment import take_over
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import put_until_known
@@ -22,6 +24,7 @@ from filer.segment.writer import segment_writer
 from filer.segment.writer.ownership_proof import OwnershipProof
 from filer.stores.store import Store
 from filer.topic import positions
+from filer.upkeep import rollup
 from filer.upkeep.segment_upkeep import SegmentUpkeep
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.replication.replication_lease import ReplicationLease
@@ -37,7 +40,7 @@ def _put(replacement: Put) -> AbstractContextManager[object]:
 _waiting: set["asyncio.Task[bool]"] = set()
 
 
-async def _returns_at_once(store: Store, clock: Clock, key: str, data: Any, writer: str) -> bool:
+async def _returns_at_once(store: Store, clock: Clock, key: str, data: Any, writer: str, **_: Any) -> bool:
     _encode(data)
     _waiting.add(asyncio.create_task(put_until_known(store, clock, key, data, writer)))
     return True
@@ -49,7 +52,7 @@ def _encode(data: Any) -> None:
         data()
 
 
-async def _takes_412_for_success(store: Store, clock: Clock, key: str, data: Any, writer: str) -> bool:
+async def _takes_412_for_success(store: Store, clock: Clock, key: str, data: Any, writer: str, **_: Any) -> bool:
     try:
         await store.create(key, data)
     except ObjectExists:
@@ -57,7 +60,7 @@ async def _takes_412_for_success(store: Store, clock: Clock, key: str, data: Any
     return True
 
 
-async def _takes_unknown_for_success(store: Store, clock: Clock, key: str, data: Any, writer: str) -> bool:
+async def _takes_unknown_for_success(store: Store, clock: Clock, key: str, data: Any, writer: str, **_: Any) -> bool:
     try:
         await store.create(key, data)
     except OutcomeUnknown:
@@ -65,7 +68,7 @@ async def _takes_unknown_for_success(store: Store, clock: Clock, key: str, data:
     return True
 
 
-async def _takes_unknown_for_failure(store: Store, clock: Clock, key: str, data: Any, writer: str) -> bool:
+async def _takes_unknown_for_failure(store: Store, clock: Clock, key: str, data: Any, writer: str, **_: Any) -> bool:
     try:
         await store.create(key, data)
     except OutcomeUnknown as error:
@@ -125,7 +128,7 @@ SAFEGUARDS = [
     ),
     Safeguard(
         "superseded files stay for the grace period",
-        lambda: mock.patch.object(SegmentUpkeep, "_due", lambda self: list(self.index.superseded)),
+        lambda: mock.patch.object(SegmentUpkeep, "_due", lambda self, now_us: list(self.index.superseded)),
         scenes.a_put_returns_soon_after_a_roll_up,
         "lost",
     ),
@@ -164,6 +167,18 @@ SAFEGUARDS = [
         lambda: mock.patch.object(ReplicationLease, "is_valid", lambda self: True),
         scenes.an_owner_out_of_touch_is_given_up,
         "lost",
+    ),
+    Safeguard(
+        "bytes are checked before they are served",
+        lambda: mock.patch.object(segment_file, "check_body", lambda data, digests: None),
+        scenes.a_bit_of_a_value_flips,
+        "divergent",
+    ),
+    Safeguard(
+        "bytes are checked before they are rolled up",
+        lambda: mock.patch.object(rollup, "read_whole", lambda data, place=None: read_end(data, len(data))),
+        scenes.a_bit_flips_before_a_roll_up,
+        "divergent",
     ),
     Safeguard(
         "a successor is entered when its predecessors are drained",

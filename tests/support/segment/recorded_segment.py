@@ -124,6 +124,7 @@ class RecordedSegment(SegmentWorld):
                     visit.found.append(Found(ref.segment, row["_offset"], row["key"], row["value"], self.now_seconds))
         except CorruptFile:
             visit.told.append(Gap(key, ref.segment, offset))
+            visit.end = "told"
         except BraidError as error:
             visit.end = repr(error)
 
