@@ -8,6 +8,7 @@ from functools import partial
 from filer import keys
 from filer.clock import Clock
 from filer.errors import InvalidConfig
+from filer.segment.read_room import ReadRoom
 from filer.segment.segment_reader import SegmentReader
 from filer.segment.writer.segment_writer import WriterContext
 from filer.segment.writer.write_limiter import WriteLimiter
@@ -30,8 +31,10 @@ from mq.base.broker_addresses import BrokerAddresses
 from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
 from mq.base.readiness import Readiness, readiness
+from mq.base.read_budget import ReadBudget
 from mq.base.reads import Reads
 from mq.base.settings import BrokerSettings
+from mq.base.streams import Streams
 from mq.base.version import VERSION
 from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
@@ -92,6 +95,8 @@ class Broker:
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.draining = asyncio.Event()
         self.reads = Reads()
+        self.read_budget = ReadBudget(settings.read_bytes)
+        self.streams = Streams(settings.max_streams, settings.streams_per_address, self.metrics)
         self.decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
         self._upkeep_pool = ThreadPoolExecutor(1, thread_name_prefix="braidmq-upkeep")
@@ -376,10 +381,10 @@ class Broker:
         self._upkeep_pool.shutdown(wait=True)
         await self.store.close()
 
-    async def reader(self, name: str, *, streaming: bool = False) -> TopicReader:
+    async def reader(self, name: str, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
         """A reader of that topic. Raises as `TopicRegistry.topic`."""
         runtime = await self.topics.topic(name)
-        return TopicReader(runtime, self.segment_reader, streaming=streaming)
+        return TopicReader(runtime, self.segment_reader, streaming=streaming, room=room)
 
 
 def _writer_settings(settings: BrokerSettings, traits: StoreTraits) -> WriterSettings:

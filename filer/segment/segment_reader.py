@@ -5,17 +5,34 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from filer.format.segment_file import WHOLE_FILE_BYTES, FileEnd, decode, decode_row_group, of_file
+from filer.format.segment_file import (
+    ROW_GROUP_BYTES,
+    WHOLE_FILE_BYTES,
+    FileEnd,
+    decode,
+    decode_row_group,
+    of_file,
+    parse_footer,
+)
 from filer.segment.live_files import FileFacts
+from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom, head
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, fetch_end
 from filer.stores.store import Store
 
 FILES_AT_ONCE = 8
 FILES_PER_READ = 256
+WHOLE_DECODED_BYTES = 4 * ROW_GROUP_BYTES
+"""A file that decodes to more is read by row groups, however small it is on the store."""
+_MOST_REMEMBERED = 10_000
+# Besides its keys and values, a row takes so much once it is decoded: in the file these are packed.
+_ROW_BYTES = 64
+T = TypeVar("T")
 
 
 class SegmentReader:
@@ -28,61 +45,122 @@ class SegmentReader:
         self._store, self._decoder = store, decoder
         self._cache = _TableCache(cache_bytes)
         self._gate = asyncio.Semaphore(FILES_AT_ONCE)
+        self._by_row_groups: dict[str, None] = {}
 
     async def read(
-        self, ref: SegmentRef, index: SegmentIndex, offset: int, *, max_rows: int, max_bytes: int
+        self,
+        ref: SegmentRef,
+        index: SegmentIndex,
+        offset: int,
+        *,
+        max_rows: int,
+        max_bytes: int,
+        room: ReadRoom | None = None,
     ) -> pa.Table:
         """Messages from `offset` on, at least one if there is one, in the columns of `log_schema`.
 
-        At most `max_rows`, and about `max_bytes` of stored bytes; may be fewer messages than there are. Raises
-        `ObjectNotFound` if a file was rolled up and deleted meanwhile: recover the index.
+        At most `max_rows`, and more than one only up to `max_bytes` of them as they are decoded; may be fewer messages
+        than there are. Nothing is fetched or decoded before `room` is taken for it. A page ends where there is none.
+        Raises `NoRoom` if that is before its first message, and `ObjectNotFound` if a file was rolled up and deleted
+        meanwhile: recover the index.
         """
+        page = Page(offset, max_rows, max_bytes, room)
         files = _enough(index.covering(offset), offset, max_rows, max_bytes)
-        tables = await asyncio.gather(*(self._read_file(ref, facts, offset, max_bytes) for facts in files))
-        found: list[pa.Table] = []
-        reached = offset
-        for facts, table in zip(files, tables, strict=True):
-            found.append(table)
-            reached += table.num_rows
-            if reached < facts.end:
-                break
-        if not found:
+        if files and not await page.has_room(sum(min(each.size_bytes, WHOLE_FILE_BYTES) for each in files)):
+            raise NoRoom
+        # Fetched ahead, and decoded in order up to the bounds of the page.
+        opening = [asyncio.create_task(self._open(ref.key(facts.name), facts)) for facts in files]
+        try:
+            for facts, opened in zip(files, opening, strict=True):
+                if page.tables and facts.start > page.reached:
+                    break
+                await self._add_file(page, ref, facts, await opened)
+                if page.full or page.reached < facts.end:
+                    break
+        finally:
+            for task in opening:
+                task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+        if not page.tables:
+            if page.ended:
+                raise NoRoom
             return ref.schema.empty_table()
-        return pa.concat_tables(found).slice(0, max_rows)
+        return head(pa.concat_tables(page.tables), max_rows, max_bytes)
 
-    async def _read_file(self, ref: SegmentRef, facts: FileFacts, offset: int, max_bytes: int) -> pa.Table:
-        """The file's messages from `offset` (or from where it counts) on, up to about `max_bytes`."""
-        wanted = max(offset, facts.start)
-        key = ref.key(facts.name)
-        async with self._gate:
-            if facts.size_bytes <= WHOLE_FILE_BYTES:
-                return (await self._whole(ref, key, facts)).slice(wanted - facts.base)
-            return await self._row_groups(ref, key, facts, wanted, max_bytes)
-
-    async def _whole(self, ref: SegmentRef, key: str, facts: FileFacts) -> pa.Table:
+    async def _open(self, key: str, facts: FileFacts) -> pa.Table | bytes | None:
+        """A file's rows if the cache has them, or its bytes; None if it is read by row groups."""
+        if facts.size_bytes > WHOLE_FILE_BYTES or key in self._by_row_groups:
+            return None
         cached = self._cache.get((key, None))
-        if cached is None:
-            fetched = await self._store.get(key)
-            cached = await self._decode(key, partial(decode, fetched.data, place=(ref.segment, facts.base)))
-            self._cache.put((key, None), cached)
-        return cached
+        if cached is not None:
+            return cached
+        async with self._gate:
+            return (await self._store.get(key)).data
 
-    async def _row_groups(self, ref: SegmentRef, key: str, facts: FileFacts, wanted: int, max_bytes: int) -> pa.Table:
+    async def _add_file(self, page: Page, ref: SegmentRef, facts: FileFacts, opened: pa.Table | bytes | None) -> None:
+        """Add the file's messages from where the page has got to, as far as there is room."""
+        wanted, key = max(page.reached, facts.start), ref.key(facts.name)
+        if opened is None:
+            await self._add_row_groups(page, ref, facts, wanted)
+            return
+        whole = await self._whole(page, ref, key, facts, opened) if isinstance(opened, bytes) else opened
+        if whole is None:
+            return
+        if isinstance(whole, int):
+            # Each page would fetch the whole file again. From now on it is read by row groups.
+            self._remember_row_groups(key)
+            await self._add_row_groups(page, ref, facts, wanted)
+            return
+        table = whole.slice(wanted - facts.base)
+        if whole is not opened:
+            page.add(wanted, table, decoded_bytes=whole.nbytes)
+            return
+        # What the cache holds takes no more memory than what is rendered of it.
+        table = head(table, page.max_rows, page.max_bytes)
+        if await page.has_room(table.nbytes):
+            page.add(wanted, table, decoded_bytes=table.nbytes)
+
+    async def _whole(
+        self, page: Page, ref: SegmentRef, key: str, facts: FileFacts, data: bytes
+    ) -> pa.Table | int | None:
+        """All rows of a file; how much they would take, if that is too much at a time; None if there is no room."""
+        if not await page.has_room(SMALL_BYTES):
+            return None
+        place = (ref.segment, facts.base)
+        rows = await self._decode(key, partial(_decode_up_to, data, place, SMALL_BYTES))
+        if isinstance(rows, int):
+            if rows > WHOLE_DECODED_BYTES:
+                return rows
+            if not await page.has_room(rows):
+                return None
+            rows = await self._decode(key, partial(decode, data, place=place))
+        self._cache.put((key, None), rows)
+        return rows
+
+    def _remember_row_groups(self, key: str) -> None:
+        self._by_row_groups[key] = None
+        if len(self._by_row_groups) > _MOST_REMEMBERED:
+            del self._by_row_groups[next(iter(self._by_row_groups))]
+
+    async def _add_row_groups(self, page: Page, ref: SegmentRef, facts: FileFacts, wanted: int) -> None:
+        key, base = ref.key(facts.name), facts.base
         file = await fetch_end(self._store, key)
         with of_file(key):
-            file.footer.check_place(ref.segment, facts.base)
-        tables: list[pa.Table] = []
-        base, taken_bytes = facts.base, 0
-        for group in range(file.metadata.num_row_groups):
-            end = base + file.metadata.row_group(group).num_rows
+            file.footer.check_place(ref.segment, base)
+        metadata = file.metadata
+        for group in range(metadata.num_row_groups):
+            end = base + metadata.row_group(group).num_rows
             if end > wanted:
-                table = await self._row_group(key, file, group)
-                tables.append(table.slice(max(wanted - base, 0)))
-                taken_bytes += table.nbytes
+                size_bytes = decoded_bytes(metadata, group)
+                if not await page.has_room(size_bytes):
+                    return
+                async with self._gate:
+                    table = await self._row_group(key, file, group)
+                start = max(wanted, base)
+                page.add(start, table.slice(start - base), decoded_bytes=max(size_bytes, table.nbytes))
             base = end
-            if taken_bytes >= max_bytes:
-                break
-        return pa.concat_tables(tables)
+            if page.full:
+                return
 
     async def _row_group(self, key: str, file: FileEnd, group: int) -> pa.Table:
         cached = self._cache.get((key, group))
@@ -92,9 +170,22 @@ class SegmentReader:
             self._cache.put((key, group), cached)
         return cached
 
-    async def _decode(self, key: str, work: "partial[pa.Table]") -> pa.Table:
+    async def _decode(self, key: str, work: "partial[T]") -> T:
         with of_file(key):
             return await asyncio.get_running_loop().run_in_executor(self._decoder, work)
+
+
+def decoded_bytes(metadata: pq.FileMetaData, group: int) -> int:
+    """About how much the rows of a row group take once they are decoded."""
+    found = metadata.row_group(group)
+    return int(found.total_byte_size + _ROW_BYTES * found.num_rows)
+
+
+def _decode_up_to(data: bytes, place: tuple[int, int], most_bytes: int) -> pa.Table | int:
+    """The rows of a file, or only how much they would take, if that is more. Raises as `decode`."""
+    metadata, _ = parse_footer(data)
+    size_bytes = sum(decoded_bytes(metadata, group) for group in range(metadata.num_row_groups))
+    return decode(data, place=place) if size_bytes <= most_bytes else size_bytes
 
 
 def _enough(files: Sequence[FileFacts], offset: int, max_rows: int, max_bytes: int) -> list[FileFacts]:

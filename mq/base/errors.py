@@ -5,6 +5,8 @@ BraidError
 ├── Repeatable             another error, of a request that may safely be repeated
 ├── StoreTimeout           the store did not take messages in time: an OutcomeUnknown
 ├── FrontStoreFull         no room for more messages until the store has caught up
+├── ReadsFull              no room for another answer with messages at the moment
+├── TooManyStreams         no more subscriptions are served at the moment
 ├── Draining               this broker is shutting down
 ├── NotFound               no such topic, segment, message, upload, load
 ├── BodyTooLarge           a request body above the limit
@@ -57,6 +59,14 @@ class StoreTimeout(OutcomeUnknown):
 
 class FrontStoreFull(BraidError):
     """The broker's memory for messages that are not stored yet is full."""
+
+
+class ReadsFull(BraidError):
+    """The broker's memory for answers with messages is full."""
+
+
+class TooManyStreams(BraidError):
+    """The broker, or the client's address, has as many subscriptions as it may."""
 
 
 class Draining(BraidError):

@@ -44,6 +44,9 @@ class Metrics:
         self.recent_bytes = Gauge(
             "braidmq_front_store_recent_bytes", "Bytes of stored messages held in memory.", registry=registry
         )
+        self.read_bytes = Gauge(
+            "braidmq_read_bytes", "Bytes of answers with messages that are put together or sent.", registry=registry
+        )
         self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)
         self.leads = Gauge("braidmq_leads", "Whether this broker leads its cluster (0 or 1).", registry=registry)
         self.in_touch = Gauge(

@@ -99,6 +99,13 @@ class BrokerSettings(BaseModel):
     )
     front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
     file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
+    read_bytes: Annotated[int, Field(ge=MIB)] = Field(
+        64 * MIB, description="Memory for answers with messages, of all reads together, until they are sent."
+    )
+    max_streams: Annotated[int, Field(ge=1)] = Field(2000, description="Most subscriptions at a time.")
+    streams_per_address: Annotated[int, Field(ge=1)] = Field(
+        1000, description="Most subscriptions at a time from one address."
+    )
     max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")
     max_json_bytes: Annotated[int, Field(ge=1024, le=64 * MIB)] = Field(
         8 * MIB, description="Largest JSON or NDJSON body: while it is read it takes some 30 times its size."

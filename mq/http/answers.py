@@ -9,13 +9,18 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from mq.base.errors import UnsupportedMedia
+from mq.base.read_budget import ReadLease
 from mq.http.formats import Format
+from mq.http.paced import PageResponse
 from mq.topic.topic_reader import Run
 from mq.topic.topic_runtime import TopicRuntime
 
 MIB = 1024 * 1024
 # Rendering more rows blocks the event loop for longer than it costs to use a thread.
 INLINE_ROWS = 200
+INLINE_BYTES = 256 * 1024
+# A page takes several times its size while it is rendered, and more than one at a time is rendered no sooner.
+_RENDERING = asyncio.Semaphore(2)
 JSON_PAGE_ROWS = 10_000
 JSON_PAGE_BYTES = 8 * MIB
 
@@ -45,15 +50,29 @@ def page_bounds(chosen: Format, limit: int, max_bytes: int) -> tuple[int, int]:
 
 
 async def messages_response(
-    chosen: Format, runtime: TopicRuntime, runs: list[Run], about: dict[str, Any], headers: dict[str, str]
+    chosen: Format,
+    runtime: TopicRuntime,
+    runs: list[Run],
+    about: dict[str, Any],
+    headers: dict[str, str],
+    lease: ReadLease,
 ) -> Response:
-    """Messages in the chosen format. `about` is in the body if the format has room for it, else in the `headers`."""
+    """Messages in the chosen format. `about` is in the body if the format has room for it, else in the `headers`.
+
+    The response holds what it takes of the read budget by the `lease` until it has been sent.
+    """
     assert chosen.page is not None
     render = partial(chosen.page, runtime.state, runs, about)
     rows = sum(run.table.num_rows for run in runs)
-    body = await asyncio.get_running_loop().run_in_executor(None, render) if rows > INLINE_ROWS else render()
+    size_bytes = sum(run.table.nbytes for run in runs)
+    if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES:
+        body = render()
+    else:
+        async with _RENDERING:
+            body = await asyncio.get_running_loop().run_in_executor(None, render)
     for run in runs:
         # The bytes of the body are shared out by the number of messages, however long each of them is.
         if run.table.num_rows:
             runtime.reads.count_read(run.segment, run.table.num_rows, len(body) * run.table.num_rows // rows)
-    return Response(body, 200, {} if chosen.page_tells_about else headers, chosen.media_type)
+    runs.clear()
+    return PageResponse(body, {} if chosen.page_tells_about else headers, chosen.media_type, lease)

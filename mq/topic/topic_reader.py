@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from filer.errors import InvalidMarker, ObjectNotFound, StoreError
 from filer.format.schema import TIMESTAMP
+from filer.segment.read_room import NoRoom, ReadRoom, head
 from filer.segment.segment_reader import SegmentReader
 from filer.topic.positions import Positions, advance, check_positions, earliest
 from mq.base.errors import OwnerSilent
@@ -33,10 +34,21 @@ class TopicReader:
 
     A `streaming` reader follows the segments in which it waits, and then gets new messages from there. Any other reader
     asks the owner of an open segment, so that it finds everything that was acknowledged before.
+
+    With `room`, what is found takes room there, and a page ends early where there is none. Without it only the bounds
+    of the page count.
     """
 
-    def __init__(self, runtime: TopicRuntime, reader: SegmentReader, *, streaming: bool = False) -> None:
+    def __init__(
+        self,
+        runtime: TopicRuntime,
+        reader: SegmentReader,
+        *,
+        streaming: bool = False,
+        room: ReadRoom | None = None,
+    ) -> None:
         self._runtime, self._reads, self._reader, self._streaming = runtime, runtime.reads, reader, streaming
+        self._room = room
 
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """Messages of one segment from `offset` on; none if it has no more (yet).
@@ -50,8 +62,15 @@ class TopicReader:
         if table is None:
             # Taken before the files are read: messages stored during that read would otherwise be missed.
             table = self._reads.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-        if table is None:
-            table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+        if table is not None:
+            table = head(table, max_rows, max_bytes)
+            if self._room is not None and not await self._room.take(table.nbytes):
+                table = table.slice(0, 0)
+        else:
+            try:
+                table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            except NoRoom:
+                table = self._runtime.ref(segment_id).schema.empty_table()
         # After retention the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
         return Run(segment_id, first + table.num_rows, table)
@@ -107,7 +126,9 @@ class TopicReader:
         for attempt in range(STALE_TRIES):
             index = await self._reads.index(segment_id, fresh=fresh)
             try:
-                return await self._reader.read(ref, index, offset, max_rows=max_rows, max_bytes=max_bytes)
+                return await self._reader.read(
+                    ref, index, offset, max_rows=max_rows, max_bytes=max_bytes, room=self._room
+                )
             except ObjectNotFound:
                 # Rolled up and deleted since the index was read. The index is newer by now, or is recovered.
                 if attempt == STALE_TRIES - 1:

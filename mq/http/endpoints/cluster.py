@@ -105,6 +105,7 @@ def _rendered(broker: Broker) -> bytes:
     metrics, coordinator = broker.metrics, broker.coordinator
     metrics.pending_bytes.set(broker.front_store.pending_bytes)
     metrics.recent_bytes.set(broker.front_store.recent_bytes)
+    metrics.read_bytes.set(broker.read_budget.held_bytes)
     metrics.leads.set(coordinator.leads())
     metrics.in_touch.set(coordinator.in_touch())
     metrics.brokers.set(len(coordinator.brokers()))

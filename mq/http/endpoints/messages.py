@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from fastapi.responses import RedirectResponse, Response
 
 from filer import keys
 from filer.backoff import backoff_seconds
 from filer.errors import InvalidInput
 from filer.topic.positions import PositionExpired, Positions, to_marker
 from mq.base.errors import NotFound, OwnerSilent
+from mq.base.read_budget import ReadLease
 from mq.broker import Broker
 from mq.http.answers import (
     MIB,
@@ -25,8 +27,9 @@ from mq.http.answers import (
     page_bounds,
 )
 from mq.http.formats import PAGE_FORMATS, Format
+from mq.http.paced import PacedStream, PageResponse
 from mq.http.render import MessageRenderer
-from mq.http.reply import json_response
+from mq.http.reply import JSON
 from mq.http.routers import new_router
 from mq.http.start import check_offset, check_positions, start_positions
 from mq.topic.topic_reader import Run, TopicReader
@@ -118,14 +121,15 @@ def messages_router(broker: Broker) -> APIRouter:
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
+        lease = broker.read_budget.lease()
         async with broker.reads.cut_off():
             runtime = await broker.topics.topic(topic)
-            reader = await broker.reader(topic)
-            positions = await start_positions(topic, reader, marker, from_, default="earliest")
-            runs, reached = await _browse(broker, runtime, reader, positions, page)
+            positions = await start_positions(topic, await broker.reader(topic), marker, from_, default="earliest")
+            reader = await broker.reader(topic, room=lease)
+            runs, reached = await _browse(broker, runtime, reader, positions, page, lease)
         following = to_marker(topic, reached)
         about, headers = {"marker": following}, {"Braid-Marker": following}
-        return await messages_response(page.format, runtime, runs, about, headers)
+        return await messages_response(page.format, runtime, runs, about, headers, lease)
 
     @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
     async def read_segment(
@@ -135,35 +139,38 @@ def messages_router(broker: Broker) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
     ) -> Response:
         """Read one segment from an offset on."""
+        lease = broker.read_budget.lease()
         async with broker.reads.cut_off():
             runtime = await broker.topics.topic(topic)
-            run, end_offset = await _read_segment(broker, runtime, segment, offset, page)
+            run, end_offset = await _read_segment(broker, runtime, segment, offset, page, lease)
         about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
         headers = {"Braid-Next-Offset": str(run.end)}
         if end_offset is not None:
             headers["Braid-End-Offset"] = str(end_offset)
-        return await messages_response(page.format, runtime, [run], about, headers)
+        return await messages_response(page.format, runtime, [run], about, headers, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}")
     async def read_message(topic: str, message_id: str) -> Response:
         """Read one message by its id, `<segment>-<offset>`."""
+        lease = broker.read_budget.lease()
         runtime = await broker.topics.topic(topic)
-        run = await _one(broker, runtime, message_id)
-        answer = json_response(next(MessageRenderer(topic, runtime.state.config).messages(run)))
-        runtime.reads.count_read(run.segment, 1, len(answer.body))
-        return answer
+        run = await _one(broker, runtime, message_id, lease)
+        body = orjson.dumps(next(MessageRenderer(topic, runtime.state.config).messages(run)))
+        runtime.reads.count_read(run.segment, 1, len(body))
+        return PageResponse(body, {}, JSON, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
+        lease = broker.read_budget.lease()
         runtime = await broker.topics.topic(topic)
-        return await _payload_response(broker, runtime, await _one(broker, runtime, message_id))
+        return await _payload_response(broker, runtime, await _one(broker, runtime, message_id, lease), lease)
 
     return router
 
 
 async def _browse(
-    broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page
+    broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page, lease: ReadLease
 ) -> tuple[list[Run], Positions]:
     """A page from these positions on, once it has messages or the time is over, and the positions after it."""
     patience = _Patience(broker, page.wait_seconds)
@@ -173,18 +180,20 @@ async def _browse(
             runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
             if runs or patience.is_over:
                 return runs, reached
+            lease.release()
             runtime.reads.follow(reached)
             await patience.wait(news)
         except OwnerSilent as silent:
+            lease.release()
             await patience.wait_for_owner(news, silent)
         await _still_there(broker, reader, runtime.topic, positions)
 
 
 async def _read_segment(
-    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, page: Page
+    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, page: Page, lease: ReadLease
 ) -> tuple[Run, int | None]:
     """As `_browse`, of one segment; and the end of the segment, None while it is open."""
-    reader = await broker.reader(runtime.topic)
+    reader = await broker.reader(runtime.topic, room=lease)
     patience = _Patience(broker, page.wait_seconds)
     while True:
         news = runtime.reads.news()
@@ -195,27 +204,30 @@ async def _read_segment(
             end_offset = found.end_offset if found else None
             if run.table.num_rows or end_offset is not None or patience.is_over:
                 return run, end_offset
+            lease.release()
             runtime.reads.follow({segment: run.end})
             await patience.wait(news)
         except OwnerSilent as silent:
+            lease.release()
             await patience.wait_for_owner(news, silent)
         await broker.topics.topic(runtime.topic)
 
 
-async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run) -> Response:
+async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lease: ReadLease) -> Response:
     """The payload of the one message in `run`: from here, or where the object store itself gives it."""
     ref = run.table["_ref"][0].as_py()
     if ref is None:
         value = run.table["value"][0].as_py()
         data = (value.encode() if isinstance(value, str) else value) or b""
         runtime.reads.count_read(run.segment, 1, len(data))
-        return Response(data, media_type="application/octet-stream")
+        return PageResponse(data, {}, "application/octet-stream", lease)
+    lease.release()
     key = keys.topic_folder(runtime.topic) + ref["uri"]
     presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
     if presigned is not None:
         return RedirectResponse(presigned.url, 307)
     headers = {"content-length": str(ref["size"]), "etag": f'"{ref["etag"]}"'}
-    return StreamingResponse(_payload(broker, key, ref["size"]), 200, headers, "application/octet-stream")
+    return PacedStream(_payload(broker, key, ref["size"]), headers, "application/octet-stream")
 
 
 async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
@@ -229,12 +241,12 @@ async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncIterator[b
         yield (await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))).data
 
 
-async def _one(broker: Broker, runtime: TopicRuntime, message_id: str) -> Run:
+async def _one(broker: Broker, runtime: TopicRuntime, message_id: str, lease: ReadLease) -> Run:
     match = _MESSAGE_ID.match(message_id)
     if match is None:
         raise InvalidInput(f"{message_id!r:.80} is not a message id: it is <segment>-<offset>, such as 0-42")
     segment, offset = int(match[1]), int(match[2])
-    reader = await broker.reader(runtime.topic)
+    reader = await broker.reader(runtime.topic, room=lease)
     try:
         if runtime.state.segment(segment) is not None:
             await check_offset(runtime, segment, offset, reader)

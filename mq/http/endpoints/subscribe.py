@@ -1,31 +1,54 @@
 """`GET /v1/topics/{topic}/subscribe`: messages as they arrive, as server-sent events or NDJSON.
 
-A stream reads the next page only when the client has taken the last one, so a slow reader costs no memory.
+A stream reads and renders the next page only when the client has taken the last one, and pages are small for a client
+that is slow, so it holds little.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from filer.clock import Clock
 from filer.topic.positions import Positions, to_marker
-from mq.base.errors import Draining, PositionTooOld
+from mq.base.errors import Draining, PositionTooOld, ReadsFull
+from mq.base.read_budget import ReadLease
 from mq.broker import Broker
-from mq.http.answers import MIB, negotiate
+from mq.http.answers import negotiate
 from mq.http.formats import STREAM_FORMATS
+from mq.http.paced import PacedStream
 from mq.http.problems import problem_of
 from mq.http.render import MessageRenderer
 from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.http.stream_forms import StreamForm
-from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 
 KEEPALIVE_SECONDS = 15.0
-PAGE_ROWS, PAGE_BYTES = 1_000, MIB
+PAGE_ROWS = 1_000
+SMALLEST_PAGE_BYTES, LARGEST_PAGE_BYTES = 64 * 1024, 256 * 1024
+"""A page is as small as the socket's own buffer for a client that is slow, or not known yet."""
+SLOW_SECONDS = 0.1
+
+
+class _Pace:
+    """How large the next page of a stream is, by how soon its client took the last one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.page_bytes = SMALLEST_PAGE_BYTES
+
+    @contextlib.contextmanager
+    def page(self) -> Iterator[None]:
+        """A context in which a page is sent."""
+        began_seconds = self._clock.monotonic_seconds()
+        yield
+        slow = self._clock.monotonic_seconds() - began_seconds > SLOW_SECONDS
+        self.page_bytes = SMALLEST_PAGE_BYTES if slow else min(2 * self.page_bytes, LARGEST_PAGE_BYTES)
 
 
 def subscribe_router(broker: Broker) -> APIRouter:
@@ -42,16 +65,16 @@ def subscribe_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """Stream messages as they arrive; `from` defaults to latest. The broker keeps no position: keep the marker."""
         chosen = negotiate(request, STREAM_FORMATS)
+        address = request.client.host if request.client else ""
+        broker.streams.check(address)
         runtime = await broker.topics.topic(topic)
         reader = await broker.reader(topic, streaming=True)
         # A browser that reconnects repeats its first URL. The header says how far it has got.
         resumed = last_event_id or marker
         positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
         assert chosen.stream is not None
-        stream = _stream(broker, runtime, reader, positions, chosen.stream)
-        return StreamingResponse(
-            stream, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, chosen.media_type
-        )
+        stream = _stream(broker, runtime, positions, chosen.stream, address)
+        return PacedStream(stream, {"cache-control": "no-store", "x-accel-buffering": "no"}, chosen.media_type)
 
     return router
 
@@ -59,14 +82,27 @@ def subscribe_router(broker: Broker) -> APIRouter:
 async def _stream(
     broker: Broker,
     runtime: TopicRuntime,
-    reader: TopicReader,
     positions: Positions,
     form: StreamForm,
+    address: str,
+) -> AsyncIterator[bytes]:
+    with broker.streams.counted(address):
+        lease = broker.read_budget.lease()
+        try:
+            async for part in _parts(broker, runtime, positions, form, lease):
+                yield part
+        finally:
+            lease.release()
+
+
+async def _parts(
+    broker: Broker, runtime: TopicRuntime, positions: Positions, form: StreamForm, lease: ReadLease
 ) -> AsyncIterator[bytes]:
     topic = runtime.topic
+    reader = await broker.reader(topic, streaming=True, room=lease)
     renderer = MessageRenderer(topic, runtime.state.config)
     live: set[int] = set()
-    broker.metrics.streams.inc()
+    pace = _Pace(broker.clock)
     try:
         yield form.keepalive(to_marker(topic, positions))
         while not broker.draining.is_set() and not runtime.state.deleted:
@@ -76,20 +112,35 @@ async def _stream(
                 # A page of small files may take long. It can be read again from the same marker, at another broker.
                 async with broker.reads.cut_off(grace_seconds=0.0):
                     await check_positions(topic, reader, positions)
-                    runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=PAGE_BYTES)
+                    runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=pace.page_bytes)
             except Draining:
                 break
-            for run in runs:
-                page: list[bytes] = []
-                for message in renderer.messages(run):
-                    positions[run.segment] = message["offset"] + 1
-                    page.append(form.message(message, to_marker(topic, positions)))
-                body = b"".join(page)
-                runtime.reads.count_read(run.segment, run.table.num_rows, len(body))
-                yield body
-            positions = reached
-            if runs:
+            except ReadsFull:
+                # Other readers hold all the room. This one shows that it is alive, and tries again.
+                yield form.keepalive(to_marker(topic, positions))
                 continue
+            if runs:
+                page: list[bytes] = []
+                for run in runs:
+                    rendered_bytes = -sum(map(len, page))
+                    for message in renderer.messages(run):
+                        positions[run.segment] = message["offset"] + 1
+                        page.append(form.message(message, to_marker(topic, positions)))
+                    rendered_bytes += sum(map(len, page))
+                    runtime.reads.count_read(run.segment, run.table.num_rows, rendered_bytes)
+                # A client that does not read holds what was rendered for it, and not the rows, nor what they lay in.
+                del runs, run
+                body = b"".join(page)
+                page.clear()
+                lease.keep(len(body))
+                with pace.page():
+                    yield body
+                del body
+                lease.release()
+                positions = reached
+                continue
+            positions = reached
+            lease.release()
             runtime.reads.follow(positions)
             await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
             if not news.done():
@@ -101,8 +152,6 @@ async def _stream(
             yield form.end({"end": "deleted"}, to_marker(topic, positions))
             return
         yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
-    finally:
-        broker.metrics.streams.dec()
 
 
 def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:

@@ -1,0 +1,71 @@
+"""The memory that one page of a read may take: how much is decoded for it, and how much of that it keeps."""
+
+from typing import Protocol
+
+import pyarrow as pa
+
+SMALL_BYTES = 1024 * 1024
+"""Room is taken in steps of at least this, and what decodes to no more is decoded without a look at its footer."""
+
+
+class NoRoom(Exception):
+    """A page had to end before the messages of this segment. They come in the next one."""
+
+
+class ReadRoom(Protocol):
+    """The memory that a read may take, shared with other reads."""
+
+    async def take(self, size_bytes: int) -> bool:
+        """Take so much more; False if the page has to end before that. Waits only for the first room of a page."""
+        ...
+
+
+class Page:
+    """The messages found so far for a read from `offset` on, and the room that was taken to decode them."""
+
+    def __init__(self, offset: int, max_rows: int, max_bytes: int, room: ReadRoom | None) -> None:
+        self.reached = offset
+        self.tables: list[pa.Table] = []
+        self.max_rows, self.max_bytes = max_rows, max_bytes
+        self._room = room
+        self._rows = self._content_bytes = self._used_bytes = self._taken_bytes = 0
+        self.ended = False
+
+    @property
+    def full(self) -> bool:
+        """Whether no further file is to be decoded."""
+        return self.ended or self._rows >= self.max_rows or self._content_bytes >= self.max_bytes
+
+    async def has_room(self, size_bytes: int) -> bool:
+        """Whether so much more may be decoded. If not, the page ends here."""
+        missing_bytes = self._used_bytes + size_bytes - self._taken_bytes
+        if self._room is not None and missing_bytes > 0:
+            taken_bytes = max(missing_bytes, SMALL_BYTES)
+            if not await self._room.take(taken_bytes):
+                self.ended = True
+                return False
+            self._taken_bytes += taken_bytes
+        return True
+
+    def add(self, start: int, table: pa.Table, *, decoded_bytes: int) -> None:
+        """Add the messages from `start` on, for which that much was decoded."""
+        self.tables.append(table)
+        self.reached = start + table.num_rows
+        self._rows += table.num_rows
+        self._content_bytes += table.nbytes
+        self._used_bytes += decoded_bytes
+
+
+def head(table: pa.Table, max_rows: int, max_bytes: int) -> pa.Table:
+    """The first rows: at most `max_rows`, and more than one only if they take no more than `max_bytes` together."""
+    first = table.slice(0, max_rows)
+    if first.nbytes <= max_bytes:
+        return first
+    fits, too_many = 1, first.num_rows
+    while fits + 1 < too_many:
+        middle = (fits + too_many) // 2
+        if first.slice(0, middle).nbytes <= max_bytes:
+            fits = middle
+        else:
+            too_many = middle
+    return first.slice(0, fits)
