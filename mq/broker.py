@@ -32,9 +32,8 @@ from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
 from mq.base.readiness import Readiness, readiness
 from mq.base.read_budget import ReadBudget
-from mq.base.reads import Reads
+from mq.base.reads import Reads, Streams
 from mq.base.settings import BrokerSettings
-from mq.base.streams import Streams
 from mq.base.version import VERSION
 from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
@@ -186,6 +185,7 @@ class Broker:
             executor=self.executor,
             placement=self.placement,
             broadcast=self.broadcast,
+            segments_per_request=self.settings.segments_per_request,
         )
         self.segment_counts = SegmentCounts(self.catalogue, self.clock, self.topics)
 

@@ -75,6 +75,8 @@ def _parents(state: TopicState, segment: Segment) -> list[Segment]:
 
     A loaded predecessor is replaced by those before the load.
     """
+    if not segment.predecessors:
+        return []
     return published_before(segment, {each.id: each for each in state.segments})
 
 

@@ -1,7 +1,9 @@
 """The content of topic.json: the state of one topic, as plain immutable data."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +13,7 @@ from filer.slots import SLOTS, tile_exactly
 from filer.topic.topic_config import TopicConfig
 
 FORMAT_VERSION = 1
+_id_of = attrgetter("id")
 SegmentStatus = Literal["open", "sealed"]
 Reason = Literal["create", "roll", "failover", "delete", "split", "merge", "move", "drain", "schema", "load"]
 
@@ -156,7 +159,10 @@ class TopicState(_Frozen):
 
     def segment(self, segment_id: int) -> Segment | None:
         """The segment of that id, if topic.json still has it."""
-        return next((s for s in self.segments if s.id == segment_id), None)
+        # The ids ascend (`ids_only_grow`), and there may be thousands.
+        position = bisect_left(self.segments, segment_id, key=_id_of)
+        found = self.segments[position] if position < len(self.segments) else None
+        return found if found is not None and found.id == segment_id else None
 
     def free_ids(self, count: int, *, first: int | None = None) -> range:
         """The next free segment ids, from `first` on if that is given; none of them is reserved for a bulk load."""

@@ -34,7 +34,9 @@ class TopicAdministration:
         executor: TransitionExecutor,
         placement: SegmentPlacement,
         broadcast: StateBroadcast,
+        segments_per_request: int,
     ) -> None:
+        self._segments_per_request = segments_per_request
         self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
         self._topics, self._executor, self._placement, self._broadcast = topics, executor, placement, broadcast
 
@@ -59,6 +61,7 @@ class TopicAdministration:
             config = parse_config(settings)
             self._check_servable(config)
             count = _segments_at_creation(segments, config)
+            self._check_bounded(count, "segments" if segments is not None else "min_segments")
             return await self._create(name, record.state if record else None, config, count), True
 
     async def delete(self, name: str) -> None:
@@ -69,6 +72,10 @@ class TopicAdministration:
     async def split_or_merge(self, name: str, wanted: SplitRequest | MergeRequest) -> tuple[TopicState, list[Segment]]:
         """Split or merge segments. Returns the new state and the successors. Raises `NotFound`, and as `carry_out`."""
         runtime = await self._topics.topic(name)
+        if isinstance(wanted, SplitRequest):
+            parts = wanted.parts if wanted.at is None else len(wanted.at) + 1
+            if parts <= runtime.state.config.max_segments:
+                self._check_bounded(parts, "the number of parts")
         if runtime.state.segment(wanted.segment) is None:
             # The client may know of a transition that this broker has not read yet.
             with contextlib.suppress(BraidError):
@@ -94,6 +101,10 @@ class TopicAdministration:
     async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
         wanted = parse_config(settings, base=state.config)
         self._check_servable(wanted)
+        if wanted.min_segments > state.config.min_segments:
+            # The segments that are missing are opened at once.
+            missing = wanted.min_segments - len(state.open_segments)
+            self._check_bounded(missing, f"min_segments is {wanted.min_segments}, and the number of missing segments")
         for field in FIXED_FIELDS:
             if getattr(wanted, field) != getattr(state.config, field):
                 raise Conflict(
@@ -112,6 +123,14 @@ class TopicAdministration:
             # The leader opens segments for a larger min_segments at once; owners use the new windows of their averages.
             self._broadcast.broadcast(changed)
         return await self._topics.topic(state.topic)
+
+    def _check_bounded(self, opened: int, what: str) -> None:
+        """Raise `InvalidConfig` if a request would open too many segments at a time. Others wait while it does."""
+        if opened > self._segments_per_request:
+            raise InvalidConfig(
+                f"{what} is {opened}: one request opens at most {self._segments_per_request} segments "
+                "(--segments-per-request); begin with fewer, and add others by splits or by a larger min_segments"
+            )
 
     def _check_servable(self, config: TopicConfig) -> None:
         alive = len(self._coordinator.brokers())

@@ -102,6 +102,7 @@ class BrokerSettings(BaseModel):
     read_bytes: Annotated[int, Field(ge=MIB)] = Field(
         64 * MIB, description="Memory for answers with messages, of all reads together, until they are sent."
     )
+    segments_per_request: Annotated[int, Field(ge=1)] = Field(256, description="Most segments that one request opens.")
     max_streams: Annotated[int, Field(ge=1)] = Field(2000, description="Most subscriptions at a time.")
     streams_per_address: Annotated[int, Field(ge=1)] = Field(
         1000, description="Most subscriptions at a time from one address."

@@ -5,6 +5,7 @@ What was declared and does not come takes no room. How long a body may take, `mq
 
 import asyncio
 import zlib
+from functools import partial
 from types import TracebackType
 
 from starlette.types import Receive
@@ -167,7 +168,10 @@ class Intake:
         waiting = body
         try:
             while waiting and not inflater.eof:
-                chunk = inflater.decompress(waiting, _INFLATE_STEP_BYTES)
+                # The first step of a small body costs less than a thread; others would hold up the event loop.
+                step = partial(inflater.decompress, waiting, _INFLATE_STEP_BYTES)
+                first = not chunks and len(waiting) <= _QUICK_BYTES
+                chunk = step() if first else await asyncio.get_running_loop().run_in_executor(None, step)
                 waiting = inflater.unconsumed_tail
                 chunks.append(chunk)
                 size_bytes += len(chunk)

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from mq.base.errors import UnsupportedMedia
 from mq.base.read_budget import ReadLease
 from mq.http.formats import Format
-from mq.http.paced import PageResponse
+from mq.http.reply import PageResponse
 from mq.topic.topic_reader import Run
 from mq.topic.topic_runtime import TopicRuntime
 

@@ -16,6 +16,7 @@ from mq.base.version import VERSION
 from mq.broker import Broker
 from mq.http.dispatcher import Dispatcher, hot_methods
 from mq.http.endpoints.cluster import cluster_router
+from mq.http.endpoints.docs_page import docs_router
 from mq.http.endpoints.files import files_router
 from mq.http.endpoints.history import history_router
 from mq.http.endpoints.loads import loads_router
@@ -46,6 +47,9 @@ def create_app(broker: Broker) -> FastAPI:
         version=VERSION,
         description="A message queue whose log is a table.",
         redirect_slashes=False,
+        # Those of FastAPI run scripts from a CDN.
+        docs_url=None,
+        redoc_url=None,
         separate_input_output_schemas=False,
     )
     routers = (
@@ -60,7 +64,7 @@ def create_app(broker: Broker) -> FastAPI:
         loads_router,
         cluster_router,
     )
-    add_routes(app, (router(broker) for router in routers))
+    add_routes(app, (*(router(broker) for router in routers), docs_router()))
     app.add_exception_handler(BraidError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)

@@ -1,18 +1,23 @@
-"""How endpoints answer: JSON, Arrow or a problem, by one `Reply`, whether they are served by ASGI or by FastAPI."""
+"""How endpoints answer: JSON, Arrow or a problem, by one `Reply`, whether they are served by ASGI or by FastAPI.
+
+Answers with messages hold no more than a client takes: the socket gets a piece once the last one has left.
+"""
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from fastapi.responses import Response
-from starlette.types import Scope, Send
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from mq.base.read_budget import ReadLease
 from mq.bodies.intake import ClientGone
 from mq.http.problems import Problem, problem_of
 
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
+PIECE_BYTES = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -59,3 +64,63 @@ def problem_response(problem: Problem) -> Response:
     """A problem, as an endpoint of FastAPI returns it."""
     body, status, headers = problem_reply(problem)
     return Response(body, status, {name.decode(): value.decode() for name, value in headers})
+
+
+class PageResponse(Response):
+    """A page of messages. What it holds of the read budget is given back when it has been sent, or its client is gone.
+
+    Given whole to the server, a page would lie in the socket's buffer, where nobody counts it, for as long as the
+    client likes.
+    """
+
+    def __init__(
+        self, body: bytes, headers: Mapping[str, str], media_type: str, lease: ReadLease, status: int = 200
+    ) -> None:
+        super().__init__(body, status, dict(headers), media_type)
+        self._lease = lease
+        lease.keep(len(body))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            if len(self.body) <= PIECE_BYTES:
+                await super().__call__(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            for piece in pieces(self.body):
+                await send_drained(send, piece)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._lease.release()
+
+
+class PacedStream(StreamingResponse):
+    """A stream whose next part is made only once the socket has taken the last one."""
+
+    def __init__(self, parts: AsyncIterator[bytes], headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(parts, 200, headers, media_type)
+        self._parts = parts
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all parts."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for part in self._parts:
+            for piece in pieces(part):
+                await send_drained(send, piece)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def pieces(body: bytes | memoryview) -> Iterator[memoryview]:
+    """The body in pieces, without a copy."""
+    view = memoryview(body)
+    for start in range(0, len(view), PIECE_BYTES):
+        yield view[start : start + PIECE_BYTES]
+
+
+async def send_drained(send: Send, piece: memoryview) -> None:
+    """Send a piece of a body, and wait until the socket's buffer has room again.
+
+    The server waits before it sends, not after: an empty piece sends nothing, and waits.
+    """
+    await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})

@@ -27,9 +27,8 @@ from mq.http.answers import (
     page_bounds,
 )
 from mq.http.formats import PAGE_FORMATS, Format
-from mq.http.paced import PacedStream, PageResponse
 from mq.http.render import MessageRenderer
-from mq.http.reply import JSON
+from mq.http.reply import JSON, PacedStream, PageResponse
 from mq.http.routers import new_router
 from mq.http.start import check_offset, check_positions, start_positions
 from mq.topic.topic_reader import Run, TopicReader

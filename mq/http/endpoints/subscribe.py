@@ -20,9 +20,9 @@ from mq.base.read_budget import ReadLease
 from mq.broker import Broker
 from mq.http.answers import negotiate
 from mq.http.formats import STREAM_FORMATS
-from mq.http.paced import PacedStream
 from mq.http.problems import problem_of
 from mq.http.render import MessageRenderer
+from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.http.stream_forms import StreamForm
