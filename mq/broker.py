@@ -30,8 +30,8 @@ from mq.administration.topic_administration import TopicAdministration
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
-from mq.base.readiness import Readiness, readiness
 from mq.base.read_budget import ReadBudget
+from mq.base.readiness import Readiness, readiness
 from mq.base.reads import Reads, Streams
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION

@@ -14,6 +14,7 @@ from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed,
 from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
 _INFLATE_STEP_BYTES = 1024 * 1024
+_INLINE_BYTES = 16 * 1024
 
 
 class ClientGone(Exception):
@@ -170,7 +171,7 @@ class Intake:
             while waiting and not inflater.eof:
                 # The first step of a small body costs less than a thread; others would hold up the event loop.
                 step = partial(inflater.decompress, waiting, _INFLATE_STEP_BYTES)
-                first = not chunks and len(waiting) <= _QUICK_BYTES
+                first = not chunks and len(waiting) <= _INLINE_BYTES
                 chunk = step() if first else await asyncio.get_running_loop().run_in_executor(None, step)
                 waiting = inflater.unconsumed_tail
                 chunks.append(chunk)
