@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from filer import keys
 from filer.clock import Clock
 from filer.errors import CorruptFile, InvalidInput
-from filer.format.segment_file import of_file, read_whole, undecodable
+from filer.format.segment_file import DECODING_ERRORS, of_file, read_whole, undecodable
 from filer.keys import FileName
 from filer.segment.live_files import live_names
 from filer.segment.segment_log import SegmentRef, recover_index
@@ -156,7 +156,7 @@ def batches_of(file: LiveFile, data: bytes, columns: Sequence[str] | None = None
                     reached += batch.num_rows
                     if live.num_rows:
                         yield live
-        except (pa.ArrowException, OSError) as error:
+        except DECODING_ERRORS as error:
             raise undecodable(error) from error
         if reached < file.stop:
             raise CorruptFile(f"it ends at {reached}, not at {file.stop}")

@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
-import xxhash
 
 from filer.bulk_load.row_group_lots import Read
 from filer.errors import LoadRefused
-from filer.format.digests import digests_from_metadata
+from filer.format.digests import PIECE_BYTES, Hasher, digests_from_metadata
 from filer.format.segment_file import row_group_range
-
-PIECE_BYTES = 8 * 1024 * 1024
 
 
 def check_load_digests(read: Read, metadata: pq.FileMetaData, footer_digest: str | None, *, body_bytes: int) -> None:
@@ -25,24 +22,24 @@ def check_load_digests(read: Read, metadata: pq.FileMetaData, footer_digest: str
         return
     if len(stated.row_groups) != metadata.num_row_groups:
         raise LoadRefused(f"its footer has digests of {len(stated.row_groups)} of {metadata.num_row_groups} row groups")
-    body = xxhash.xxh3_128()
+    body = Hasher()
     reached = 0
     for number, expected in enumerate(stated.row_groups):
         start, stop = row_group_range(metadata, number)
         if start < reached:
             raise LoadRefused(f"row group {number} does not lie after the one before it")
-        group = xxhash.xxh3_128()
+        group = Hasher()
         for piece in _pieces(read, reached, start):
-            body.update(piece)
+            body.add(piece)
         for piece in _pieces(read, start, stop):
-            body.update(piece)
-            group.update(piece)
-        if group.hexdigest() != expected:
+            body.add(piece)
+            group.add(piece)
+        if group.digest() != expected:
             raise LoadRefused(f"row group {number} is damaged: its bytes are not those of the digest in the footer")
         reached = stop
     for piece in _pieces(read, reached, body_bytes):
-        body.update(piece)
-    if body.hexdigest() != stated.body:
+        body.add(piece)
+    if body.digest() != stated.body:
         raise LoadRefused("it is damaged: its bytes are not those of the digest in its footer")
 
 

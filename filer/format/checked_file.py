@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.format.digests import footer_size_bytes
-from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, read_end, undecodable
+from filer.format.segment_file import DECODING_ERRORS, FOOTER_GUESS_BYTES, FileEnd, read_end, undecodable
 
 ReadRange = Callable[[int, int], bytes]
 """Returns all bytes `[start, stop)` of a file."""
@@ -33,5 +33,5 @@ class CheckedFile:
             with pq.ParquetFile(file, metadata=self.end.metadata) as parquet:
                 names = None if columns is None else list(columns)
                 yield from parquet.iter_batches(most_rows, row_groups=[group], columns=names)
-        except (pa.ArrowException, OSError) as error:
+        except DECODING_ERRORS as error:
             raise undecodable(error) from error

@@ -22,6 +22,8 @@ from filer.varint import varint
 Bytes: TypeAlias = "bytes | memoryview"
 
 MAGIC = b"PAR1"
+PIECE_BYTES = 8 * 1024 * 1024
+"""What is read at once of bytes that are only hashed."""
 BODY, ROW_GROUPS, FOOTER = "braidmq.body_digest", "braidmq.row_group_digests", "braidmq.footer_digest"
 PREVIOUS, LAST_ORIGINAL = "braidmq.previous", "braidmq.last_original"
 DIGITS = 32
@@ -44,6 +46,21 @@ class FileDigests:
 def digest_of(data: Bytes) -> str:
     """The XXH3-128 of some bytes, as hexadecimal digits."""
     return xxhash.xxh3_128_hexdigest(data)
+
+
+class Hasher:
+    """The XXH3-128 of bytes that come in pieces."""
+
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_128()
+
+    def add(self, data: Bytes) -> None:
+        """Take the next bytes."""
+        self._state.update(data)
+
+    def digest(self) -> str:
+        """The digest of all bytes so far, as hexadecimal digits."""
+        return self._state.hexdigest()
 
 
 def place_holders(previous: str, *, row_groups: int) -> dict[str, str]:

@@ -30,6 +30,8 @@ _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACK
 # Statistics of keys and values would cost more than they save: readers seek by offsets and times.
 _STATISTICS = ["_offset", "_timestamp"]
 _PREFIX = b"braidmq."
+DECODING_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
+"""What Arrow, and whoever looks for the columns, raises for a damaged file of version 0.1, which has no digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,11 @@ class FileEnd:
     footer: Footer
     metadata: pq.FileMetaData
 
+    @property
+    def body_bytes(self) -> int:
+        """The size of everything before the footer."""
+        return self.size_bytes - footer_size_bytes(self.tail)
+
     def row_group_range(self, number: int) -> tuple[int, int]:
         """As the function of that name."""
         return row_group_range(self.metadata, number)
@@ -238,7 +245,7 @@ def parse_footer(tail: bytes) -> tuple[pq.FileMetaData, str | None]:
     checked = check_footer(tail[-footer_bytes:])
     try:
         return pq.read_metadata(pa.BufferReader(tail)), checked
-    except (pa.ArrowException, OSError) as error:
+    except DECODING_ERRORS as error:
         raise CorruptFile(f"not a Parquet file: {error}") from error
 
 
@@ -277,7 +284,7 @@ def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
     try:
         with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as file:
             return unmark(file.read())
-    except (pa.ArrowException, OSError) as error:
+    except DECODING_ERRORS as error:
         raise undecodable(error) from error
 
 
@@ -286,7 +293,7 @@ def decode_row_group(end: FileEnd, number: int, data: bytes, *, use_threads: boo
     try:
         with pq.ParquetFile(end.open_row_group(number, data), metadata=end.metadata) as file:
             return unmark(file.read_row_group(number, use_threads=use_threads))
-    except (pa.ArrowException, OSError) as error:
+    except DECODING_ERRORS as error:
         raise undecodable(error) from error
 
 

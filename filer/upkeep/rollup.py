@@ -19,6 +19,7 @@ from filer.clock import Clock
 from filer.errors import CorruptFile
 from filer.format.requests import StoredRequest
 from filer.format.segment_file import (
+    DECODING_ERRORS,
     ROW_GROUP_BYTES,
     WHOLE_FILE_BYTES,
     FileEnd,
@@ -286,7 +287,7 @@ def _row_groups(ref: SegmentRef, name: FileName, data: bytes) -> Iterator[pa.Tab
                 for group in range(file.num_row_groups):
                     # Arrow's own threads would take processors from the publishers; this one thread does not.
                     yield unmark(file.read_row_group(group, use_threads=False))
-        except (pa.ArrowException, OSError) as error:
+        except DECODING_ERRORS as error:
             raise undecodable(error) from error
 
 

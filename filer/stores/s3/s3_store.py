@@ -23,6 +23,7 @@ from filer.errors import (
 from filer.stores.byte_range import resolve_range
 from filer.stores.object_keys import check_folder, check_key, check_prefix
 from filer.stores.s3.s3_body import Body
+from filer.stores.s3.s3_checksums import PutChecksums
 from filer.stores.s3.s3_connection import S3Connection
 from filer.stores.s3.s3_errors import (
     INVALID_RANGE,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 DELETE_PAGE = 1000
 LIST_PAGE = 1000
 LARGEST_PUT_BYTES = 5 * 1024**3
+INLINE_BYTES = 64 * 1024
+"""The checksum of so many bytes takes less time than a thread."""
 DATE_RESOLUTION_US = 1_000_000
 
 TIME_KEY = "cluster/cluster.json"
@@ -63,6 +66,7 @@ class S3Store:
         self._settings = settings
         self._clock = clock
         self._time = StoreTime(resolution_us=DATE_RESOLUTION_US)
+        self._checksums = PutChecksums()
         self._connection = S3Connection(settings, on_date=self._record_date)
         self._last_date: tuple[str, int] = ("", 0)
 
@@ -105,15 +109,10 @@ class S3Store:
         """As `Store.create`, by `If-None-Match: *`."""
         name = self._name(key)
         contents = _as_bytes(await asyncio.get_running_loop().run_in_executor(None, data) if callable(data) else data)
+        wanted: dict[str, Any] = {"Key": name, "IfNoneMatch": "*", "Metadata": metadata or {}}
         async with self._request(key) as client:
             try:
-                await client.put_object(
-                    Bucket=self._settings.bucket,
-                    Key=name,
-                    Body=Body(contents),
-                    IfNoneMatch="*",
-                    Metadata=metadata or {},
-                )
+                await self._put(client, contents, wanted)
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED:
                     raise ObjectExists(f"{key} exists already") from None
@@ -121,17 +120,41 @@ class S3Store:
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         """As `Store.replace`, by `If-Match`."""
-        name = self._name(key)
+        wanted = {"Key": self._name(key), "IfMatch": f'"{etag}"'}
         async with self._request(key) as client:
             try:
-                answer = await client.put_object(
-                    Bucket=self._settings.bucket, Key=name, Body=Body(_as_bytes(data)), IfMatch=f'"{etag}"'
-                )
+                answer = await self._put(client, _as_bytes(data), wanted)
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED or code_of(error) == "NoSuchKey":
                     raise EtagMismatch(f"{key} has changed since it was read, or is gone") from None
                 raise
         return _unquoted(answer["ETag"])
+
+    async def _put(self, client: S3Client, contents: bytes, wanted: dict[str, Any]) -> Mapping[str, Any]:
+        """Put an object, with a checksum if the store takes one.
+
+        A put that was refused for its checksum has stored nothing, so it is sent once more without: nothing is put
+        twice.
+        """
+        wanted |= {"Bucket": self._settings.bucket}
+        checksum = await self._checksum(contents)
+        try:
+            answer: Mapping[str, Any] = await client.put_object(**wanted, **checksum, Body=Body(contents))
+        except ClientError as error:
+            if not checksum or not self._checksums.may_be_why(error):
+                raise
+            answer = await client.put_object(**wanted, Body=Body(contents))
+            self._checksums.sent = False
+            return answer
+        if checksum:
+            self._checksums.note_taken()
+        return answer
+
+    async def _checksum(self, contents: bytes) -> dict[str, Any]:
+        if len(contents) < INLINE_BYTES:
+            return self._checksums.headers_for(contents)
+        # On a thread, and without the interpreter's lock: the event loop goes on.
+        return await asyncio.get_running_loop().run_in_executor(None, self._checksums.headers_for, contents)
 
     async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
         """As `Store.get`."""

@@ -1,0 +1,5 @@
+"""Checks what is stored against its own digests: one file, and the chain of a segment's files.
+
+Begin with `file_check` (pure), then `chain_check` (pure). `stored_files` reads from a store what these two need, a row
+group at a time. `mq verify` and the scrub tell what comes of it.
+"""

@@ -1,0 +1,24 @@
+"""What a check found out about a file."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Condition = Literal["ok", "unchecked", "damaged", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The condition of an object on the store, by its key.
+
+    `unchecked`: its footer fits its name, and it has no digests, because version 0.1 wrote it. `why` says what is wrong
+    with one that is damaged or missing; it is empty for others.
+    """
+
+    key: str
+    condition: Condition
+    why: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is known against it."""
+        return self.condition in ("ok", "unchecked")
