@@ -97,6 +97,9 @@ class BrokerSettings(BaseModel):
     publish_timeout: Annotated[float, Field(ge=0.1, le=100)] = Field(
         20.0, description="Seconds after which a publish that waits for the store is answered 503, with the cause."
     )
+    read_timeout: Annotated[float, Field(ge=0.1, le=600)] = Field(
+        10.0, description="Seconds after which a read of the store is given up; enough to read the largest file."
+    )
     front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
     file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
     read_bytes: Annotated[int, Field(ge=MIB)] = Field(

@@ -92,7 +92,7 @@ def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
     # Below the retries: each attempt is a request of its own, which the store may bill.
     counted = InstrumentedStore(store, clock=clock, metrics=store_metrics, health=health)
     broker = Broker(
-        RetryingStore(counted, clock=clock),
+        RetryingStore(counted, clock=clock, limit_seconds=settings.read_timeout),
         clock,
         _coordinator(settings, clock),
         settings,

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 from urllib.parse import quote
 
 from filer.backoff import Backoff
@@ -33,6 +33,8 @@ LIST_PAGE = 1000
 FILE_TIME_RESOLUTION_US = 20_000
 """Kernels stamp files with a clock that ticks 50 times a second or more often."""
 DELETE_PAGE = 1000
+# Where the directory hangs, callers give up and others come. Each would leave a call behind that waits for a thread.
+MOST_UNDER_WAY = 2000
 STREAM_CHUNK_BYTES = 1024 * 1024
 LOCK_FIRST_PAUSE_SECONDS = 0.001
 LOCK_LONGEST_PAUSE_SECONDS = 0.05
@@ -64,6 +66,7 @@ class LocalStore:
         # than a pool, which uses its threads in turn.
         self._lone_pool = ThreadPoolExecutor(1, thread_name_prefix="local-store-lone")
         self._lone_busy = False
+        self._under_way = 0
 
     @property
     def traits(self) -> StoreTraits:
@@ -171,10 +174,20 @@ class LocalStore:
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
 
     async def _run(self, key: str, call: Callable[[*Ts], R], *args: *Ts) -> R:
+        if self._under_way >= MOST_UNDER_WAY:
+            what = f"{key!r} below {self._folder.root}"
+            raise OutcomeUnknown(f"{what}: {self._under_way} calls wait for the directory already", cause="busy")
+        self._under_way += 1
+        running = asyncio.get_running_loop().run_in_executor(self._pool, call, *args)
+        running.add_done_callback(self._call_ended)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call, *args)
+            # A caller that gives up leaves its call under way: a thread that hangs cannot be ended.
+            return await asyncio.shield(running)
         except OSError as error:
             raise self._explain(error, key) from error
+
+    def _call_ended(self, _: asyncio.Future[Any]) -> None:
+        self._under_way -= 1
 
     def _explain(self, error: OSError, key: str) -> StoreError:
         return explain_os_error(error, f"{key!r} below {self._folder.root}")

@@ -24,6 +24,7 @@ from tests.support.cluster.http_cluster import HttpCluster, until
 PATIENCE_SECONDS = 20.0
 # A little longer than it takes until a stall is told, so that the answer names it.
 TIMEOUT_SECONDS = 2.0
+READ_SECONDS = 0.5
 FULL = OutcomeUnknown("'k' below /data: No space left on device (ENOSPC)", cause="ENOSPC")
 READ_ONLY = StoreRefused("'k' below /data: Read-only file system (EROFS)", cause="EROFS")
 ID = {"producer": "p", "sequence": "1"}
@@ -87,7 +88,8 @@ async def running(**settings: Any) -> AsyncIterator[Setting]:
     clock = SystemClock()
     health = StoreHealth(clock)
     broken = BrokenStore(MemoryStore(clock=clock))
-    store = RetryingStore(InstrumentedStore(broken, clock=clock, metrics=StoreMetrics(), health=health), clock=clock)
+    counted = InstrumentedStore(broken, clock=clock, metrics=StoreMetrics(), health=health)
+    store = RetryingStore(counted, clock=clock, limit_seconds=READ_SECONDS)
     async with http_broker(store, clock=clock, store_health=health, **settings) as http:
         (await http.client.put("/v1/topics/t", json={"segments": 2})).raise_for_status()
         try:
@@ -156,6 +158,24 @@ async def test_memory_stays_bounded_while_publishers_come_and_give_up() -> None:
         setting.store.mend()
         await setting.until_nothing_waits()
         assert len(await setting.values()) == accepted
+
+
+async def test_readers_of_a_store_that_hangs_get_what_is_in_memory_or_the_cause(setting: Setting) -> None:
+    first, second = [
+        (await setting.publish(value)).raise_for_status().json()["positions"][0] for value in ("old", "new")
+    ]
+    tail = setting.broker.topics["t"].reads.tail(first["segment"])
+    assert tail is not None
+    tail.drop_oldest()
+    setting.store.reads_hang = True
+    path = f"/v1/topics/t/segments/{first['segment']}/messages"
+    answer = await setting.http.client.get(path, params={"offset": second["offset"]})
+    assert [message["value"] for message in answer.raise_for_status().json()["messages"]] == ["new"]
+    problem = check_problem(await setting.http.client.get(path), 503, "store-unavailable", "no answer within 0.5 s")
+    assert (problem["cause"], problem["retryable"]) == ("timeout", True)
+    setting.store.mend()
+    answer = await setting.http.client.get(path)
+    assert [message["value"] for message in answer.raise_for_status().json()["messages"]] == ["old", "new"]
 
 
 async def test_a_forwarded_publish_gets_the_cause_that_the_owner_knows(brokers: HttpCluster) -> None:

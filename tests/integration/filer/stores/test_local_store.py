@@ -477,3 +477,34 @@ async def test_hung_write_does_not_hold_up_others(store: LocalStore, monkeypatch
     await asyncio.wait_for(store.create("folder/third", b"x"), 10)
     assert await keys_of(store) == ["folder/first", "folder/second", "folder/third"]
     go_on.set()
+
+
+async def test_a_directory_that_hangs_gathers_no_calls_without_end(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers give up, and a thread that hangs in the operating system cannot be ended."""
+    monkeypatch.setattr("filer.stores.local.local_store.MOST_UNDER_WAY", 40)
+    await store.create("k", b"1")
+    mended = threading.Event()
+    stat = os.stat
+
+    def hang(*arguments: Any, **named: Any) -> os.stat_result:
+        mended.wait(20)
+        return stat(*arguments, **named)
+
+    monkeypatch.setattr("filer.stores.local.object_folder.os.stat", hang)
+    try:
+        readers = [asyncio.create_task(store.head("k")) for _ in range(40)]
+        await asyncio.sleep(0)
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+        with pytest.raises(OutcomeUnknown, match="40 calls wait") as raised:
+            await store.head("k")
+        assert raised.value.cause == "busy"
+    finally:
+        mended.set()
+    async with asyncio.timeout(20):
+        while store._under_way:
+            await asyncio.sleep(0.005)
+    assert (await store.head("k")).size_bytes == 1

@@ -95,3 +95,44 @@ async def test_list_that_gets_nowhere_ends(store: RetryingStore, faults: Scripte
             seen.append(info.key)
     assert seen == ["a/0"]
     assert faults.left == 2
+
+
+LIMITED: dict[str, Callable[[RetryingStore], Awaitable[object]]] = {
+    "get": lambda store: store.get("a/1"),
+    "head": lambda store: store.head("a/1"),
+    "list": lambda store: listed(store),
+    "list_folders": lambda store: store.list_folders(""),
+}
+
+
+async def listed(store: RetryingStore) -> list[str]:
+    return [info.key async for info in store.list("a/")]
+
+
+@pytest.mark.parametrize("operation", LIMITED)
+async def test_a_store_that_hangs_keeps_no_reader(
+    store: RetryingStore, faults: ScriptedFaults, clock: InstantClock, operation: str
+) -> None:
+    limited = RetryingStore(store.inner, clock=clock, limit_seconds=0.05)
+    faults.add(operation, FaultKind.HANG)
+    with pytest.raises(OutcomeUnknown, match=rf"{operation} of '?.*no answer within 0.05 s") as raised:
+        await LIMITED[operation](limited)
+    assert raised.value.cause == "timeout"
+    assert clock.naps_seconds == []
+    # Once it answers again, all is as before.
+    await LIMITED[operation](limited)
+
+
+async def test_a_listing_has_the_limit_for_each_page(store: RetryingStore, clock: InstantClock) -> None:
+    limited = RetryingStore(store.inner, clock=clock, limit_seconds=30)
+    assert await listed(limited) == await listed(store) == [f"a/{n}" for n in range(5)]
+    assert [info.key async for info in limited.list("a/", after="a/1", limit=2)] == ["a/2", "a/3"]
+
+
+async def test_a_listing_goes_on_after_a_lost_answer(
+    store: RetryingStore, faults: ScriptedFaults, clock: InstantClock
+) -> None:
+    limited = RetryingStore(store.inner, clock=clock, limit_seconds=30)
+    faults.add("list", FaultKind.LOSE_ANSWER, FaultKind.UNAVAILABLE)
+    assert await listed(limited) == [f"a/{n}" for n in range(5)]
+    assert faults.left == 0
