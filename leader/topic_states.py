@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Set
 
-from filer.errors import BraidError, CorruptFile
+from filer.errors import BraidError, UnreadableObject
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.broker_names import BrokerNames
@@ -59,8 +59,8 @@ class TopicStates:
                 except BraidError as error:
                     _log.warning("topic %r cannot be looked after: %s: %s", topic, type(error).__name__, error)
                     unread.add(topic)
-                    # A damaged record stays damaged, so only the regular reads of all topics read it again.
-                    if not isinstance(error, CorruptFile):
+                    # Such a record stays as it is, so only the regular reads of all topics read it again.
+                    if not isinstance(error, UnreadableObject):
                         self.unsettled.add(topic)
                     return
             if record is not None:

@@ -44,6 +44,7 @@ from mq.peers.peers import Peers
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
+from mq.topic.topic_faults import TopicFaults
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
@@ -99,7 +100,8 @@ class Broker:
         self.decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
         self._upkeep_pool = ThreadPoolExecutor(1, thread_name_prefix="braidmq-upkeep")
-        self.catalogue = Catalogue(store, clock)
+        self.faults = TopicFaults(clock, self.metrics)
+        self.catalogue = Catalogue(store, clock, on_read=self.faults.record_read)
         self.segment_reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.addresses = BrokerAddresses(coordinator)
         self.replica_buffers = ReplicaBuffers(self.front_store)
@@ -133,6 +135,7 @@ class Broker:
             replica_buffers=self.replica_buffers,
             metrics=self.metrics,
             deadlines=self.deadlines,
+            faults=self.faults,
             writer_context=WriterContext(self.store, self.clock, self.id, writer_settings, limiter),
         )
         self.topics = TopicRegistry(
@@ -175,7 +178,13 @@ class Broker:
             on_unfinished=self._request_repair,
         )
         self.repair = TopicRepair(
-            self.clock, self.catalogue, self.topics, self.executor, broker=self.id, draining=self.draining
+            self.clock,
+            self.catalogue,
+            self.topics,
+            self.executor,
+            self.faults,
+            broker=self.id,
+            draining=self.draining,
         )
         self.administration = TopicAdministration(
             catalogue=self.catalogue,
@@ -286,15 +295,18 @@ class Broker:
     async def start(self, url: str) -> None:
         """Check the store and join the cluster.
 
-        Without a cluster, take over the segments that an earlier life left open.
+        Without a cluster, take over the segments that an earlier life left open. No topic, whatever its state, keeps
+        this from succeeding.
 
-        Raises `StoreCannotFence` for a store on which two writers could both succeed, `CorruptFile` for the store of
-        another cluster, and `InvalidConfig` if the brokers of this cluster use another store.
+        Raises `StoreCannotFence` for a store on which two writers could both succeed, `InvalidConfig` if the brokers of
+        this cluster use another store, and as `open_cluster`.
         """
         # First of all: a store that does not answer keeps everything below from ending.
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
         await check_fencing(self.store, self.clock)
-        self.cluster = await open_cluster(self.store, self.clock, self.settings.cluster)
+        self.cluster = await open_cluster(
+            self.store, self.clock, self.settings.cluster, grace_seconds=self.settings.grace
+        )
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         self.peers.open(self.cluster.secret)
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)
@@ -316,6 +328,7 @@ class Broker:
             (self.scaling_controller, "scaling"),
         ):
             self._loops.append(asyncio.create_task(run.run(), name=name))
+        self._loops.append(asyncio.create_task(self.faults.recheck(self.topics.refresh), name="recheck records"))
         self._started = True
 
     def _check_store(self, store: str) -> None:

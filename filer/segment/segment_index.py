@@ -38,7 +38,8 @@ class SegmentIndex:
     stored: neither roll-ups nor retention change it. (If no snapshot has it, only the remaining files count.) `changes`
     is the number of changes since the snapshot from which the index was read. `windows` are those of the requests in
     its files; once it has `inherited`, they include those of its predecessors. `link` is what the next file names as
-    `previous`: the digest of the last file's footer, empty if it is not known.
+    `previous`: the digest of the last file's footer, empty if it is not known. `snapshot_damaged` says that the index
+    was read without its snapshot, because that is damaged.
     """
 
     def __init__(self, start_offset: int = 0) -> None:
@@ -48,7 +49,7 @@ class SegmentIndex:
         self.size_bytes = self.stored_bytes = 0
         self.changes = 0
         self.windows = ProducerWindows()
-        self.inherited = False
+        self.inherited = self.snapshot_damaged = False
         self.link = ""
         self._starts: list[int] = []
 

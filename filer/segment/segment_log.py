@@ -137,8 +137,13 @@ async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0)
     them, also those of roll-ups; only requests whose files have expired may be missing. Then sequences that a known
     producer seems to have left out are refused.
     """
-    snapshot = await read_snapshot(store, ref, start_offset)
+    try:
+        snapshot, damaged = await _snapshot_index(store, ref, start_offset), False
+    except CorruptFile:
+        # A snapshot only saves work: the files say the same, and the next snapshot replaces this one.
+        snapshot, damaged = None, True
     index = await catch_up(store, ref, snapshot or SegmentIndex(start_offset))
+    index.snapshot_damaged = damaged
     if snapshot is None and start_offset:
         index.windows.refuse_gaps()
     return index
@@ -167,10 +172,18 @@ async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> Segmen
 async def read_snapshot(store: Store, ref: SegmentRef, start_offset: int) -> SegmentIndex | None:
     """The index from the last snapshot; None if no snapshot can be read, since a snapshot only saves work."""
     try:
-        fetched = await store.get(keys.index_snapshot(ref.topic, ref.segment))
-        return from_snapshot(fetched.data, start_offset)
-    except (ObjectNotFound, CorruptFile):
+        return await _snapshot_index(store, ref, start_offset)
+    except CorruptFile:
         return None
+
+
+async def _snapshot_index(store: Store, ref: SegmentRef, start_offset: int) -> SegmentIndex | None:
+    """The index from the last snapshot; None if there is none. Raises `CorruptFile`."""
+    try:
+        fetched = await store.get(keys.index_snapshot(ref.topic, ref.segment))
+    except ObjectNotFound:
+        return None
+    return from_snapshot(fetched.data, start_offset)
 
 
 async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_the_first_name: bool = False) -> bool:

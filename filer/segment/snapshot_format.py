@@ -1,6 +1,11 @@
-"""The snapshot of a segment's index, as bytes on the store."""
+"""The snapshot of a segment's index, as bytes on the store.
+
+It ends with a digest of all bytes before it. Brokers of versions before wrote none, and do not see it: an Arrow stream
+says itself where it ends. A snapshot without a digest ends where its Arrow stream does.
+"""
 
 import pyarrow as pa
+import xxhash
 
 from filer.errors import CorruptFile
 from filer.keys import FileName
@@ -8,6 +13,9 @@ from filer.segment.live_files import FileFacts, walk_chain
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex, Superseded
 
+_MARK = b"XXH3-128"
+_DIGEST_BYTES = 16
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _SCHEMA = pa.schema(
     [
         ("base", pa.int64()),
@@ -46,11 +54,13 @@ def to_snapshot(index: SegmentIndex) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
-    return bytes(sink.getvalue())
+    data = bytes(sink.getvalue())
+    return data + _MARK + xxhash.xxh3_128_digest(data)
 
 
 def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
-    """The index from a snapshot, from `start_offset` on. Raises `CorruptFile` if `data` is not a snapshot."""
+    """The index from a snapshot, from `start_offset` on. Raises `CorruptFile` if `data` is not a whole snapshot."""
+    _check_digest(data)
     try:
         table = pa.ipc.open_stream(data).read_all()
         rows = table.to_pylist()
@@ -73,6 +83,15 @@ def from_snapshot(data: bytes, start_offset: int) -> SegmentIndex:
         index.windows = ProducerWindows.from_bytes(metadata[b"windows"])
         index.inherited = metadata[b"inherited"] == b"True"
     return index
+
+
+def _check_digest(data: bytes) -> None:
+    end = len(data) - len(_MARK) - _DIGEST_BYTES
+    if end > 0 and data[end : end + len(_MARK)] == _MARK:
+        if xxhash.xxh3_128_digest(memoryview(data)[:end]) != data[-_DIGEST_BYTES:]:
+            raise CorruptFile("an index snapshot does not fit its digest")
+    elif not data.endswith(_END_OF_STREAM):
+        raise CorruptFile("an index snapshot ends neither with a digest nor with its Arrow stream")
 
 
 def _file_row(facts: FileFacts) -> tuple[int | None, ...]:

@@ -10,8 +10,19 @@ import orjson
 from filer import keys
 from filer.backoff import Backoff
 from filer.clock import Clock
-from filer.errors import BraidError, CorruptFile, EtagMismatch, ObjectExists, ObjectNotFound, OutcomeUnknown
+from filer.errors import (
+    BraidError,
+    CorruptFile,
+    DataMissing,
+    EtagMismatch,
+    ObjectExists,
+    ObjectNotFound,
+    OutcomeUnknown,
+    UnreadableObject,
+)
 from filer.stores.store import Store
+from filer.topic.known_records import KnownRecords, check_covers, check_not_older
+from filer.topic.record_check import checked, with_check
 from filer.topic.topic_state import Segment, TopicState, broken_invariants
 
 TRIES = 12
@@ -32,11 +43,19 @@ class TopicRecord:
     etag: str
 
 
-class Catalogue:
-    """All topics of one store."""
+OnRead = Callable[[str, UnreadableObject | None], None]
+"""Called with the topic after each read of its record: with what keeps it from being used, or None."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+
+class Catalogue:
+    """All topics of one store.
+
+    It remembers the newest version of each record, and takes no older one for it. `on_read` hears of each read.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, on_read: OnRead = lambda topic, fault: None) -> None:
+        self._store, self._clock, self._on_read = store, clock, on_read
+        self._known = KnownRecords()
 
     def stamp_us(self) -> int:
         """The time to note in a record: this machine's, unless the store has told a later one.
@@ -51,12 +70,80 @@ class Catalogue:
         return [name for name in names if after is None or name > after]
 
     async def read(self, topic: str) -> TopicRecord | None:
-        """The current record of a topic, which may be a tombstone; None if there never was such a topic."""
+        """The current record of a topic, which may be a tombstone; None if there never was such a topic.
+
+        Raises `CorruptFile` if the record is damaged or older than one that was there before, and `DataMissing` if it
+        is gone; both name its key. A deleted topic keeps its record, so a topic that is known here, or has any object
+        on the store, has lost it.
+        """
         try:
-            fetched = await self._store.get(keys.topic(topic))
+            record = await self._read(topic)
+        except UnreadableObject as error:
+            self._on_read(topic, error)
+            raise
+        self._on_read(topic, None)
+        return record
+
+    def saw(self, state: TopicState) -> None:
+        """Another broker tells that this record is, or was, on the store."""
+        self._known.add(state.topic, state.version)
+
+    async def _read(self, topic: str) -> TopicRecord | None:
+        # Taken before the request: what is known by now was on the store before it.
+        known = self._known.get(topic)
+        fetched = await self._fetch(topic)
+        if fetched is None:
+            if known is not None or await self._has_objects(topic):
+                raise _missing(topic)
+            return None
+        if known is None:
+            fetched = await self._covering_all(topic, fetched)
+        record, digest = fetched
+        check_not_older(topic, record.state.version, digest, known)
+        self._known.add(topic, record.state.version, digest)
+        return record
+
+    async def _fetch(self, topic: str) -> tuple[TopicRecord, str] | None:
+        """The record as it stands, and the digest of its content."""
+        key = keys.topic(topic)
+        try:
+            fetched = await self._store.get(key)
         except ObjectNotFound:
             return None
-        return TopicRecord(TopicState.from_json(fetched.data), fetched.info.etag)
+        content, digest = checked(fetched.data, key=key, first="format")
+        state = TopicState.from_content(content, key=key)
+        if state.topic != topic:
+            raise CorruptFile(f"{key} is the record of another topic: {state.topic!r}", key=key)
+        return TopicRecord(state, fetched.info.etag), digest
+
+    async def _has_objects(self, topic: str) -> bool:
+        async for _ in self._store.list(keys.topic_folder(topic), limit=1):
+            return True
+        return False
+
+    async def _covering_all(self, topic: str, fetched: tuple[TopicRecord, str]) -> tuple[TopicRecord, str]:
+        """The first record of a topic in this process's life, once it is certain that no newer one was there.
+
+        The topic may go on between the read and the listing, so the record is read again before it is called older.
+        """
+        state = fetched[0].state
+        # A history file that has a segment from `next_segment` on begins at most so far before it.
+        begin = keys.history_from(topic, max(0, state.next_segment + 1 - MOST_IN_ONE_RECORD))
+        folders, histories = await asyncio.gather(
+            self._store.list_folders(keys.segments_folder(topic)), self._keys(keys.history_folder(topic), begin)
+        )
+        try:
+            check_covers(state, folders, histories)
+        except CorruptFile:
+            again = await self._fetch(topic)
+            if again is None:
+                raise _missing(topic) from None
+            check_covers(again[0].state, folders, histories)
+            return again
+        return fetched
+
+    async def _keys(self, folder: str, after: str) -> list[str]:
+        return [info.key async for info in self._store.list(folder, after=after, limit=MOST_IN_ONE_RECORD)]
 
     async def create(self, state: TopicState) -> bool:
         """Write the first topic.json of a topic; False if there is one already.
@@ -67,6 +154,7 @@ class Catalogue:
         _check(state)
         try:
             await self._store.create(keys.topic(state.topic), state.to_json())
+            self._known.add(state.topic, state.version)
             return True
         except ObjectExists:
             return False
@@ -103,6 +191,7 @@ class Catalogue:
                 wanted = wanted.model_copy(update={"version": record.state.version + 1})
                 _check(wanted)
                 etag = await self._store.replace(keys.topic(topic), wanted.to_json(), etag=record.etag)
+                self._known.add(topic, wanted.version)
                 return TopicRecord(wanted, etag)
             except EtagMismatch:
                 pass
@@ -157,7 +246,7 @@ class Catalogue:
         gate = asyncio.Semaphore(_CALLS_AT_ONCE)
 
         async def write(run: Sequence[Segment]) -> None:
-            data = orjson.dumps({"segments": [segment.model_dump(mode="json") for segment in run]})
+            data = with_check(orjson.dumps({"segments": [segment.model_dump(mode="json") for segment in run]}))
             async with gate:
                 with contextlib.suppress(ObjectExists):
                     await self._store.create(keys.history(topic, run[0].id, run[-1].id), data)
@@ -175,11 +264,24 @@ def _runs(segments: Iterable[Segment]) -> list[list[Segment]]:
     return runs
 
 
+def _missing(topic: str) -> DataMissing:
+    key = keys.topic(topic)
+    return DataMissing(
+        f"{key} is gone, and other objects of the topic are known: put it back; until then nobody can change the "
+        "topic, or create it again, since the names of its segments' files would be used twice",
+        key=key,
+    )
+
+
 def _lineage(key: str, data: bytes) -> list[Segment]:
     try:
-        return [Segment.model_validate(each) for each in orjson.loads(data)["segments"]]
+        segments = [Segment.model_validate(each) for each in checked(data, key=key, first="segments")[0]["segments"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"{key} cannot be read: {error}") from error
+        raise CorruptFile(f"{key} cannot be read: {error}", key=key) from error
+    first, last = keys.history_bounds(key) or (0, -1)
+    if [segment.id for segment in segments] != list(range(first, last + 1)):
+        raise CorruptFile(f"{key} has other segments than its name says", key=key)
+    return segments
 
 
 def _check(state: TopicState) -> None:

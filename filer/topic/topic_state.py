@@ -4,12 +4,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from filer.errors import CorruptFile
 from filer.slots import SLOTS, tile_exactly
+from filer.topic.record_check import checked, with_check
 from filer.topic.topic_config import TopicConfig
 
 FORMAT_VERSION = 1
@@ -173,18 +174,26 @@ class TopicState(_Frozen):
         return range(begin, begin + count)
 
     def to_json(self) -> bytes:
-        """The bytes of topic.json."""
-        return self.model_dump_json(indent=1).encode()
+        """The bytes of topic.json, with its check."""
+        return with_check(self.model_dump_json(indent=1).encode())
 
     @classmethod
-    def from_json(cls, data: bytes) -> "TopicState":
-        """The state from the bytes of topic.json. Raises `CorruptFile` if they are not of this format."""
+    def from_json(cls, data: bytes, *, key: str = "topic.json") -> "TopicState":
+        """The state from the bytes of topic.json.
+
+        Raises `CorruptFile` with `key` if they do not fit their check or are not of this format.
+        """
+        return cls.from_content(checked(data, key=key, first="format")[0], key=key)
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any], *, key: str) -> "TopicState":
+        """As `from_json`, from what is in topic.json apart from its check."""
         try:
-            state = cls.model_validate_json(data)
+            state = cls.model_validate(content)
         except ValueError as error:
-            raise CorruptFile(f"topic.json cannot be read: {error}") from error
+            raise CorruptFile(f"{key} cannot be read: {error}", key=key) from error
         if state.format != FORMAT_VERSION:
-            raise CorruptFile(f"topic.json is of format {state.format}; this version reads {FORMAT_VERSION}")
+            raise CorruptFile(f"{key} is of format {state.format}; this version reads {FORMAT_VERSION}", key=key)
         return state
 
 

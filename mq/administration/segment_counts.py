@@ -5,7 +5,7 @@ import contextlib
 from collections import Counter
 
 from filer.clock import Clock
-from filer.errors import BraidError, CorruptFile
+from filer.errors import BraidError, UnreadableObject
 from filer.topic.catalogue import Catalogue
 from leader.policy.placement import owned
 from mq.base.errors import NotFound
@@ -52,5 +52,5 @@ class SegmentCounts:
     async def _open_all_topics(self) -> None:
         for name in await self._catalogue.names():
             if name not in self._topics:
-                with contextlib.suppress(NotFound, CorruptFile):
+                with contextlib.suppress(NotFound, UnreadableObject):
                     await self._topics.topic(name)

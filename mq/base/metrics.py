@@ -79,6 +79,27 @@ class Metrics:
             "How many brokers the traffic calls for, at the leader; 0 at the others.",
             registry=registry,
         )
+        self.record_faults = Counter(
+            "braidmq_record_faults",
+            "Times that a topic's record was found damaged, missing, or older than before.",
+            ["topic", "kind"],
+            registry=registry,
+        )
+        self.unusable_records = Gauge(
+            "braidmq_unusable_records", "Topics whose record cannot be used at the moment.", registry=registry
+        )
+        self.repair_failures = Counter(
+            "braidmq_topic_repair_failures",
+            "Tries to take over or repair a topic that failed and are repeated.",
+            ["topic"],
+            registry=registry,
+        )
+        self.snapshots_rebuilt = Counter(
+            "braidmq_snapshots_rebuilt",
+            "Damaged index snapshots, in whose place the segment's files were read.",
+            ["topic"],
+            registry=registry,
+        )
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",
             "Rounds of upkeep that failed and will be tried again.",

@@ -12,11 +12,21 @@ from filer.topic.topic_state import Segment
 
 
 class SegmentIndexes:
-    """Indexes by segment id. Callers that ask for the same segment at the same time share one read of the store."""
+    """Indexes by segment id. Callers that ask for the same segment at the same time share one read of the store.
 
-    def __init__(self, store: Store, clock: Clock, ref: Callable[[int], SegmentRef]) -> None:
+    `on_rebuilt` is called with a segment whose snapshot was damaged: its index was read from its files instead.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ref: Callable[[int], SegmentRef],
+        *,
+        on_rebuilt: Callable[[int], None] = lambda segment_id: None,
+    ) -> None:
         self.known: dict[int, SegmentIndex] = {}
-        self._store, self._clock, self._ref = store, clock, ref
+        self._store, self._clock, self._ref, self._on_rebuilt = store, clock, ref, on_rebuilt
         self._read_seconds: dict[int, float] = {}
         self._reading: dict[int, asyncio.Task[SegmentIndex]] = {}
 
@@ -68,6 +78,8 @@ class SegmentIndexes:
             index = await catch_up(self._store, ref, known)
         else:
             index = await recover_index(self._store, ref, start_offset=segment.start_offset)
+            if index.snapshot_damaged:
+                self._on_rebuilt(segment.id)
         if self.known.get(segment.id) is known:
             # Otherwise there is a newer index, or this one was found to be wrong: it must not come back.
             self.known[segment.id] = index

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from filer.backoff import backoff_seconds
 from filer.clock import Clock
-from filer.errors import SegmentMoved, SequenceExpired
+from filer.errors import BraidError, SegmentMoved, SequenceExpired, UnreadableObject
 from filer.format.requests import Position, RequestId
 from filer.segment.next_file import Payload, Single
 from filer.slots import SLOTS, slot_of
@@ -42,7 +42,8 @@ class TopicPublisher:
 
     Callers reserve room in the front store before they read a body, and release it when they have the answer.
     `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. `deadlines` says how
-    long publishers wait for the store. All methods belong to the event loop's thread.
+    long publishers wait for the store. `fault_of` names the object that keeps the topic from being repaired, if one
+    does: then publishers are told of it instead of a move. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class TopicPublisher:
         appender_of: Callable[[Segment], Appender],
         watch: TopicStateWatch,
         deadlines: PublishDeadlines,
+        fault_of: Callable[[str], UnreadableObject | None],
     ) -> None:
         self._state, self._deadlines = state, deadlines
         self._broker, self._clock, self._clustered = broker, clock, clustered
-        self._appender_of, self._watch = appender_of, watch
+        self._appender_of, self._watch, self._fault_of = appender_of, watch, fault_of
         self._route = Route([])
         self._last_null_slot = 0
 
@@ -154,7 +156,7 @@ class TopicPublisher:
                 await self._after_move(attempt, version)
         if group.expired:
             _give_up(done, self._deadlines.nothing_stored())
-        _give_up(done, SegmentMoved(f"topic {self._state.topic!r}: its segments keep moving; try again"))
+        _give_up(done, self._cannot_store(f"topic {self._state.topic!r}: its segments keep moving; try again"))
 
     def _attempts(self, first: int, until_seconds: float) -> Iterator[int]:
         """The numbers of attempts from `first` on, until there were enough of them and the time is up as well."""
@@ -211,7 +213,13 @@ class TopicPublisher:
             return
         owners = {s.owner for s in state.open_segments if s.owner != self._broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
-        _give_up(done, SegmentMoved(f"topic {state.topic!r}: the segment for these messages is {taken}"))
+        _give_up(done, self._cannot_store(f"topic {state.topic!r}: the segment for these messages is {taken}"))
+
+    def _cannot_store(self, moved: str) -> BraidError:
+        """Why no segment takes these messages: a fault that somebody has to mend, or a move, which passes."""
+        fault = self._fault_of(self._state.topic)
+        # The same error is raised for many requests: without this, their frames would pile up in it.
+        return SegmentMoved(moved) if fault is None else fault.with_traceback(None)
 
     async def _after_move(self, attempt: int, version: int) -> None:
         """This broker's segment has successors here in a moment. Another broker's owner may be gone for a while."""

@@ -74,6 +74,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
 
     def apply(self, state: TopicState) -> None:
         """Run the topic with this state, unless it runs with a newer one."""
+        self._catalogue.saw(state)
         runtime = self._running.get(state.topic)
         if runtime is None:
             self._running[state.topic] = self._open_topic(state)

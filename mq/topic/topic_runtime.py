@@ -1,8 +1,10 @@
 """One topic as a broker runs it: its state, and what publishes to it, reads from it and writes it."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
+from filer import keys
 from filer.segment.inheritance import handed_over, read_inherited
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
@@ -21,6 +23,8 @@ from mq.topic.topic_state_watch import TopicStateWatch
 from mq.topic.wakeup import Wakeup
 from mq.traffic.topic_traffic import TopicTraffic
 
+_log = logging.getLogger(__name__)
+
 
 class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
@@ -35,7 +39,7 @@ class TopicRuntime:
         self._news = Wakeup()
         self._refresh = SingleFlight(self._read_record, services.clock, name=f"read the record of {state.topic}")
         self._watch = TopicStateWatch(services.clock, self.refresh)
-        self._indexes = SegmentIndexes(services.store, services.clock, self.ref)
+        self._indexes = SegmentIndexes(services.store, services.clock, self.ref, on_rebuilt=self._snapshot_rebuilt)
         self._remote = RemoteSegments(
             clock=services.clock,
             peers=services.peers,
@@ -75,6 +79,7 @@ class TopicRuntime:
             appender_of=self._appender_of,
             watch=self._watch,
             deadlines=services.deadlines,
+            fault_of=services.faults.fault_of,
         )
         self._open_writers()
 
@@ -159,6 +164,12 @@ class TopicRuntime:
             if segment.state == "sealed" and (index := self._indexes.known.get(segment.id)) is not None:
                 index.forget_windows()
         self.publisher.apply(self.state)
+
+    def _snapshot_rebuilt(self, segment_id: int) -> None:
+        _log.warning(
+            "%s is damaged: the segment's files were read instead", keys.index_snapshot(self.topic, segment_id)
+        )
+        self._services.metrics.snapshots_rebuilt.labels(self.topic).inc()
 
     def _reroute(self) -> None:
         self.publisher.reroute()

@@ -13,6 +13,7 @@ from mq.base.metrics import Metrics
 from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
+from mq.topic.topic_faults import TopicFaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class TopicServices:
     front_store: FrontStore
     replica_buffers: ReplicaBuffers
     metrics: Metrics
+    faults: TopicFaults
     writer_context: WriterContext
     deadlines: PublishDeadlines
 

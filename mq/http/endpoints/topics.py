@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from filer.errors import UnreadableObject
 from filer.topic.topic_state import Segment, TopicState
 from mq.broker import Broker
 from mq.http.json_body import parse_object
+from mq.http.problems import problem_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.peers.traffic_report import ShownTraffic
@@ -36,17 +38,27 @@ def topics_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics")
     async def list_topics(after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-        """List the topics by name, a page at a time."""
-        states: list[TopicState] = []
+        """List the topics by name, a page at a time; `unusable` are those whose record cannot be used."""
+        listed: list[dict[str, Any]] = []
         for name in await broker.catalogue.names(after=after):
-            if len(states) > limit:
+            if len(listed) > limit:
                 break
-            record = await broker.catalogue.read(name)
+            try:
+                record = await broker.catalogue.read(name)
+            except UnreadableObject as error:
+                listed.append({"topic": name, "problem": problem_of(error).slug, "key": error.key})
+                continue
             if record is not None and not record.state.deleted:
-                states.append(record.state)
-        page = states[:limit]
-        topics = [{"topic": s.topic, "segments": len(s.open_segments), "version": s.version} for s in page]
-        return json_response({"topics": topics, "next": page[-1].topic if len(states) > limit else None})
+                state = record.state
+                listed.append({"topic": name, "segments": len(state.open_segments), "version": state.version})
+        page = listed[:limit]
+        return json_response(
+            {
+                "topics": [each for each in page if "problem" not in each],
+                "unusable": [each for each in page if "problem" in each],
+                "next": page[-1]["topic"] if len(listed) > limit else None,
+            }
+        )
 
     @router.get("/v1/topics/{topic}")
     async def get_topic(topic: str) -> Response:

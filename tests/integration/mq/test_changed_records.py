@@ -7,6 +7,7 @@ import pytest
 from filer.clock import ManualClock, settle
 from filer.stores.memory_store import MemoryStore
 from filer.topic.catalogue import Catalogue, TopicRecord
+from filer.topic.cluster_record import open_cluster
 from filer.topic.topic_config import TopicConfig
 from leader.transitions import new_topic
 from mq.base.settings import BrokerSettings
@@ -22,7 +23,7 @@ class Follower:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
-        store = MemoryStore(clock=self.clock)
+        self.store = store = MemoryStore(clock=self.clock)
         membership = Membership()
         membership.leaders = set()
         self.coordinator = SharedCoordinator(membership)
@@ -52,6 +53,7 @@ class Follower:
 @pytest.fixture
 async def follower(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Follower]:
     made = Follower(monkeypatch)
+    await open_cluster(made.store, made.clock, BrokerSettings().cluster, grace_seconds=BrokerSettings().grace)
     assert await made.catalogue.create(new_topic(TOPIC, TopicConfig(), 1, lambda n: ("another",), now_us=1))
     await made.broker.start("http://here")
     await made.broker.topics.topic(TOPIC)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from filer.clock import SystemClock
-from filer.errors import SegmentMoved
+from filer.errors import CorruptFile
 from filer.segment.next_file import Single
 from filer.stores.local.local_store import LocalStore
 from leader.membership.coordinator import InProcessCoordinator
@@ -34,7 +34,7 @@ async def test_a_damaged_topic_leaves_the_others_served(tmp_path: Path) -> None:
         good = await again.topics.topic("good")
         assert (await good.publisher.publish_single(Single(None, b"more", None, None), 4)).count == 1
         bad = await again.topics.topic("bad")
-        with pytest.raises(SegmentMoved):
+        with pytest.raises(CorruptFile):
             await bad.publisher.publish_single(Single(None, b"no", None, None), 2)
         reader = await again.reader("good")
         runs, _ = await reader.read(reader.earliest(), max_rows=10, max_bytes=2**20)

@@ -14,6 +14,7 @@ from filer.stores.decorators.store_metrics import StoreMetrics
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
+from filer.topic.cluster_record import open_cluster
 from filer.topic.topic_config import TopicConfig
 from filer.upkeep.index_snapshots import write_snapshot
 from leader.membership.coordinator import InProcessCoordinator
@@ -32,6 +33,7 @@ async def store_with(old_files: int, clock: ManualClock) -> Store:
     The old ones all hold the bytes of the first: whoever reads one of them finds it corrupt.
     """
     store = MemoryStore(clock=clock)
+    await open_cluster(store, clock, BrokerSettings().cluster, grace_seconds=BrokerSettings().grace)
     state = new_topic(REF.topic, TopicConfig(), 1, lambda number: ("gone.1",), now_us=clock.now_us())
     assert await Catalogue(store, clock).create(state)
     index = SegmentIndex()

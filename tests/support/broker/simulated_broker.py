@@ -34,6 +34,7 @@ from mq.peers.peers import Peers
 from mq.peers.transport import PeerAnswer
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
+from mq.topic.topic_faults import TopicFaults
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_services import TopicServices
@@ -119,6 +120,7 @@ class SimulatedBroker:
             replica_buffers=replica_buffers,
             metrics=METRICS,
             deadlines=PublishDeadlines(PATIENT_SECONDS, StoreHealth(clock), on_expired=lambda: None),
+            faults=TopicFaults(clock, METRICS),
             writer_context=WriterContext(store, clock, broker, writer_settings, WriteLimiter(1)),
         )
         self.topics = TopicRegistry(

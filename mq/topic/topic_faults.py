@@ -1,0 +1,74 @@
+"""What keeps topics from being used: records that cannot be read, and repairs that fail."""
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from filer.clock import Clock
+from filer.errors import BraidError, DataMissing, UnreadableObject
+from filer.topic.known_records import OlderRecord
+from mq.base.metrics import Metrics
+
+RECHECK_SECONDS = 5.0
+"""How often records that cannot be used are read again: once such a record is put back, its topic goes on."""
+
+_log = logging.getLogger(__name__)
+
+
+class TopicFaults:
+    """The faults of topics by name. All methods belong to the event loop's thread.
+
+    Each fault is logged and counted when it appears and when it changes, and logged when it is over.
+    """
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock, self._metrics = clock, metrics
+        self._records: dict[str, UnreadableObject] = {}
+        self._repairs: dict[str, Exception] = {}
+
+    def fault_of(self, topic: str) -> UnreadableObject | None:
+        """The object whose damage or loss keeps a topic from being used or repaired; None if there is none."""
+        repair = self._repairs.get(topic)
+        return self._records.get(topic) or (repair if isinstance(repair, UnreadableObject) else None)
+
+    def record_read(self, topic: str, fault: UnreadableObject | None) -> None:
+        """A topic's record was read; `fault` says why it cannot be used."""
+        before = self._records.get(topic)
+        if str(before) == str(fault):
+            return
+        if fault is None:
+            del self._records[topic]
+            _log.warning("topic %r: its record can be used again", topic)
+        else:
+            self._records[topic] = fault
+            self._metrics.record_faults.labels(topic, _kind(fault)).inc()
+            _log.warning("topic %r cannot be changed: %s", topic, fault)
+        self._metrics.unusable_records.set(len(self._records))
+
+    def repair_failed(self, topic: str, error: Exception) -> None:
+        """A topic could not be taken over or repaired; that is tried again."""
+        before = self._repairs.get(topic)
+        self._repairs[topic] = error
+        self._metrics.repair_failures.labels(topic).inc()
+        text = f"{type(error).__name__}: {error}"
+        if before is None or f"{type(before).__name__}: {before}" != text:
+            _log.warning("topic %r is not repaired yet: %s", topic, text)
+
+    def repaired(self, topic: str) -> None:
+        """A topic needs no repair any more."""
+        if self._repairs.pop(topic, None) is not None:
+            _log.warning("topic %r is repaired", topic)
+
+    async def recheck(self, refresh: Callable[[str], Awaitable[None]]) -> None:
+        """Have the records read again that cannot be used, until cancelled."""
+        while True:
+            await self._clock.sleep(RECHECK_SECONDS)
+            for topic in list(self._records):
+                with contextlib.suppress(BraidError):
+                    await refresh(topic)
+
+
+def _kind(fault: UnreadableObject) -> str:
+    if isinstance(fault, DataMissing):
+        return "missing"
+    return "older" if isinstance(fault, OlderRecord) else "damaged"
