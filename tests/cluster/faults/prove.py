@@ -42,8 +42,12 @@ TRIALS_SHARE = 0.25
 SECONDS_A_TRIAL = 1.5
 MOST_BAD_ROUNDS = 5
 SHOWN = 10
-# Deleted files and old proofs are part of it: the grace period passes several times in a round.
-UPKEEP = ("--maintenance-interval", "1", "--rollup-age", "0", "--grace", "20")
+# Deleted files and old proofs are part of it: the grace period passes several times in a round. Little is kept in
+# memory, since who reads from memory would not see what becomes of files.
+SETTINGS = (
+    *("--maintenance-interval", "1", "--rollup-age", "0", "--grace", "20"),
+    *("--front-store-bytes", str(4 << 20), "--file-cache-bytes", str(1 << 20)),
+)
 
 
 @dataclass
@@ -209,7 +213,7 @@ def _rounds(store_name: str, folder: Path, seed: int, until_seconds: float) -> l
     store: SharedStore = S3Bucket() if store_name == "s3" else SharedDirectory(folder / "store")
     has = {"zookeeper", "replicated", *(["s3"] if store_name == "s3" else [])}
     kinds = [kind for kind in possible(frozenset(has)) if kind in KINDS]  # type: ignore[arg-type]
-    with SteppedCluster(folder, store, arguments=UPKEEP) as cluster:
+    with SteppedCluster(folder, store, arguments=SETTINGS) as cluster:
         rounds = Rounds(cluster, folder, random.Random(seed), kinds)
         asyncio.run(rounds.run(until_seconds))
     return rounds.figures
