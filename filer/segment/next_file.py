@@ -74,7 +74,7 @@ class NextFile:
         self._data: pa.Buffer | None = None
 
     def seal_with(self, windows: ProducerWindows, last_us: int, log_us: int) -> None:
-        """Make it the seal. `windows` are those of all files before it, `last_us` is the segment's last timestamp.
+        """Make it the seal. `windows` are those of all files before it, `last_us` is the time of its requests.
 
         Producers that are silent for an hour at the log's time `log_us` are forgotten.
         """

@@ -100,7 +100,8 @@ class SegmentIndex:
         self.stored_bytes += facts.size_bytes
         self.changes += 1
         for request, position in requests:
-            self.windows.note(request, position, facts.last_timestamp_us)
+            # The later time: a producer must not seem silent because its owner's clock was behind.
+            self.windows.note(request, position, facts.newest_us)
         if requests:
             self.windows.expire(facts.log_us)
 

@@ -11,21 +11,23 @@ import contextlib
 import os
 import random
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 
-from filer.clock import ManualClock, settle
-from filer.errors import BraidError, SegmentMoved, SegmentSealed
+from filer.clock import Clock, ManualClock, settle
+from filer.errors import BraidError, SegmentMoved, SegmentSealed, SequenceExpired
 from filer.format.requests import Position, RequestId
 from filer.format.segment_file import decode
 from filer.segment.inheritance import read_inherited
 from filer.segment.segment_log import Inherit, SegmentRef, recover_index, seal_at_end
 from filer.segment.writer.segment_writer import SegmentWriter
 from filer.stores.decorators.failing_store import FailingStore
-from filer.stores.decorators.faults import Fault, FaultKind, SeededFaults
+from filer.stores.decorators.faults import Fault, FaultKind, FaultPlan, SeededFaults
 from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Store
 from tests.support.inline_executor import InlineExecutor
 from tests.support.segment.sealed_chain import SealedChain
 from tests.support.segment.segment_owners import GRACE_SECONDS, owner, single, stored_values
@@ -63,6 +65,7 @@ class Process:
 
     name: str
     store: FailingStore
+    clock: Clock
     lives: int = 0
     writer: SegmentWriter | None = None
     busy: asyncio.Task[None] | None = None
@@ -87,21 +90,35 @@ class Published:
 class Simulation:
     """A chain of segments: whoever has sealed one opens the next."""
 
+    actions: ClassVar[Mapping[str, int]] = ACTIONS
+
     seed: int
     history: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.clock = ManualClock(seed=self.seed << 32)
-        self.memory = MemoryStore(clock=self.clock)
+        self.memory: Store = MemoryStore(clock=self.clock)
         self.published: list[Published] = []
         self.segment = 0
         self.lineage = SealedChain()
+        self.maintainer_clock = self.clock_of_host(-1)
         self.processes = [self._process(number) for number in range(PROCESSES)]
 
     def _process(self, number: int) -> Process:
-        faults = SeededFaults(self.seed * PROCESSES + number, RATES)
-        return Process(f"p{number}", FailingStore(self.memory, faults, clock=self.clock))
+        store = FailingStore(self.memory, self.faults_of(number), clock=self.clock)
+        return Process(f"p{number}", store, self.clock_of_host(number))
+
+    def faults_of(self, number: int) -> FaultPlan:
+        return SeededFaults(self.seed * PROCESSES + number, RATES)
+
+    def clock_of_host(self, number: int) -> Clock:
+        """The clock of the machine of that process, or of the maintainer for -1."""
+        return self.clock
+
+    def start_of(self, segment: int) -> int:
+        """The segment's `start_offset` in topic.json."""
+        return 0
 
     def note(self, what: str) -> None:
         self.history.append(f"{self.clock.now_us()} {what}")
@@ -110,7 +127,7 @@ class Simulation:
         return SegmentRef("events", self.segment)
 
     async def run(self) -> None:
-        actions = self.chance.choices(list(ACTIONS), list(ACTIONS.values()), k=STEPS)
+        actions = self.chance.choices(list(self.actions), list(self.actions.values()), k=STEPS)
         for action in actions:
             process = self.chance.choice(self.processes)
             self.note(f"{action} {process.name}")
@@ -138,7 +155,7 @@ class Simulation:
 
     def _send(self, writer: SegmentWriter, published: Published) -> None:
         if published.request is None or writer.inheritance.complete:
-            with contextlib.suppress(SegmentMoved, SegmentSealed):
+            with contextlib.suppress(SegmentMoved, SegmentSealed, SequenceExpired):
                 size_bytes = self.chance.randint(1, 40)
                 published.told.append(writer.append(single(published.value), size_bytes, published.request))
 
@@ -167,11 +184,11 @@ class Simulation:
 
     async def _open(self, process: Process) -> None:
         ref = self.ref()
-        index = await recover_index(process.store, ref)
+        index = await recover_index(process.store, ref, start_offset=self.start_of(ref.segment))
         if not index.sealed and process.writer is None:
             name = f"{process.name}.{process.lives}"
             process.writer = owner(
-                process.store, self.clock, ref, index, broker=name, flush_bytes=60, inherit=self._heir(process, ref)
+                process.store, process.clock, ref, index, broker=name, flush_bytes=60, inherit=self._heir(process, ref)
             )
 
     def _heir(self, process: Process, ref: SegmentRef) -> Inherit:
@@ -188,8 +205,8 @@ class Simulation:
             with contextlib.suppress(BraidError):
                 await process.writer.seal()
         index = await seal_at_end(
-            process.store, self.clock, ref, start_offset=0, writer=process.name, grace_seconds=GRACE_SECONDS,
-            inherit=self._heir(process, ref),
+            process.store, process.clock, ref, start_offset=self.start_of(ref.segment), writer=process.name,
+            grace_seconds=GRACE_SECONDS, inherit=self._heir(process, ref),
         )  # fmt: skip
         assert index.sealed
         assert self.lineage.ends.setdefault(ref.segment, index.end) == index.end
@@ -214,10 +231,11 @@ class Simulation:
     async def _upkeep(self, process: Process) -> None:
         """A round of upkeep of some segment by a process that meets no faults."""
         ref = SegmentRef("events", self.chance.randint(0, self.segment))
-        index = await recover_index(self.memory, ref)
-        upkeep = upkeep_of(self.memory, self.clock, ref, index, InlineExecutor(), broker="maintainer")
+        start_offset = self.start_of(ref.segment)
+        index = await recover_index(self.memory, ref, start_offset=start_offset)
+        upkeep = upkeep_of(self.memory, self.maintainer_clock, ref, index, InlineExecutor(), broker="maintainer")
         try:
-            done = await upkeep.run(rollup_bytes=1 << 20, start_offset=0)
+            done = await upkeep.run(rollup_bytes=1 << 20, start_offset=start_offset)
             self.note(f"upkeep of {ref.segment}: {done.rollups} roll-ups, {done.deleted} deleted")
         except BraidError as error:
             self.note(f"upkeep failed: {type(error).__name__}")
@@ -237,17 +255,18 @@ class Simulation:
         self.note(f"{logs}")
         self._check(logs)
 
-    def _check(self, logs: list[list[bytes]]) -> None:
-        counts = Counter(value for values in logs for value in values)
+    def _check(self, logs: Sequence[Sequence[bytes | None]]) -> None:
+        counts = Counter(value for values in logs for value in values if value is not None)
         assert not [value for value, count in counts.items() if count > 1], "doubled"
         for published in self.published:
             if all(isinstance(told.exception(), SegmentMoved) for told in published.told):
                 assert not counts[published.value], f"{published.value!r} was refused and is there"
             for position in published.answers:
                 found = logs[position.segment][position.offset : position.offset + position.count]
-                assert found == [published.value], f"{published.value!r} is not at {position}"
+                # None is what retention has taken.
+                assert list(found) in ([published.value], [None]), f"{published.value!r} is not at {position}"
 
-    async def _read(self, ref: SegmentRef) -> list[bytes]:
+    async def _read(self, ref: SegmentRef) -> Sequence[bytes | None]:
         values = await stored_values(self.memory, ref)
         assert await self._by_names(ref) == values
         return values

@@ -214,7 +214,8 @@ class SegmentWriter(HasWriterState):
                 await self.inheritance.wait()
                 if self.has_stopped:
                     return  # The inheritance stopped too: a seal without it would forget what predecessors knew.
-                file.seal_with(self.index.windows, self._queue.last_timestamp_us, self.index.log_us)
+                last_us = max(self._queue.last_timestamp_us, store.time.latest_us)
+                file.seal_with(self.index.windows, last_us, self.index.log_us)
             key = self.ref.key(FileName(base))
             put = put_until_known(store, clock, key, file, file.writer, through_refusals=True)
             ours = await (put if base > 0 else self._proof.prove_during(put))
