@@ -130,7 +130,7 @@ async def measure(name: str, seconds: float, checkout: Path) -> tuple[Window, Wi
     with _broker(attack, checkout) as (url, pid):
         httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
         httpx.put(f"{url}/v1/topics/{BIG_TOPIC}", json={}).raise_for_status()
-        httpx.post(f"{url}/v1/topics/{BIG_TOPIC}/messages", content=bytes(BIG_BYTES)).raise_for_status()
+        httpx.post(f"{url}/v1/topics/{BIG_TOPIC}/messages", content=b"x" * BIG_BYTES).raise_for_status()
         others = OtherClients(url, pid)
         await others.during(2.0)
         before = await others.during(QUIET_SECONDS)

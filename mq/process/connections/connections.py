@@ -4,9 +4,20 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from mq.process.connections.limits import HALF_HEADS_BYTES, LINGER_SECONDS, ConnectionLimits, counted_as
+from mq.process.connections.held_bytes import HeldBytes
+from mq.process.connections.limits import HALF_HEADS_BYTES, LINGER_SECONDS, UNREAD_BYTES, ConnectionLimits, counted_as
 from mq.process.connections.pace import Pace
-from mq.process.connections.refusals import ADDRESS, ANSWER_LATE, BODY_LATE, GAVE_WAY, HEAD_LATE, IDLE, NO_ROOM, Refusal
+from mq.process.connections.refusals import (
+    ADDRESS,
+    ANSWER_LATE,
+    BODY_LATE,
+    CROWDED,
+    GAVE_WAY,
+    HEAD_LATE,
+    IDLE,
+    NO_ROOM,
+    Refusal,
+)
 
 
 class Connection(Protocol):
@@ -36,11 +47,6 @@ class Decision(NamedTuple, Generic[C]):
     refusal: Refusal
 
 
-class _HalfHead(NamedTuple):
-    began_seconds: float
-    size_bytes: int
-
-
 class Connections(Generic[C]):
     """All connections of a broker, by what they wait for.
 
@@ -58,9 +64,9 @@ class Connections(Generic[C]):
         self._surplus: set[C] = set()
         # Each in the order in which it began to wait.
         self._idle: OrderedDict[C, float] = OrderedDict()
-        self._half_heads: OrderedDict[C, _HalfHead] = OrderedDict()
-        self._half_heads_bytes = 0
+        self._half_heads: HeldBytes[C] = HeldBytes(HALF_HEADS_BYTES)
         self._lingering: OrderedDict[C, float] = OrderedDict()
+        self._unread: HeldBytes[C] = HeldBytes(UNREAD_BYTES)
         self._bodies: Pace[C] = Pace(limits.stall_seconds, limits.slowest_bytes_per_second)
         self._answers: Pace[C] = Pace(limits.stall_seconds, limits.slowest_bytes_per_second)
 
@@ -110,25 +116,15 @@ class Connections(Generic[C]):
 
     def head_part(self, connection: C, size_bytes: int) -> list[Decision[C]]:
         """`size_bytes` of a request's headers are there, and the rest is not. Returns who gives way."""
-        before = self._half_heads.get(connection)
-        began_seconds = self._now() if before is None else before.began_seconds
         self._idle.pop(connection, None)
-        self._half_heads[connection] = _HalfHead(began_seconds, size_bytes)
-        self._half_heads_bytes += size_bytes - (0 if before is None else before.size_bytes)
-        ended: list[Decision[C]] = []
-        excess_bytes = self._half_heads_bytes - HALF_HEADS_BYTES
-        for other, head in self._half_heads.items():
-            if excess_bytes <= 0:
-                break
-            excess_bytes -= head.size_bytes
-            ended.append(Decision(other, HEAD_LATE))
-        return ended
+        return [Decision(one, HEAD_LATE) for one in self._half_heads.hold(connection, self._now(), size_bytes)]
 
     def head_complete(self, connection: C, *, is_broker: bool) -> Refusal | None:
         """The headers of a request are complete. Returns why it is not served, if so."""
         self._idle.pop(connection, None)
-        self._end_half_head(connection)
-        if connection in self._surplus:
+        if self._half_heads:
+            self._half_heads.release(connection)
+        if self._surplus and connection in self._surplus:
             if len(self._addresses) <= self.limits.total:
                 self._surplus.discard(connection)
             elif not is_broker:
@@ -143,6 +139,14 @@ class Connections(Generic[C]):
         """The body is complete."""
         self._bodies.end(connection)
 
+    def unread(self, connection: C, size_bytes: int) -> list[Decision[C]]:
+        """So much of a body is there, and the endpoint does not read on for now. Returns who gives way."""
+        return [Decision(one, CROWDED) for one in self._unread.hold(connection, self._now(), size_bytes)]
+
+    def read_on(self, connection: C) -> None:
+        """The endpoint reads on."""
+        self._unread.release(connection)
+
     def answer_held_up(self, connection: C) -> None:
         """The client does not take an answer as fast as it is there."""
         self._answers.begin(connection, self._now(), -connection.unsent_bytes)
@@ -155,7 +159,7 @@ class Connections(Generic[C]):
         """The connections that have kept the broker waiting for too long, and why each is to be ended."""
         now_seconds = self._now()
         limits = self.limits
-        heads = {one: head.began_seconds for one, head in self._half_heads.items()} if self._half_heads else {}
+        heads = self._half_heads.since() if self._half_heads else {}
         return [
             *(Decision(one, IDLE) for one in _overdue(self._idle, now_seconds - limits.idle_seconds)),
             *(Decision(one, HEAD_LATE) for one in _overdue(heads, now_seconds - limits.head_seconds)),
@@ -169,20 +173,17 @@ class Connections(Generic[C]):
         if self._lingering:
             return next(iter(self._lingering))
         idle = next(iter(self._idle.items()), None)
-        half = next(iter(self._half_heads.items()), None)
-        if idle is None or (half is not None and half[1].began_seconds < idle[1]):
+        half = self._half_heads.first()
+        if idle is None or (half is not None and half[1] < idle[1]):
             return None if half is None else half[0]
         return idle[0]
 
     def _stop_waiting(self, connection: C) -> None:
         self._idle.pop(connection, None)
-        self._end_half_head(connection)
+        self._half_heads.release(connection)
+        self._unread.release(connection)
         self._bodies.end(connection)
         self._answers.end(connection)
-
-    def _end_half_head(self, connection: C) -> None:
-        if self._half_heads and (head := self._half_heads.pop(connection, None)) is not None:
-            self._half_heads_bytes -= head.size_bytes
 
 
 def _overdue(began_seconds: Mapping[T, float], before_seconds: float) -> Iterator[T]:

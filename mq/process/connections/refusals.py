@@ -46,6 +46,14 @@ BODY_LATE = _refusal(
     "the body stalled, or came too slowly; nothing of this request was stored",
     retryable=True,
 )
+CROWDED = _refusal(
+    "crowded",
+    "too-many-connections",
+    _NO_ROOM,
+    503,
+    "bodies that have arrived and cannot be read yet take all the room for such; nothing of this request was stored",
+    retryable=True,
+)
 HEAD_TOO_LARGE = _refusal(
     "head", "headers-too-large", _LARGE, 431, "the headers are larger than this broker takes (--max-head-bytes)"
 )

@@ -247,3 +247,29 @@ async def test_a_few_requests_ahead_are_answered_in_order() -> None:
     async with http_broker(MemoryStore()) as broker, connected(broker) as raw:
         await raw.send((GET + b"\r\n") * 20 + GET + b"connection: close\r\n\r\n")
         assert (await raw.rest()).count(b"HTTP/1.1 200 ") == 21
+
+
+async def test_bodies_that_nobody_reads_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mq.process.connections.connections.UNREAD_BYTES", 3 * MIB)
+    async with http_broker(MemoryStore()) as broker, contextlib.AsyncExitStack() as stack:
+        await broker.client.put("/v1/topics/t", json={})
+        polls = b"GET /v1/topics/t/messages?from=latest&wait=20 HTTP/1.1\r\nhost: localhost\r\n"
+        senders = [await stack.enter_async_context(connected(broker)) for _ in range(40)]
+        for each in senders:
+            await each.send(polls + b"content-length: 250000\r\n\r\n" + bytes(200_000))
+        answer = await senders[0].rest()
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"urn:braidmq:too-many-connections" in answer
+        (await broker.client.post("/v1/topics/t/messages", content=bytes(MIB))).raise_for_status()
+        assert b" 200 " in await senders[-1].head()
+
+
+async def test_a_body_that_the_broker_does_not_read_yet_is_not_late() -> None:
+    async with http_broker(MemoryStore(), stall_timeout=0.2) as broker, connected(broker) as raw:
+        await broker.client.put("/v1/topics/t", json={})
+        polls = b"GET /v1/topics/t/messages?from=latest&wait=20 HTTP/1.1\r\nhost: localhost\r\n"
+        await raw.send(polls + b"content-length: 9000000\r\n\r\n" + bytes(500_000))
+        async with connected(broker) as late:
+            await late.send(POST + b"content-length: 10\r\n\r\n")
+            assert b" 408 " in await late.head()
+        (await broker.client.post("/v1/topics/t/messages", content=b"x")).raise_for_status()
+        assert b" 200 " in await raw.head()

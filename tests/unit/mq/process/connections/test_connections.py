@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from mq.process.connections.connections import Connections, Decision
-from mq.process.connections.limits import HALF_HEADS_BYTES, LINGER_SECONDS, ConnectionLimits
-from mq.process.connections.refusals import ADDRESS, ANSWER_LATE, BODY_LATE, GAVE_WAY, HEAD_LATE, IDLE, NO_ROOM
+from mq.process.connections.limits import HALF_HEADS_BYTES, LINGER_SECONDS, UNREAD_BYTES, ConnectionLimits
+from mq.process.connections.refusals import ADDRESS, ANSWER_LATE, BODY_LATE, CROWDED, GAVE_WAY, HEAD_LATE, IDLE, NO_ROOM
 
 LIMITS = ConnectionLimits(
     total=3,
@@ -182,3 +182,15 @@ def test_who_has_been_told_is_the_first_to_go_and_goes_soon(world: World) -> Non
     assert world.all.late() == [Decision(b, IDLE)]
     world.all.gone(b)
     assert world.all.late() == []
+
+
+def test_all_unread_parts_of_bodies_together_are_bounded(world: World) -> None:
+    a, b, c = world.connect("a", "b", "c")
+    assert world.all.unread(a, UNREAD_BYTES) == []
+    world.all.read_on(a)
+    assert world.all.unread(b, UNREAD_BYTES - 1) == []
+    assert world.all.unread(a, 1) == []
+    assert world.all.unread(a, 2) == [Decision(b, CROWDED)]
+    world.all.gone(b)
+    assert world.all.unread(c, UNREAD_BYTES - 2) == []
+    assert world.all.unread(b, UNREAD_BYTES) == [Decision(a, CROWDED), Decision(c, CROWDED)]
