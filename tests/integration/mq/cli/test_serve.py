@@ -1,5 +1,6 @@
 """`mq serve` as people run it. Interpreters of their own have those that are about the command line and its signals."""
 
+import contextlib
 import shlex
 import signal
 import socket
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from tests.support.broker.broker_process import BrokerFailedToStart, BrokerProcess
+from tests.support.broker.few_files import OPEN_FILES
 from tests.support.cluster.zookeeper_server import ZooKeeperServer
 from tests.support.process.processes import until
 
@@ -242,3 +244,19 @@ def is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def test_idle_connections_do_not_take_the_descriptors_of_the_store(tmp_path: Path) -> None:
+    with BrokerProcess(data=tmp_path / "data", module="tests.support.broker.few_files") as broker:
+        httpx.put(f"{broker.url}/v1/topics/t", json={}).raise_for_status()
+        port = int(broker.url.rpartition(":")[2])
+        with contextlib.ExitStack() as stack, httpx.Client(base_url=broker.url, timeout=20) as kept:
+            for _ in range(2):
+                for _ in range(OPEN_FILES + 12):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                kept.post("/v1/topics/t/messages", content=b"x").raise_for_status()
+                httpx.post(f"{broker.url}/v1/topics/t/messages", content=b"x", timeout=20).raise_for_status()
+            metrics = kept.get("/metrics").text
+        assert 'braidmq_connections_refused_total{reason="gave-way"}' in metrics
+        assert broker.log.count("connections are refused or ended (gave-way)") == 1
+        assert "Too many open files" not in broker.log
