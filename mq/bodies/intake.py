@@ -4,7 +4,9 @@ What was declared and does not come takes no room. How long a body may take, `mq
 """
 
 import asyncio
+import math
 import zlib
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
@@ -25,10 +27,21 @@ class Intake:
     """The room in the front store that one request holds, from its first byte until its answer.
 
     A context manager: the room is released however the request ends. With `wait` (the topic has `overflow: block`),
-    the body waits in the socket for room, where it costs the broker no memory.
+    the body waits in the socket for room, where it costs the broker no memory. It waits for `patience_seconds` in all,
+    and then raises what `too_late` makes.
     """
 
-    def __init__(self, front_store: FrontStore, limit_bytes: int, upload_path: str, *, wait: bool) -> None:
+    def __init__(
+        self,
+        front_store: FrontStore,
+        limit_bytes: int,
+        upload_path: str,
+        *,
+        wait: bool,
+        patience_seconds: float = math.inf,
+        too_late: Callable[[], Exception] = FrontStoreFull,
+    ) -> None:
+        self._left_seconds, self._too_late = patience_seconds, too_late
         self._front_store, self._upload_path, self._wait = front_store, upload_path, wait
         self._promised_bytes = 0
         self._patience: asyncio.Timeout | None = None
@@ -135,13 +148,19 @@ class Intake:
         """Wait until another request gives room back; raises `FrontStoreFull` where it must not, or none will."""
         # Who stalls gives its room back at once, so that nobody has to be refused for it.
         gives_way = self._front_store.give_way()
+        if self._left_seconds <= 0:
+            raise self._too_late()
+        began_seconds = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(STALLED_SECONDS):  # somebody may stall by then
+            # Somebody may stall by then.
+            async with asyncio.timeout(min(STALLED_SECONDS, self._left_seconds)):
                 is_free = (gives_way or self._wait) and await self._front_store.room(
                     self.held_bytes + self._promised_bytes
                 )
         except TimeoutError:
             return
+        finally:
+            self._left_seconds -= asyncio.get_running_loop().time() - began_seconds
         if not is_free:
             raise FrontStoreFull(
                 f"{self._front_store.pending_bytes} bytes wait for the store, or are arriving, and at most "

@@ -100,7 +100,15 @@ class Publisher:
         body_format = PUBLISH_FORMATS.get(request.content_type)
         if body_format is not None and body_format.is_json:
             limit_bytes = min(limit_bytes, broker.settings.max_json_bytes)
-        with Intake(broker.front_store, limit_bytes, f"/v1/topics/{topic}/uploads", wait=wait) as intake:
+        deadlines = broker.deadlines
+        with Intake(
+            broker.front_store,
+            limit_bytes,
+            f"/v1/topics/{topic}/uploads",
+            wait=wait,
+            patience_seconds=deadlines.timeout_seconds,
+            too_late=deadlines.nothing_stored,
+        ) as intake:
             body = await intake.read(receive, request.declared_bytes)
             if request.encoding:
                 body = await intake.inflate(body, request.encoding)

@@ -160,6 +160,22 @@ async def test_memory_stays_bounded_while_publishers_come_and_give_up() -> None:
         assert len(await setting.values()) == accepted
 
 
+async def test_a_topic_that_makes_publishers_wait_has_the_same_limit() -> None:
+    async with running(publish_timeout=TIMEOUT_SECONDS, front_store_bytes=1024 * 1024) as setting:
+        (await setting.http.client.put("/v1/topics/t", json={"overflow": "block"})).raise_for_status()
+        setting.store.broken, setting.store.error = "/segments/", FULL
+        first = asyncio.create_task(setting.publish("x" * 900_000))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while setting.broker.front_store.pending_bytes < 900_000:
+                await asyncio.sleep(0.01)
+        problem = check_problem(await setting.publish("y" * 900_000), 503, "store-unavailable", "nothing of this was")
+        assert (problem["cause"], problem["retryable"]) == ("ENOSPC", True)
+        assert not check_problem(await first, 503, "store-unavailable")["retryable"]
+        setting.store.mend()
+        await setting.until_nothing_waits()
+        assert await setting.values() == ["x" * 900_000]
+
+
 async def test_readers_of_a_store_that_hangs_get_what_is_in_memory_or_the_cause(setting: Setting) -> None:
     first, second = [
         (await setting.publish(value)).raise_for_status().json()["positions"][0] for value in ("old", "new")
