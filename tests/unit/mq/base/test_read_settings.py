@@ -24,7 +24,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "data": "d", "store": "s3://b", "host": "::1", "port": "1", "cluster": "c", "broker": "b", "zone": "z",
         "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
         "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2",
-        "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2",
+        "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
         "report_interval": "2", "segments_per_broker": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
     }.get(field, "10000000")  # fmt: skip

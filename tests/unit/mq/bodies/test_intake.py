@@ -1,3 +1,4 @@
+import asyncio
 import gzip
 import zlib
 from collections.abc import Awaitable, Callable
@@ -5,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mq.base.errors import BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.base.front_store import FrontStore
+from filer.clock import settle
+from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
+from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 from mq.bodies.intake import ClientGone, Intake
 
 MIB = 1024 * 1024
@@ -96,3 +98,131 @@ async def test_what_is_no_gzip() -> None:
         for encoding in ("br", "gzip, gzip", "deflate"):
             with pytest.raises(UnsupportedMedia, match="send gzip or none"):
                 await held.inflate(whole, encoding)
+
+
+class Sender:
+    """A client that sends its body when the test says so."""
+
+    def __init__(self) -> None:
+        self._parts: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    def send(self, part: bytes, *, more: bool = True) -> None:
+        """Send a part, which arrives the next time that anybody reads."""
+        self._parts.put_nowait({"type": "http.request", "body": part, "more_body": more})
+
+    async def receive(self) -> dict[str, Any]:
+        """As ASGI has it."""
+        return await self._parts.get()
+
+
+class Room:
+    """A front store of 1 MiB whose time the test sets, and bodies that arrive in it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.store = FrontStore(MIB, lambda: self.seconds)
+
+    def read(self, sender: Sender, declared: int | None, *, wait: bool = False) -> "asyncio.Task[int]":
+        """Begin to read a body; its length in the end."""
+
+        async def read() -> int:
+            with Intake(self.store, MIB, "", wait=wait) as held:
+                return len(await held.read(sender.receive, declared))
+
+        return asyncio.create_task(read())
+
+
+async def test_room_is_taken_as_the_bytes_arrive() -> None:
+    room, sender = Room(), Sender()
+    reading = room.read(sender, MIB)
+    await settle()
+    assert room.store.pending_bytes == 0
+    sender.send(b"x" * 100)
+    await settle()
+    assert room.store.pending_bytes == 100
+    sender.send(b"x" * (MIB - 100), more=False)
+    assert await reading == MIB
+    assert room.store.pending_bytes == 0
+
+
+async def test_who_stalls_gives_way_and_who_gets_on_does_not() -> None:
+    room, stalls, gets_on, comes = Room(), Sender(), Sender(), Sender()
+    stalled = room.read(stalls, MIB)
+    stalls.send(b"x" * (MIB // 2))
+    going = room.read(gets_on, MIB // 2)
+    gets_on.send(b"x" * (MIB // 4))
+    await settle()
+    room.seconds = STALLED_SECONDS
+    gets_on.send(b"x" * STEP_BYTES)
+    await settle()
+    comes.send(b"x" * (MIB // 2), more=False)
+    assert await room.read(comes, MIB // 2) == MIB // 2
+    with pytest.raises(BodyTimeout, match="stalled"):
+        await stalled
+    gets_on.send(b"", more=False)
+    assert await going == MIB // 4 + STEP_BYTES
+    assert room.store.pending_bytes == 0 and not room.store.has_stalled
+
+
+async def test_a_drop_now_and_then_is_no_progress() -> None:
+    room, drips = Room(), Sender()
+    dripping = room.read(drips, MIB)
+    for second in range(4):
+        room.seconds = float(second)
+        drips.send(b"x" * 1000)
+        await settle()
+    assert room.store.has_stalled
+    room.store.give_way()
+    with pytest.raises(BodyTimeout):
+        await dripping
+
+
+async def test_nobody_is_cut_off_while_there_is_room() -> None:
+    room, slow, comes = Room(), Sender(), Sender()
+    reading = room.read(slow, MIB)
+    slow.send(b"x")
+    await settle()
+    room.seconds = 1000.0
+    comes.send(b"x" * (MIB // 2), more=False)
+    assert await room.read(comes, MIB // 2) == MIB // 2
+    slow.send(b"x", more=False)
+    assert await reading == 2
+
+
+async def test_large_bodies_that_wait_come_one_after_the_other() -> None:
+    room, first, second, small = Room(), Sender(), Sender(), Sender()
+    one = room.read(first, MIB, wait=True)
+    await settle()
+    two = room.read(second, MIB, wait=True)
+    second.send(b"x" * MIB, more=False)
+    await settle()
+    assert not two.done()  # the room was promised to the first, of which nothing has come
+    small.send(b"x" * 1000, more=False)
+    assert await room.read(small, 1000, wait=True) == 1000  # a promise takes no room
+    first.send(b"x" * MIB, more=False)
+    assert (await one, await two) == (MIB, MIB)
+    assert room.store.pending_bytes == 0 and room.store.try_promise(MIB)
+
+
+async def test_a_promise_of_who_stalls_is_taken_back() -> None:
+    room, silent, waits = Room(), Sender(), Sender()
+    stalled = room.read(silent, MIB, wait=True)
+    await settle()
+    room.seconds = STALLED_SECONDS
+    waits.send(b"x" * MIB, more=False)
+    assert await room.read(waits, MIB, wait=True) == MIB
+    with pytest.raises(BodyTimeout):
+        await stalled
+
+
+async def test_who_waits_for_room_does_not_count_as_stalled() -> None:
+    room, grows = Room(), Sender()
+    assert room.store.try_reserve(MIB - 10)
+    reading = room.read(grows, None, wait=True)
+    grows.send(b"x" * 10)
+    grows.send(b"x" * 10, more=False)
+    await settle()
+    room.seconds = 1000.0
+    assert not room.store.has_stalled
+    room.store.release(MIB - 10)
+    assert await reading == 20
