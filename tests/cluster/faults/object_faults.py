@@ -39,8 +39,8 @@ class NothingToDamage(AssertionError):
 
 def some_key(objects: Objects, topic: str, kind: Kind, chance: random.Random) -> str | None:
     """An object of that kind, of a topic or of the cluster; told by names and topic.json alone, without reading all."""
-    if kind == "cluster.json":
-        return keys.CLUSTER
+    if kind in ("cluster.json", "settings.json"):
+        return keys.CLUSTER if kind == "cluster.json" else keys.CLUSTER_SETTINGS
     names = objects.names(keys.topic_folder(topic))
     seals = _seals(objects.read(keys.topic(topic)), topic)
     if kind == "seal":

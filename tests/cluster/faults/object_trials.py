@@ -66,7 +66,7 @@ LOAD_MESSAGES = 12
 SHOWN_CHARS = 600
 EVERY_TIME = ("browse", "arrow", "subscribe", "files", "python client")
 BY_TURNS = ("compaction", "export")
-WHOLE_TOPIC: tuple[Kind, ...] = ("topic.json", "history", "cluster.json")
+WHOLE_TOPIC: tuple[Kind, ...] = ("topic.json", "history", "cluster.json", "settings.json")
 NAMES_TAKEN: tuple[Kind, ...] = ("segment file", "seal")
 """Names that nobody may take again. A roll-up may be written anew from its originals, while these stand."""
 _SEGMENT = re.compile(r"/segment=(\d+)/|/index/(\d+)\.snapshot")

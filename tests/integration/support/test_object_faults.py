@@ -100,6 +100,7 @@ async def test_objects_by_kind(world: tuple[Store, Objects]) -> None:
     store, objects = world
     names = {
         "cluster.json": "cluster/cluster.json",
+        "settings.json": "cluster/settings.json",
         "history": "topics/t/history/00000000000000000000-00000000000000000000.json",
         "snapshot": "topics/t/index/0.snapshot",
         "segment file": "topics/t/segments/segment=0/00000000000000000000.parquet",

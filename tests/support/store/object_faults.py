@@ -25,7 +25,7 @@ from filer.keys import FileName
 from filer.stores.local.object_folder import LOCK_FOLDER, LOCK_STRIPES
 
 Manner = Literal["delete", "truncate", "flip", "older"]
-Kind = Literal["segment file", "roll-up", "seal", "snapshot", "topic.json", "history", "cluster.json"]
+Kind = Literal["segment file", "roll-up", "seal", "snapshot", "topic.json", "history", "cluster.json", "settings.json"]
 MANNERS: tuple[Manner, ...] = get_args(Manner)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHANGING: tuple[Kind, ...] = ("snapshot", "topic.json")
@@ -186,8 +186,8 @@ class Past:
 
 def kind_by_name(key: str) -> Kind | None:
     """The kind of an object; a seal counts as a segment file. None for uploads, probes and temporary files."""
-    if key == keys.CLUSTER:
-        return "cluster.json"
+    if key in (keys.CLUSTER, keys.CLUSTER_SETTINGS):
+        return "cluster.json" if key == keys.CLUSTER else "settings.json"
     parts = key.split("/")
     if parts[0] != "topics" or len(parts) < 3:
         return None
@@ -213,7 +213,7 @@ def by_kind(objects: Objects, topic: str) -> dict[Kind, list[str]]:
     """The objects of a topic, and of the cluster, by kind."""
     found: dict[Kind, list[str]] = defaultdict(list)
     for key in objects.names():
-        if key == keys.CLUSTER or key.startswith(keys.topic_folder(topic)):
+        if key in (keys.CLUSTER, keys.CLUSTER_SETTINGS) or key.startswith(keys.topic_folder(topic)):
             data = objects.read(key)
             kind = None if data is None else kind_of(key, data)
             if kind is not None:
