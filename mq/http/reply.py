@@ -3,8 +3,9 @@
 Answers with messages hold no more than a client takes: the socket gets a piece once the last one has left.
 """
 
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -97,16 +98,18 @@ class PageResponse(Response):
 class PacedStream(StreamingResponse):
     """A stream whose next part is made only once the socket has taken the last one."""
 
-    def __init__(self, parts: AsyncIterator[bytes], headers: Mapping[str, str], media_type: str) -> None:
+    def __init__(self, parts: AsyncGenerator[bytes, None], headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(parts, 200, headers, media_type)
         self._parts = parts
 
     async def stream_response(self, send: Send) -> None:
         """Send all parts."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for part in self._parts:
-            for piece in pieces(part):
-                await send_drained(send, piece)
+        # Closed at once where the client is gone: what it holds must not wait for the garbage collector.
+        async with contextlib.aclosing(self._parts) as parts:
+            async for part in parts:
+                for piece in pieces(part):
+                    await send_drained(send, piece)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

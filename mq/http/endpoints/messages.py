@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -235,7 +235,7 @@ async def _still_there(broker: Broker, reader: TopicReader, topic: str, position
     await check_positions(topic, reader, positions)
 
 
-async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncIterator[bytes]:
+async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncGenerator[bytes, None]:
     for start in range(0, size_bytes, MIB):
         yield (await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))).data
 

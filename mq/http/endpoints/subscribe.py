@@ -6,7 +6,7 @@ that is slow, so it holds little.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated
 
 import orjson
@@ -85,19 +85,20 @@ async def _stream(
     positions: Positions,
     form: StreamForm,
     address: str,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     with broker.streams.counted(address):
         lease = broker.read_budget.lease()
         try:
-            async for part in _parts(broker, runtime, positions, form, lease):
-                yield part
+            async with contextlib.aclosing(_parts(broker, runtime, positions, form, lease)) as parts:
+                async for part in parts:
+                    yield part
         finally:
             lease.release()
 
 
 async def _parts(
     broker: Broker, runtime: TopicRuntime, positions: Positions, form: StreamForm, lease: ReadLease
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     topic = runtime.topic
     reader = await broker.reader(topic, streaming=True, room=lease)
     renderer = MessageRenderer(topic, runtime.state.config)
