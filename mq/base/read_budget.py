@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from types import TracebackType
 
 from mq.base.errors import ReadsFull
 
@@ -75,12 +76,25 @@ class ReadBudget:
 
 
 class ReadLease:
-    """What one read holds of the budget, until `release`."""
+    """What one read holds of the budget.
+
+    A context manager that closes it on an exception; otherwise whoever sends the answer does.
+    """
 
     def __init__(self, budget: ReadBudget) -> None:
         self._budget = budget
         self._first = asyncio.Lock()
+        self._closed = False
         self.held_bytes = 0
+
+    def __enter__(self) -> "ReadLease":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.close()
 
     async def take(self, size_bytes: int) -> bool:
         """Hold so many bytes more; False if the page has to end before them.
@@ -88,11 +102,17 @@ class ReadLease:
         Only a read that holds nothing waits, so none waits for another in a circle. Raises `ReadsFull`.
         """
         async with self._first:
+            if self._closed:
+                return False
             if not self.held_bytes:
                 await self._budget.hold(size_bytes)
             elif self.held_bytes + size_bytes > PAGE_BYTES or not self._budget.try_hold(size_bytes):
                 return False
             self.held_bytes += size_bytes
+            if self._closed:
+                # Another part of the read has failed while this one waited.
+                self.release()
+                return False
             return True
 
     def keep(self, size_bytes: int) -> None:
@@ -101,9 +121,14 @@ class ReadLease:
         self.held_bytes = size_bytes
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Hold nothing for now."""
         if self.held_bytes:
             self.keep(0)
+
+    def close(self) -> None:
+        """Hold nothing any more: the answer has been sent, or there will be none."""
+        self._closed = True
+        self.release()
 
     def __del__(self) -> None:
         # An answer that was never sent, because its client went away, gives its room back as well.

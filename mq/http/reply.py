@@ -92,7 +92,7 @@ class PageResponse(Response):
                 await send_drained(send, piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self._lease.release()
+            self._lease.close()
 
 
 class PacedStream(StreamingResponse):

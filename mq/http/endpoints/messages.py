@@ -120,15 +120,15 @@ def messages_router(broker: Broker) -> APIRouter:
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
-        lease = broker.read_budget.lease()
-        async with broker.reads.cut_off():
-            runtime = await broker.topics.topic(topic)
-            positions = await start_positions(topic, await broker.reader(topic), marker, from_, default="earliest")
-            reader = await broker.reader(topic, room=lease)
-            runs, reached = await _browse(broker, runtime, reader, positions, page, lease)
-        following = to_marker(topic, reached)
-        about, headers = {"marker": following}, {"Braid-Marker": following}
-        return await messages_response(page.format, runtime, runs, about, headers, lease)
+        with broker.read_budget.lease() as lease:
+            async with broker.reads.cut_off():
+                runtime = await broker.topics.topic(topic)
+                positions = await start_positions(topic, await broker.reader(topic), marker, from_, default="earliest")
+                reader = await broker.reader(topic, room=lease)
+                runs, reached = await _browse(broker, runtime, reader, positions, page, lease)
+            following = to_marker(topic, reached)
+            about, headers = {"marker": following}, {"Braid-Marker": following}
+            return await messages_response(page.format, runtime, runs, about, headers, lease)
 
     @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
     async def read_segment(
@@ -138,32 +138,32 @@ def messages_router(broker: Broker) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
     ) -> Response:
         """Read one segment from an offset on."""
-        lease = broker.read_budget.lease()
-        async with broker.reads.cut_off():
-            runtime = await broker.topics.topic(topic)
-            run, end_offset = await _read_segment(broker, runtime, segment, offset, page, lease)
-        about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
-        headers = {"Braid-Next-Offset": str(run.end)}
-        if end_offset is not None:
-            headers["Braid-End-Offset"] = str(end_offset)
-        return await messages_response(page.format, runtime, [run], about, headers, lease)
+        with broker.read_budget.lease() as lease:
+            async with broker.reads.cut_off():
+                runtime = await broker.topics.topic(topic)
+                run, end_offset = await _read_segment(broker, runtime, segment, offset, page, lease)
+            about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
+            headers = {"Braid-Next-Offset": str(run.end)}
+            if end_offset is not None:
+                headers["Braid-End-Offset"] = str(end_offset)
+            return await messages_response(page.format, runtime, [run], about, headers, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}")
     async def read_message(topic: str, message_id: str) -> Response:
         """Read one message by its id, `<segment>-<offset>`."""
-        lease = broker.read_budget.lease()
-        runtime = await broker.topics.topic(topic)
-        run = await _one(broker, runtime, message_id, lease)
-        body = orjson.dumps(next(MessageRenderer(topic, runtime.state.config).messages(run)))
-        runtime.reads.count_read(run.segment, 1, len(body))
-        return PageResponse(body, {}, JSON, lease)
+        with broker.read_budget.lease() as lease:
+            runtime = await broker.topics.topic(topic)
+            run = await _one(broker, runtime, message_id, lease)
+            body = orjson.dumps(next(MessageRenderer(topic, runtime.state.config).messages(run)))
+            runtime.reads.count_read(run.segment, 1, len(body))
+            return PageResponse(body, {}, JSON, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
-        lease = broker.read_budget.lease()
-        runtime = await broker.topics.topic(topic)
-        return await _payload_response(broker, runtime, await _one(broker, runtime, message_id, lease), lease)
+        with broker.read_budget.lease() as lease:
+            runtime = await broker.topics.topic(topic)
+            return await _payload_response(broker, runtime, await _one(broker, runtime, message_id, lease), lease)
 
     return router
 
@@ -220,7 +220,7 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
         data = (value.encode() if isinstance(value, str) else value) or b""
         runtime.reads.count_read(run.segment, 1, len(data))
         return PageResponse(data, {}, "application/octet-stream", lease)
-    lease.release()
+    lease.close()
     key = keys.topic_folder(runtime.topic) + ref["uri"]
     presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
     if presigned is not None:

@@ -93,7 +93,7 @@ async def _stream(
                 async for part in parts:
                     yield part
         finally:
-            lease.release()
+            lease.close()
 
 
 async def _parts(

@@ -100,3 +100,15 @@ async def test_one_page_decodes_so_much() -> None:
     lease = budget.lease()
     assert await lease.take(2 * PAGE_BYTES), "a single row group may be larger"
     assert not await lease.take(1)
+
+
+async def test_after_a_failure_no_part_of_the_read_gets_room(budget: ReadBudget) -> None:
+    holder = budget.lease()
+    assert await holder.take(LIMIT)
+    with pytest.raises(ValueError, match="failed"), budget.lease() as failed:
+        waiting = asyncio.create_task(failed.take(10))
+        await asyncio.sleep(0)
+        raise ValueError("failed")
+    holder.release()
+    assert not await waiting, "it waited in another task"
+    assert not await failed.take(10)
