@@ -2,8 +2,8 @@
 
 Deleting late costs room, deleting early may cost messages. So nothing is deleted while the two differ by more than a
 tenth of the grace period, nor for a grace period after the store's time has jumped relative to this machine's. Where
-the store is a directory of this machine, its time is that of the wall clock: then a jump shows that somebody has set
-that clock, and after a grace period everything that was marked before has been marked for long enough.
+the store is a directory of this machine, its time is that of the wall clock. Then both jump together, when somebody
+sets that clock forward. What was marked before looks older by that much, so this process goes on without the leap.
 """
 
 import logging
@@ -52,8 +52,8 @@ def _nearest_to_zero(low: int, high: int) -> int:
 class DeletionClock:
     """Asks the store for its time, and tells whether files may be deleted by it.
 
-    `now_us` is the store's time at the last look; None while nothing may be deleted. `ahead_seconds` is by how much the
-    store's clock was ahead of the one here.
+    `now_us` is the store's time at the last look, less its leaps; None while nothing may be deleted. `ahead_seconds` is
+    by how much the store's clock was ahead of the one here.
     """
 
     def __init__(self, store: Store, clock: Clock, *, grace_seconds: float) -> None:
@@ -62,6 +62,7 @@ class DeletionClock:
         self._most_us = int(grace_seconds * DIFFERENCE_SHARE * 1e6)
         self._look: Look | None = None
         self._held_until_us: int | None = None
+        self._leapt_us = 0
         self._is_off = False
         # As of the last look.
         self.now_us: int | None = None
@@ -87,7 +88,7 @@ class DeletionClock:
         """About the store's time, without asking it. Ask before anything is deleted."""
         if self._look is None:
             return self._clock.now_us()
-        return self._look.told_us + self._monotonic_us() - self._look.monotonic_us[0]
+        return self._look.told_us + self._monotonic_us() - self._look.monotonic_us[0] - self._leapt_us
 
     async def look(self) -> None:
         """Ask the store for its time. If it does not answer, nothing may be deleted until it does."""
@@ -103,8 +104,11 @@ class DeletionClock:
             told_us,
             self._store.time.resolution_us,
         )
-        if self._look is not None and abs(jumped_us(self._look, look)) > self._most_us:
+        jump_us = 0 if self._look is None else jumped_us(self._look, look)
+        if abs(jump_us) > self._most_us:
             self._held_until_us = look.monotonic_us[1] + self._grace_us
+            if abs(ahead_us(look)) <= self._most_us:
+                self._leapt_us = max(self._leapt_us + jump_us, 0)
         self._look = look
         self._judge(look)
 
@@ -117,7 +121,7 @@ class DeletionClock:
         elif was_off and not self._is_off:
             _log.info("the clock of this machine agrees with the store's again")
         holds = self._held_until_us is not None and look.monotonic_us[1] < self._held_until_us
-        self.now_us = None if self._is_off or holds else look.told_us
+        self.now_us = None if self._is_off or holds else look.told_us - self._leapt_us
 
     def _monotonic_us(self) -> int:
         return int(self._clock.monotonic_seconds() * 1e6)

@@ -80,6 +80,15 @@ async def test_a_directory_whose_machine_was_set_waits_for_a_grace_period(step_s
     assert not await world.may_delete(after_seconds=GRACE_SECONDS - 2)
     assert await world.may_delete(after_seconds=3)
     assert world.deletions.problem is None, "the two clocks are one: there is nothing to mend"
+    assert world.deletions.now_us is not None
+    # What was marked before the step is not taken for two hours older, however long it is kept.
+    assert world.deletions.now_us == pytest.approx(min(world.true.now_us(), world.here.now_us()), abs=10)
+    assert world.deletions.about_us() == pytest.approx(world.deletions.now_us, abs=10)
+    world.here.wall_off_us = 0
+    await world.may_delete(after_seconds=1)
+    assert await world.may_delete(after_seconds=GRACE_SECONDS)
+    if step_seconds > 0:
+        assert world.deletions.now_us == pytest.approx(world.true.now_us(), abs=10)
 
 
 async def test_a_machine_that_was_paused_deletes_once_its_clock_is_right_and_a_grace_period_later() -> None:
