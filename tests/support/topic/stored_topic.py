@@ -10,8 +10,10 @@ from filer.segment.segment_log import SegmentRef
 from filer.slots import SLOTS, equal_ranges
 from filer.stores.local.local_store import LocalStore
 from filer.stores.store import Store
+from filer.topic.cluster_record import ClusterRecord
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment, TopicState
+from mq.base.settings import BrokerSettings
 from tests.support.topic.segment_files import append, append_singly
 
 TOPIC = "t"
@@ -72,6 +74,9 @@ async def put_topic(
         config=config or TopicConfig(),
         segments=(*sealed, still_open),
     )
+    # Brokers do not make a cluster of their own over topics: this one is as the version before has written it.
+    cluster = ClusterRecord(format=1, cluster=BrokerSettings().cluster, id="stored", upload_secret="c2VjcmV0")
+    await store.create(keys.CLUSTER, cluster.model_dump_json().encode())
     await store.create(keys.topic(TOPIC), state.to_json())
     return state
 
