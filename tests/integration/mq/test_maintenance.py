@@ -28,6 +28,7 @@ from filer.topic.topic_state import TopicState
 from filer.upkeep.rollup import roll_up
 from filer.uploads import EXPIRES_SECONDS, Claim
 from leader.membership.coordinator import InProcessCoordinator
+from mq.base.errors import StoreTimeout
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.maintenance.maintenance import REFRESH_SECONDS
@@ -448,7 +449,7 @@ async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
     store = MemoryStore(clock=clock)
     stuck = StuckStore(store)
     async with running(stuck, clock) as broker:
-        await broker.administration.put("t", {})
+        runtime, _ = await broker.administration.put("t", {})
         used = await upload(broker)
         stuck.go.clear()
         publishing = asyncio.create_task(publish_reference(broker, used))
@@ -457,8 +458,12 @@ async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
         for _ in range(3):
             await broker.maintenance.round()
             assert await exists(store, keys.upload("t", used))
+        # Its publisher is told that it takes too long; the message is kept, and stored when the store is back.
+        with pytest.raises(StoreTimeout):
+            await publishing
         stuck.go.set()
-        await publishing
+        await runtime.writers[0].flush()
+        assert runtime.writers[0].index.end == 1
         await broker.maintenance.round()
         assert await exists(store, keys.upload("t", used))
 
