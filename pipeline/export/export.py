@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from filer.clock import Clock, SystemClock
-from filer.errors import InvalidInput, ObjectNotFound
+from filer.errors import CorruptFile, InvalidInput
+from filer.keys import FileName
+from filer.segment.segment_log import SegmentRef
 from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
 from filer.topic.topic_state import TopicState
+from filer.verification.stored_files import verify_file
 from pipeline.errors import JobFailed
 from pipeline.export.export_files import Written, write_piece
 from pipeline.export.export_plan import Piece, past_expired, plan_pieces, positions_after, without_expired
@@ -194,11 +197,14 @@ async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> l
 
 
 def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> list[Written]:
-    """Write a piece below the folder, unless the table can refer to its file, which still exists. Runs as a task."""
+    """Write a piece below the folder, unless the table can refer to its file, which is there and whole. Runs as a task.
+
+    Raises `CorruptFile` for a damaged file.
+    """
     piece, files = task
 
     async def work(opened: Opened) -> list[Written]:
-        if piece.by_reference is not None and await _is_there(opened.source, piece.by_reference):
+        if piece.by_reference is not None and await _is_there(opened.source, export.topic, piece):
             return [Written(opened.source.uri(piece.by_reference), piece.stop - piece.start, by_reference=True)]
         return await write_piece(
             opened.source, opened.target, piece, files, folder=folder, partition_by=export.partition_by
@@ -207,9 +213,11 @@ def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> li
     return with_stores(export, work)
 
 
-async def _is_there(store: Store, key: str) -> bool:
-    try:
-        await store.head(key)
-    except ObjectNotFound:
-        return False
-    return True
+async def _is_there(store: Store, topic: str, piece: Piece) -> bool:
+    """Whether the file that the piece refers to exists. All of it is checked: the table's readers will not."""
+    name = FileName.parse(piece.by_reference or "")
+    assert name is not None
+    verdict, _ = await verify_file(store, SegmentRef(topic, piece.segment), name)
+    if verdict.condition == "damaged":
+        raise CorruptFile(f"{verdict.key}: {verdict.why}", key=verdict.key)
+    return verdict.condition != "missing"

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from filer import keys
 from filer.clock import Clock, SystemClock
-from filer.errors import InvalidInput
+from filer.errors import CorruptFile, InvalidInput
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, recover_index
 from filer.stores.local.local_store import LocalStore
@@ -34,6 +34,7 @@ from pipeline.export.iceberg_table import IcebergTarget, open_table
 from pipeline.stores import run_on_store
 from tests.support.process.mq import mq
 from tests.support.store.dying_store import DyingStore, Killed
+from tests.support.topic.damage import with_bit_flipped
 from tests.support.topic.segment_files import append, value_of
 from tests.support.topic.stored_topic import TOPIC, put_topic, store_topic, write_sealed
 
@@ -135,6 +136,23 @@ def test_a_second_export_adds_only_what_is_new(root: Path, tmp_path_factory: pyt
     assert run(export) == Exported(runs=1, messages=11)
     found = by_duckdb(Path(export.target.url)) if table_format == "parquet" else rows_of(by_pyiceberg(export))
     assert found == expected_rows((70, 7, 44))
+
+
+@pytest.mark.usefixtures("tasks_here")
+@pytest.mark.parametrize(("table_format", "in_place"), [("parquet", False), ("iceberg", True)])
+def test_a_damaged_file_is_not_exported_and_once_it_is_back_it_is(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, table_format: str, in_place: bool
+) -> None:
+    """In place too, where the table would refer to the file, and nobody would check it any more."""
+    export = export_of(root, tmp_path_factory.mktemp("table"), table_format, in_place=in_place)
+    path = root / f"topics/{TOPIC}/segments/segment=1/{0:020d}.parquet"
+    good = path.read_bytes()
+    path.write_bytes(with_bit_flipped(good, good.index(b"message") * 8))
+    with pytest.raises(CorruptFile, match=path.name) as raised:
+        run(export)
+    assert raised.value.key == f"topics/{TOPIC}/segments/segment=1/{path.name}"
+    path.write_bytes(good)
+    assert run(export) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1] if in_place else 0)
 
 
 @pytest.mark.usefixtures("tasks_here")

@@ -20,6 +20,7 @@ from braidmq.spark.spans import Span
 from filer.keys import FileName
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
@@ -99,7 +100,8 @@ def read_files(spark: SparkSession, files: NativeFiles, schema: StructType) -> l
 def _parquet(spark: SparkSession, files: NativeFiles, paths: Sequence[str], schema: StructType) -> DataFrame:
     # Spark would interpret glob characters in the name of a folder.
     literal = [_GLOB.sub(r"\\\1", path) for path in paths]
-    return spark.read.schema(schema).option("basePath", files.base).parquet(*literal).select(schema.fieldNames())
+    reader = spark.read.schema(schema).option("basePath", files.base).option(_VERIFY_PAGES, "true")
+    return reader.parquet(*literal).select(schema.fieldNames())
 
 
 def _within(span: Span) -> Column:
