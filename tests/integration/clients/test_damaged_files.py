@@ -1,6 +1,7 @@
 """Who reads a topic's files without a broker is told of damage, and is never given another message."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -11,9 +12,13 @@ from braidmq.read.file_ref import FileRef
 from filer.errors import CorruptFile
 from filer.format.segment_file import Footer, SegmentFileEncoder
 from filer.segment.segment_log import SegmentRef
+from filer.topic.topic_config import TopicConfig
 from mq.cli.reading.segment_files import tables_of
 from tests.support.topic.damage import with_bit_flipped
 from tests.support.topic.segment_files import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 REF = SegmentRef("t", 3)
 
@@ -60,3 +65,27 @@ def read(reader: str, path: Path, data: bytes) -> list[int]:
             for batch in file_batches(http, file, 3, 0, 20, ["_offset"])
             for offset in batch["_offset"].to_pylist()
         ]
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_sparks_own_reader_checks_pages(spark: "SparkSession", tmp_path: Path) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    from braidmq.spark.batch.native_files import NativeFiles, read_files
+    from braidmq.spark.columns import topic_schema
+
+    folder = tmp_path / "segments" / "segment=3"
+    folder.mkdir(parents=True)
+    path, data = folder / f"{0:020d}.parquet", file_of()
+    path.write_bytes(data)
+    files = NativeFiles(f"file:{folder.parent}", "file", (f"file:{path}",), (), (), ())
+
+    def values() -> list[bytes]:
+        (frame,) = read_files(spark, files, topic_schema(TopicConfig()))
+        return [bytes(row["value"]) for row in frame.collect()]
+
+    assert values() == rows(REF, 0, 20)["value"].to_pylist()
+    path.write_bytes(with_bit_flipped(data, data.index(b"message") * 8))
+    with pytest.raises(Py4JJavaError, match=path.name):
+        values()
