@@ -189,8 +189,12 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     trials = options.trials if options.trials is not None else int(options.seconds * TRIALS_SHARE / SECONDS_A_TRIAL)
     until_seconds = began + max(options.seconds - trials * SECONDS_A_TRIAL, 0.0)
-    rounds = _rounds(options.store, folder, seed, until_seconds)
-    outcomes = _trials(seed, trials)
+    try:
+        rounds = _rounds(options.store, folder, seed, until_seconds)
+        outcomes = _trials(seed, trials)
+    except KeyboardInterrupt:
+        print(f"interrupted with seed {seed}; no report", flush=True)
+        return 130
     proof = Proof(seed, options.store, time.monotonic() - began, rounds, outcomes)
     if not options.no_report:
         write_report(options.report, proof)
