@@ -1,10 +1,12 @@
 """A topic written to a store without a broker: topic.json, and the files of its segments as owners write them."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from filer import keys
 from filer.clock import SystemClock
+from filer.errors import ObjectExists
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
 from filer.slots import SLOTS, equal_ranges
@@ -76,7 +78,8 @@ async def put_topic(
     )
     # Brokers do not make a cluster of their own over topics: this one is as the version before has written it.
     cluster = ClusterRecord(format=1, cluster=BrokerSettings().cluster, id="stored", upload_secret="c2VjcmV0")
-    await store.create(keys.CLUSTER, cluster.model_dump_json().encode())
+    with contextlib.suppress(ObjectExists):
+        await store.create(keys.CLUSTER, cluster.model_dump_json().encode())
     await store.create(keys.topic(TOPIC), state.to_json())
     return state
 
