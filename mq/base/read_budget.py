@@ -22,6 +22,8 @@ class ReadBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        # While it is rendered, a page takes several times its size.
+        self.large_page = asyncio.Semaphore(1)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def lease(self) -> "ReadLease":
@@ -86,6 +88,7 @@ class ReadLease:
         self._first = asyncio.Lock()
         self._closed = False
         self.held_bytes = 0
+        self.large_page = budget.large_page
 
     def __enter__(self) -> "ReadLease":
         return self

@@ -1,9 +1,9 @@
 """What the endpoints that give messages share: the format of the answer and the bounds of a page."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query, Request
 from fastapi.responses import Response
@@ -19,8 +19,9 @@ MIB = 1024 * 1024
 # Rendering more rows blocks the event loop for longer than it costs to use a thread.
 INLINE_ROWS = 200
 INLINE_BYTES = 256 * 1024
-# A page takes several times its size while it is rendered, and more than one at a time is rendered no sooner.
-_RENDERING = asyncio.Semaphore(2)
+# A page takes several times its size while it is rendered. So large ones wait for each other.
+LARGE_BYTES = MIB
+T = TypeVar("T")
 JSON_PAGE_ROWS = 10_000
 JSON_PAGE_BYTES = 8 * MIB
 
@@ -49,6 +50,15 @@ def page_bounds(chosen: Format, limit: int, max_bytes: int) -> tuple[int, int]:
     return limit, max_bytes
 
 
+async def in_thread(render: Callable[[], T], size_bytes: int, lease: ReadLease) -> T:
+    """What `render` returns for messages of that size, without holding up the event loop."""
+    loop = asyncio.get_running_loop()
+    if size_bytes <= LARGE_BYTES:
+        return await loop.run_in_executor(None, render)
+    async with lease.large_page:
+        return await loop.run_in_executor(None, render)
+
+
 async def messages_response(
     chosen: Format,
     runtime: TopicRuntime,
@@ -65,11 +75,9 @@ async def messages_response(
     render = partial(chosen.page, runtime.state, runs, about)
     rows = sum(run.table.num_rows for run in runs)
     size_bytes = sum(run.table.nbytes for run in runs)
-    if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES:
-        body = render()
-    else:
-        async with _RENDERING:
-            body = await asyncio.get_running_loop().run_in_executor(None, render)
+    body = (
+        render() if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES else await in_thread(render, size_bytes, lease)
+    )
     for run in runs:
         # The bytes of the body are shared out by the number of messages, however long each of them is.
         if run.table.num_rows:

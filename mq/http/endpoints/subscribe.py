@@ -6,7 +6,7 @@ that is slow, so it holds little.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Annotated
 
 import orjson
@@ -18,7 +18,7 @@ from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
 from mq.base.read_budget import ReadLease
 from mq.broker import Broker
-from mq.http.answers import negotiate
+from mq.http.answers import in_thread, negotiate
 from mq.http.formats import STREAM_FORMATS
 from mq.http.problems import problem_of
 from mq.http.render import MessageRenderer
@@ -26,6 +26,7 @@ from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.http.stream_forms import StreamForm
+from mq.topic.topic_reader import Run
 from mq.topic.topic_runtime import TopicRuntime
 
 KEEPALIVE_SECONDS = 15.0
@@ -101,7 +102,6 @@ async def _parts(
 ) -> AsyncGenerator[bytes, None]:
     topic = runtime.topic
     reader = await broker.reader(topic, streaming=True, room=lease)
-    renderer = MessageRenderer(topic, runtime.state.config)
     live: set[int] = set()
     pace = _Pace(broker.clock)
     try:
@@ -121,18 +121,9 @@ async def _parts(
                 yield form.keepalive(to_marker(topic, positions))
                 continue
             if runs:
-                page: list[bytes] = []
-                for run in runs:
-                    rendered_bytes = -sum(map(len, page))
-                    for message in renderer.messages(run):
-                        positions[run.segment] = message["offset"] + 1
-                        page.append(form.message(message, to_marker(topic, positions)))
-                    rendered_bytes += sum(map(len, page))
-                    runtime.reads.count_read(run.segment, run.table.num_rows, rendered_bytes)
+                body = await _rendered(runtime, runs, positions, form, lease)
                 # A client that does not read holds what was rendered for it, and not the rows, nor what they lay in.
-                del runs, run
-                body = b"".join(page)
-                page.clear()
+                runs.clear()
                 lease.keep(len(body))
                 with pace.page():
                     yield body
@@ -153,6 +144,30 @@ async def _parts(
             yield form.end({"end": "deleted"}, to_marker(topic, positions))
             return
         yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
+
+
+async def _rendered(
+    runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm, lease: ReadLease
+) -> bytes:
+    """The runs as parts of the stream, each message with the marker behind it."""
+    topic = runtime.topic
+    renderer, reached = MessageRenderer(topic, runtime.state.config), dict(positions)
+
+    def render() -> list[bytes]:
+        rendered = []
+        for run in runs:
+            page: list[bytes] = []
+            for message in renderer.messages(run):
+                reached[run.segment] = message["offset"] + 1
+                page.append(form.message(message, to_marker(topic, reached)))
+            rendered.append(b"".join(page))
+        return rendered
+
+    size_bytes = sum(run.table.nbytes for run in runs)
+    parts = render() if size_bytes <= LARGEST_PAGE_BYTES else await in_thread(render, size_bytes, lease)
+    for run, part in zip(runs, parts, strict=True):
+        runtime.reads.count_read(run.segment, run.table.num_rows, len(part))
+    return b"".join(parts)
 
 
 def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:
