@@ -110,6 +110,12 @@ class ForgottenProducers:
         for seen_us, hashed, highest in sorted(rows):
             self._add(hashed, highest, seen_us, lifetime_us)
 
+    def copy(self) -> "ForgottenProducers":
+        """An independent copy."""
+        made = ForgottenProducers()
+        made._exact, made._patterns = self._exact.copy(), [pattern.copy() for pattern in self._patterns]
+        return made
+
     def _add(self, hashed: int, highest: int, seen_us: int, lifetime_us: int) -> None:
         before = self._exact.pop(hashed, (NO_FLOOR, seen_us))
         self._exact[hashed] = (max(before[0], highest), max(before[1], seen_us))

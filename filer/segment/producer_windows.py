@@ -187,7 +187,12 @@ class ProducerWindows:
 
     def copy(self) -> "ProducerWindows":
         """An independent copy."""
-        return self.combined([self], self.start, self.stop)
+        made = ProducerWindows(self.start, self.stop)
+        for name, producer in self._producers.items():
+            ranges = [RangeWindow(each.start, each.stop, each.window.copy()) for each in producer.ranges]
+            made._producers[name] = _Producer(producer.seen_us, ranges, producer.floor)
+        made._forgotten, made._sequences = self._forgotten.copy(), self._sequences
+        return made
 
     # -- bounds --------------------------------------------------------------------------------------------
 
