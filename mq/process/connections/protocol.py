@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any, cast
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mq.peers.calls import PREFIX
 from mq.process.connections.limits import LONGEST_PATH_BYTES, LONGEST_URI_BYTES, MOST_AHEAD, MOST_HEADERS
@@ -63,6 +64,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._fed_bytes = self._head_bytes = 0
         self._in_head = self._in_message = self._body_is_late = False
         self._refusal: Refusal | None = None
+        # The request that is being answered. `cycle` is the newest one, which may have to wait for it.
+        self._served: RequestResponseCycle | None = None
         self._ended = False
 
     @property
@@ -86,13 +89,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._close()
             return
         self._ended = True
-        cycle = self.cycle
-        unanswered = cycle is not None and not cycle.response_complete
-        quiet = refusal.answer is None or self.pipeline or (unanswered and (cycle.response_started or self._in_head))
-        if unanswered:
-            # The endpoint finds its client gone, and sends nothing.
-            cycle.disconnected = True
-            cycle.message_event.set()
+        cycle = self._served
+        quiet = self.pipeline or (
+            cycle is not None and not cycle.response_complete and (cycle.response_started or self._in_head)
+        )
+        self._tell_endpoint()
         if quiet or refusal.answer is None or self.transport.is_closing():
             self._close()
             return
@@ -104,6 +105,16 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         self.flow.resume_reading()
         self._connections.linger(self)
+
+    def _tell_endpoint(self) -> None:
+        """Have the endpoint find its client gone, and send nothing. The base class tells that of the newest request."""
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True
+            self._served.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _close(self) -> None:
         self._connections.gone(self)
@@ -122,6 +133,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Forget it."""
         self._ended = True
         self._connections.gone(self)
+        self._tell_endpoint()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -232,7 +244,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client does not take its answer as fast as it is there. Streams look after themselves."""
         super().pause_writing()
-        if not self.cycle.chunked_encoding:
+        if self._served is not None and not self._served.chunked_encoding:
             self._connections.answer_held_up(self)
 
     def resume_writing(self) -> None:

@@ -1,0 +1,74 @@
+"""What becomes of the request that is being answered when its connection ends."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from filer.clock import ManualClock, settle
+from mq.base.metrics import Metrics
+from mq.base.settings import BrokerSettings
+from mq.process.connections.limits import MOST_AHEAD, connection_limits
+from mq.process.connections.protocol import LimitedProtocol
+from mq.process.connections.watch import ConnectionWatch
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written, and, as uvloop's, lets nothing be written once it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.1", 1), "sockname": ("192.0.2.2", 2)})
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        assert not self.closed, "written after the end"
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+@pytest.mark.parametrize("ends", ["refused", "lost"])
+async def test_an_endpoint_whose_client_is_gone_sends_nothing_though_requests_wait_behind_it(
+    ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on, answered = asyncio.Event(), 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal answered
+        await go_on.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+        answered += 1
+
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False)
+    watch = ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), ManualClock(), Metrics())
+    protocol, transport = LimitedProtocol(config, ServerState(), {}, watch=watch), Transport()
+    protocol.connection_made(transport)
+    protocol.data_received(GET * 2)
+    await settle()
+    if ends == "refused":
+        protocol.data_received(GET * (MOST_AHEAD + 1))
+    else:
+        transport.close()
+        protocol.connection_lost(None)
+    assert transport.closed and len(watch.connections) == 0
+    go_on.set()
+    await settle()
+    assert answered == 1 and transport.written == b""
+    assert "Exception" not in caplog.text
