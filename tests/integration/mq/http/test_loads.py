@@ -510,7 +510,7 @@ async def test_a_commit_whose_puts_are_not_answered(local: HttpBroker, monkeypat
 
 async def test_a_file_that_comes_after_the_commit(tmp_path: Path) -> None:
     """Signed addresses outlive the commit: whoever has one can fill a name that lies between those of the load."""
-    async with http_broker(LocalStore(tmp_path, clock=SystemClock())) as one:
+    async with http_broker(LocalStore(tmp_path, clock=SystemClock()), grace=1.0) as one:
         (await one.client.put(TOPIC)).raise_for_status()
         load = await reserve(one.client, "t", 1)
         files = load.files(numbered(0, 1000), file_bytes=10_000)
