@@ -23,7 +23,7 @@ from tests.support.cluster.http_cluster import HttpCluster, until
 
 PATIENCE_SECONDS = 20.0
 # A little longer than it takes until a stall is told, so that the answer names it.
-TIMEOUT_SECONDS = 2.0
+TIMEOUT_SECONDS = 3.0
 READ_SECONDS = 0.5
 FULL = OutcomeUnknown("'k' below /data: No space left on device (ENOSPC)", cause="ENOSPC")
 READ_ONLY = StoreRefused("'k' below /data: Read-only file system (EROFS)", cause="EROFS")
