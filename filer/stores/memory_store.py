@@ -148,5 +148,6 @@ class MemoryStore:
     def _put(self, key: str, data: bytes) -> ObjectInfo:
         self._writes += 1
         info = ObjectInfo(key, len(data), str(self._writes), self._clock.now_us())
+        self._time.record(info.modified_us)
         self._objects[key] = _Object(data, info)
         return info

@@ -342,3 +342,14 @@ async def test_create_from_broken_stream_stores_nothing(streaming: MemoryStore |
 async def test_no_presigning_without_a_server(streaming: MemoryStore | LocalStore) -> None:
     assert await streaming.presign_get("key", expires_seconds=60) is None
     assert await streaming.presign_create("key", size_bytes=1, sha256=None, expires_seconds=60) is None
+
+
+async def test_every_answer_tells_the_time(store: Store) -> None:
+    before_us = SystemClock().now_us()
+    told_us = await store.tell_time()
+    resolution_us = store.time.resolution_us
+    assert before_us - resolution_us <= told_us <= SystemClock().now_us()
+    assert store.time.latest_us >= told_us
+    await store.create("timed", b"x")
+    # No earlier than the name, but for what the store's clock does not show.
+    assert store.time.latest_us + resolution_us >= (await store.head("timed")).modified_us
