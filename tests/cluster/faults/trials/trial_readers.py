@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE_ROWS = 20
-SILENT_SECONDS = 1.5
+SILENT_SECONDS = 6.0
 ARROW = "application/vnd.apache.arrow.stream"
 
 
