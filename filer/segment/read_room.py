@@ -36,6 +36,13 @@ class Page:
         """Whether no further file is to be decoded."""
         return self.ended or self._rows >= self.max_rows or self._content_bytes >= self.max_bytes
 
+    def joined(self) -> pa.Table:
+        """All that was found, within the bounds."""
+        table = pa.concat_tables(self.tables)
+        if self._content_bytes <= self.max_bytes:
+            return table.slice(0, self.max_rows)
+        return head(table, self.max_rows, self.max_bytes)
+
     async def has_room(self, size_bytes: int) -> bool:
         """Whether so much more may be decoded. If not, the page ends here."""
         missing_bytes = self._used_bytes + size_bytes - self._taken_bytes
@@ -47,12 +54,12 @@ class Page:
             self._taken_bytes += taken_bytes
         return True
 
-    def add(self, start: int, table: pa.Table, *, decoded_bytes: int) -> None:
-        """Add the messages from `start` on, for which that much was decoded."""
+    def add(self, start: int, table: pa.Table, *, decoded_bytes: int, content_bytes: int | None = None) -> None:
+        """Add the messages from `start` on, for which that much was decoded. They take `content_bytes`, if known."""
         self.tables.append(table)
         self.reached = start + table.num_rows
         self._rows += table.num_rows
-        self._content_bytes += table.nbytes
+        self._content_bytes += table.nbytes if content_bytes is None else content_bytes
         self._used_bytes += decoded_bytes
 
 

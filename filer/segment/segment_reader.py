@@ -69,31 +69,34 @@ class SegmentReader:
         if files and not await page.has_room(sum(min(each.size_bytes, WHOLE_FILE_BYTES) for each in files)):
             raise NoRoom
         # Fetched ahead, and decoded in order up to the bounds of the page.
-        opening = [asyncio.create_task(self._open(ref.key(facts.name), facts)) for facts in files]
+        opening = [self._open(ref.key(facts.name), facts) for facts in files]
         try:
             for facts, opened in zip(files, opening, strict=True):
                 if page.tables and facts.start > page.reached:
                     break
-                await self._add_file(page, ref, facts, await opened)
+                await self._add_file(page, ref, facts, await opened if isinstance(opened, asyncio.Task) else opened)
                 if page.full or page.reached < facts.end:
                     break
         finally:
-            for task in opening:
+            fetching = [each for each in opening if isinstance(each, asyncio.Task)]
+            for task in fetching:
                 task.cancel()
-            await asyncio.gather(*opening, return_exceptions=True)
+            if fetching:
+                await asyncio.gather(*fetching, return_exceptions=True)
         if not page.tables:
             if page.ended:
                 raise NoRoom
             return ref.schema.empty_table()
-        return head(pa.concat_tables(page.tables), max_rows, max_bytes)
+        return page.joined()
 
-    async def _open(self, key: str, facts: FileFacts) -> pa.Table | bytes | None:
-        """A file's rows if the cache has them, or its bytes; None if it is read by row groups."""
+    def _open(self, key: str, facts: FileFacts) -> "pa.Table | asyncio.Task[bytes] | None":
+        """A file's rows if the cache has them, or its bytes on their way; None if it is read by row groups."""
         if facts.size_bytes > WHOLE_FILE_BYTES or key in self._by_row_groups:
             return None
         cached = self._cache.get((key, None))
-        if cached is not None:
-            return cached
+        return cached if cached is not None else asyncio.create_task(self._fetch(key))
+
+    async def _fetch(self, key: str) -> bytes:
         async with self._gate:
             return (await self._store.get(key)).data
 
@@ -111,14 +114,17 @@ class SegmentReader:
             self._remember_row_groups(key)
             await self._add_row_groups(page, ref, facts, wanted)
             return
-        table = whole.slice(wanted - facts.base)
+        table = whole.slice(wanted - facts.base) if wanted > facts.base else whole
         if whole is not opened:
             page.add(wanted, table, decoded_bytes=whole.nbytes)
             return
         # What the cache holds takes no more memory than what is rendered of it.
-        table = head(table, page.max_rows, page.max_bytes)
-        if await page.has_room(table.nbytes):
-            page.add(wanted, table, decoded_bytes=table.nbytes)
+        size_bytes = table.nbytes
+        if size_bytes > page.max_bytes or table.num_rows > page.max_rows:
+            table = head(table, page.max_rows, page.max_bytes)
+            size_bytes = table.nbytes
+        if await page.has_room(size_bytes):
+            page.add(wanted, table, decoded_bytes=size_bytes, content_bytes=size_bytes)
 
     async def _whole(
         self, page: Page, ref: SegmentRef, key: str, facts: FileFacts, data: bytes

@@ -18,7 +18,8 @@ from mq.topic.topic_runtime import TopicRuntime
 MIB = 1024 * 1024
 # Rendering more rows blocks the event loop for longer than it costs to use a thread.
 INLINE_ROWS = 200
-INLINE_BYTES = 256 * 1024
+# Room is taken in steps of 1 MiB: a page of small messages holds at most two.
+INLINE_BYTES = 2 * MIB
 # A page takes several times its size while it is rendered. So large ones wait for each other.
 LARGE_BYTES = MIB
 T = TypeVar("T")
@@ -74,7 +75,7 @@ async def messages_response(
     assert chosen.page is not None
     render = partial(chosen.page, runtime.state, runs, about)
     rows = sum(run.table.num_rows for run in runs)
-    size_bytes = sum(run.table.nbytes for run in runs)
+    size_bytes = lease.held_bytes
     body = (
         render() if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES else await in_thread(render, size_bytes, lease)
     )
