@@ -1,12 +1,14 @@
 """Running a transition: record it in topic.json, seal its segments, open the successors (docs/design.md §5)."""
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from filer.clock import Clock
+from filer.errors import UnreadableObject
 from filer.topic.catalogue import Catalogue, TopicRecord
-from filer.topic.topic_state import Segment, TopicState
-from leader.transitions import Begin, SealedEnd, finished, with_sealed
+from filer.topic.topic_state import Segment, TopicState, Transition
+from leader.transitions import Begin, SealedEnd, finished, leaves_out, with_sealed, without_unsealable
 
 
 class Sealer(Protocol):
@@ -20,11 +22,21 @@ class Sealer(Protocol):
         ...
 
 
-class TransitionRunner:
-    """Carries out transitions, one at a time per topic, from the step that they have reached."""
+LeftOut = Callable[[str, int, UnreadableObject], None]
 
-    def __init__(self, catalogue: Catalogue, sealer: Sealer, clock: Clock) -> None:
-        self._catalogue, self._sealer, self._clock = catalogue, sealer, clock
+
+def nobody_told(topic: str, segment_id: int, error: UnreadableObject) -> None:
+    """For a runner of which nobody wants to know what it leaves out."""
+
+
+class TransitionRunner:
+    """Carries out transitions, one at a time per topic, from the step that they have reached.
+
+    `on_left_out` is called with the topic, the segment and the reason when a transition goes on without a segment.
+    """
+
+    def __init__(self, catalogue: Catalogue, sealer: Sealer, clock: Clock, on_left_out: LeftOut = nobody_told) -> None:
+        self._catalogue, self._sealer, self._clock, self._on_left_out = catalogue, sealer, clock, on_left_out
 
     async def run(self, topic: str, begin: Begin) -> TopicState | None:
         """Begin a transition, unless `begin` returns None, and finish it, or the one found; the state after it.
@@ -45,8 +57,13 @@ class TransitionRunner:
         if record is None:
             return state
         sealing = [s for s in state.segments if s.id in record.seal]
-        sealed = await asyncio.gather(*(self._sealer.seal(state.topic, s, state) for s in sealing))
-        ends = {segment.id: end for segment, end in zip(sealing, sealed, strict=True)}
+        ends, failed = await self._seal_all(state, sealing)
+        if failed:
+            unsealable = {id_: error for id_, error in failed.items() if isinstance(error, UnreadableObject)}
+            if len(unsealable) < len(failed) or not leaves_out(record):
+                # The others can be sealed again: nothing is undone. What may pass comes first.
+                raise [*(error for id_, error in failed.items() if id_ not in unsealable), *unsealable.values()][0]
+            return await self._go_on_without(found, record, unsealable)
         now_us = self._catalogue.stamp_us()
         if record.reason == "delete":
             # Before topic.json forgets the segments. Stopped here, the transition is still under way: the next broker
@@ -59,3 +76,38 @@ class TransitionRunner:
 
         after = await self._catalogue.change_record(state.topic, finish, known=found)
         return None if after is None else after.state
+
+    async def _seal_all(
+        self, state: TopicState, sealing: Sequence[Segment]
+    ) -> tuple[dict[int, SealedEnd], dict[int, Exception]]:
+        """Have all of them sealed; the ends by segment, and the errors. One that fails keeps no other waiting."""
+        outcomes = await asyncio.gather(
+            *(self._sealer.seal(state.topic, segment, state) for segment in sealing), return_exceptions=True
+        )
+        ends: dict[int, SealedEnd] = {}
+        failed: dict[int, Exception] = {}
+        for segment, outcome in zip(sealing, outcomes, strict=True):
+            if isinstance(outcome, SealedEnd):
+                ends[segment.id] = outcome
+            elif isinstance(outcome, Exception):
+                failed[segment.id] = outcome
+            else:
+                raise outcome
+        return ends, failed
+
+    async def _go_on_without(
+        self, found: TopicRecord, record: Transition, unsealable: Mapping[int, UnreadableObject]
+    ) -> TopicState | None:
+        """Finish the transition without segments whose last file is damaged: nobody knows where they end.
+
+        They stay open and their owners stay as they are, so nothing of them is sealed over. Stopped before the record
+        is changed, the next broker finds the whole transition, and the same segments unsealable or mended. Stopped
+        after it, it finds the smaller one; the other segments' seals are found on the store.
+        """
+        topic = found.state.topic
+        for segment_id, error in unsealable.items():
+            self._on_left_out(topic, segment_id, error)
+        smaller = await self._catalogue.change_record(
+            topic, lambda newest: without_unsealable(newest, record, unsealable), known=found
+        )
+        return None if smaller is None else await self.resume(smaller)

@@ -4,7 +4,7 @@ Any broker may repeat every step at any time: the record is changed by compare-a
 and each step first checks whether it was done.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -255,6 +255,37 @@ def finished(
         after = after.model_copy(update={"deleted": True, "segments": (), "removals": tuple(removals)})
         after = without_loads(after, now_us=now_us)
     return after
+
+
+def leaves_out(record: Transition) -> bool:
+    """Whether a transition can go on without a segment that cannot be sealed.
+
+    Not a bulk load: it comes after all that was published before. Not a deletion: it seals everything.
+    """
+    return record.reason not in ("load", "delete")
+
+
+def without_unsealable(state: TopicState, record: Transition, left_out: Collection[int]) -> TopicState | None:
+    """The state whose transition leaves these segments open, as they are; None if it is not that transition any more.
+
+    Their successors are not opened. If one would have followed another segment as well, it follows that one alone, in
+    that one's range: so the open segments still tile the slots. Ids of successors that are left out are not used again.
+    """
+    if state.transition != record:
+        return None
+    ranges = {segment.id: segment.range for segment in state.segments}
+    opened = []
+    for successor in record.open:
+        kept = tuple(each for each in successor.predecessors if each not in left_out)
+        if kept == successor.predecessors:
+            opened.append(successor)
+        elif kept:
+            start = min(ranges[each][0] for each in kept)
+            stop = max(ranges[each][1] for each in kept)
+            opened.append(successor.model_copy(update={"predecessors": kept, "start_slot": start, "stop_slot": stop}))
+    seal = tuple(each for each in record.seal if each not in left_out)
+    smaller = record.model_copy(update={"seal": seal, "open": tuple(opened)}) if seal else None
+    return state.model_copy(update={"transition": smaller})
 
 
 def with_sealed(state: TopicState, record: Transition, ends: Mapping[int, SealedEnd], *, now_us: int) -> list[Segment]:

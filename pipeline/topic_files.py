@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from filer import keys
 from filer.clock import Clock
-from filer.errors import CorruptFile, InvalidInput
+from filer.errors import CorruptFile, DataMissing, InvalidInput
 from filer.format.segment_file import DECODING_ERRORS, of_file, read_whole, undecodable
 from filer.keys import FileName
 from filer.segment.live_files import live_names
@@ -91,6 +91,9 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
         counted = {facts.name for facts in index.files}
         found = {name: info for name, info in found.items() if name.rolled or name in counted}
     live = live_names(found)
+    if end > segment.start_offset and (not live or live[0].start > segment.start_offset):
+        key = ref.key(FileName(segment.start_offset))
+        raise DataMissing(f"{key} is gone from the store, or a roll-up that held its messages", key=key)
     stops = [each.start for each in live[1:]] + [end] * bool(live)
     files = (
         LiveFile(ref, each.name, max(each.start, segment.start_offset), stop, info.size_bytes, info.modified_us)
@@ -158,5 +161,8 @@ def batches_of(file: LiveFile, data: bytes, columns: Sequence[str] | None = None
                         yield live
         except DECODING_ERRORS as error:
             raise undecodable(error) from error
+        if reached < file.stop and not file.name.rolled:
+            key = file.ref.key(FileName(reached))
+            raise DataMissing(f"{key} is gone from the store: the file before it ends at {reached}", key=key)
         if reached < file.stop:
             raise CorruptFile(f"it ends at {reached}, not at {file.stop}")

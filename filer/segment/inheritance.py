@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from filer.backoff import Backoff
 from filer.clock import Clock
-from filer.errors import ObjectNotFound, OutcomeUnknown
-from filer.format.segment_file import Footer
+from filer.errors import CorruptFile, ObjectNotFound, OutcomeUnknown
 from filer.keys import FileName
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
@@ -48,13 +47,15 @@ async def read_inherited(
     """The windows for a segment from the seals of its predecessors, as far as topic.json still names them.
 
     The predecessors in the state `known` are tried first: a seal never changes, so a seal that is found is right,
-    however old that state is. Raises `OutcomeUnknown` if the store does not answer now, and `CorruptFile`.
+    however old that state is. Where a seal is gone or damaged, what the predecessor's other files know counts.
+    Raises `OutcomeUnknown` if the store does not answer now.
     """
     if known is not None:
         parents = _parents(known, segment)
         seals = await asyncio.gather(*(_find_seal(store, topic, parent) for parent in parents))
-        if all(seals):
-            return _of_seals(segment, parents, [seal for seal in seals if seal is not None])
+        found = [windows for windows in seals if windows is not None]
+        if len(found) == len(parents):
+            return _for_successor(segment, parents, found)
     # A fresh read: the files of a segment stay for a grace period after it left topic.json, so the files of a segment
     # that is named now are there. Retention has emptied the segments that left it, and no producer repeats a request
     # that old.
@@ -62,12 +63,8 @@ async def read_inherited(
     if record is None:
         return ProducerWindows(*segment.range)
     parents = _parents(record.state, segment)
-    return _of_seals(segment, parents, await asyncio.gather(*(_read_seal(store, topic, each) for each in parents)))
-
-
-def _of_seals(segment: Segment, parents: Sequence[Segment], seals: Sequence[Footer]) -> ProducerWindows:
-    windows = [ProducerWindows.from_bytes(seal.windows) if seal.windows else ProducerWindows() for seal in seals]
-    return _for_successor(segment, parents, windows)
+    left = await asyncio.gather(*(_left_by(store, catalogue, record.state, each) for each in parents))
+    return _for_successor(segment, parents, left)
 
 
 def _parents(state: TopicState, segment: Segment) -> list[Segment]:
@@ -86,29 +83,49 @@ def _for_successor(segment: Segment, parents: Sequence[Segment], windows: Sequen
     return ProducerWindows.combined(known, *segment.range)
 
 
-async def _find_seal(store: Store, topic: str, segment: Segment) -> Footer | None:
-    """The footer of a sealed segment's seal, found by its `seal_offset`; None if the files must be searched for it.
+async def _find_seal(store: Store, topic: str, segment: Segment) -> ProducerWindows | None:
+    """The windows in a sealed segment's seal, found by its `seal_offset`.
 
-    Brokers of an older version did not record that offset.
+    None if it is gone or damaged, or if its offset is not recorded: brokers of an older version did not do that.
     """
     if segment.end_offset is None or segment.seal_offset is None:
         return None
+    return await _read_seal(store, topic, segment, FileName(segment.seal_offset))
+
+
+async def _read_seal(store: Store, topic: str, segment: Segment, name: FileName) -> ProducerWindows | None:
+    """The windows in the file of that name; None if it is no readable seal of the segment."""
     try:
-        footer, _ = await fetch_footer(store, SegmentRef(topic, segment.id).key(FileName(segment.seal_offset)))
-    except ObjectNotFound:
+        footer, _ = await fetch_footer(store, SegmentRef(topic, segment.id).key(name))
+        if not footer.sealed or (segment.end_offset is not None and footer.end != segment.end_offset):
+            return None
+        return ProducerWindows.from_bytes(footer.windows) if footer.windows else ProducerWindows()
+    except (ObjectNotFound, CorruptFile):
         return None
-    return footer if footer.sealed and footer.end == segment.end_offset else None
 
 
-async def _read_seal(store: Store, topic: str, segment: Segment) -> Footer:
-    """As `_find_seal`. If that does not find the seal, it is found by the segment's index."""
-    if (footer := await _find_seal(store, topic, segment)) is not None:
-        return footer
-    ref = SegmentRef(topic, segment.id)
+async def _left_by(store: Store, catalogue: Catalogue, state: TopicState, segment: Segment) -> ProducerWindows:
+    """The windows that a sealed segment leaves: those in its seal, found by its offset or else by the index.
+
+    If the seal is gone or damaged, the windows are put together from the segment's other files, its snapshot, and what
+    it inherited itself. Requests in the lost file are unknown then. So every sequence is refused that a known producer
+    seems to have left out: none of those is stored twice.
+    """
+    if (windows := await _find_seal(store, state.topic, segment)) is not None:
+        return windows
+    ref = SegmentRef(state.topic, segment.id)
     index = await recover_index(store, ref, start_offset=segment.start_offset)
-    if not index.sealed:
-        raise OutcomeUnknown(f"segment {segment.id} of topic {topic!r} is sealed, but its seal was not found")
-    return (await fetch_footer(store, ref.key(index.files[-1].name)))[0]
+    if index.sealed and index.files:
+        windows = await _read_seal(store, state.topic, segment, index.files[-1].name)
+        if windows is not None:
+            return windows
+    windows = index.windows
+    if not index.inherited:
+        windows = ProducerWindows.combined(
+            [await read_inherited(store, catalogue, state.topic, segment, state), windows], *segment.range
+        )
+    windows.refuse_gaps()
+    return windows
 
 
 class Inheritance:

@@ -2,9 +2,12 @@
 
 At each offset the file that reaches furthest counts (docs/design.md §4). An owner's file (`<base>.parquet`) lies inside
 a roll-up (`<base>-<end>.parquet`) or outside it, never across its border. So names suffice to tell which files count.
+
+An owner has one put in flight, and names the next file only once that one is stored. So a file beyond a missing name
+shows that the file of that name was there: it is a hole in the log, never its end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from filer.keys import FileName
@@ -94,23 +97,53 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Hole:
+    """The offsets `[start, end)`, which were acknowledged and cannot be read: their object is gone, or damaged.
+
+    `name` is that object; with it put back, the offsets can be read again (or the first of them: several files may be
+    gone together). `facts` is its entry in the index, if the index has known it. `etag` is that of the damaged object.
+    """
+
+    start: int
+    end: int
+    name: FileName
+    damaged: bool = False
+    facts: FileFacts | None = None
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
-    """The files of a segment that count, in offset order without a gap, up to `end` (or to the seal)."""
+    """The files of a segment that count, in offset order, up to `end` (or to the seal), and the holes between them.
+
+    `blocked`: a damaged file stands at `end`, and nothing shows how far it reaches.
+    """
 
     files: tuple[FileFacts, ...]
     end: int
     sealed: bool
+    holes: tuple[Hole, ...] = ()
+    blocked: FileName | None = None
 
 
-def walk_chain(files: Iterable[FileFacts], start: int) -> Chain:
+def in_order(files: Iterable[FileFacts], holes: Iterable[Hole]) -> list[FileFacts | Hole]:
+    """Files and holes in the order of their offsets; an empty seal comes last."""
+    return sorted([*files, *holes], key=lambda each: (each.start, each.end))
+
+
+def walk_chain(
+    files: Iterable[FileFacts], start: int, damaged: Collection[FileName] = (), *, over_gaps: bool = False
+) -> Chain:
     """Follow the files from offset `start` to the first offset without one, or to the seal.
 
-    An owner's file counts only if it starts where the previous file ends: one beyond a gap or a seal was never
-    acknowledged. A roll-up counts even if the previous file ends within it.
+    An owner's file counts only if it starts where the previous file ends, or behind a hole. One beyond the seal was
+    never acknowledged. A roll-up counts even if the previous file ends within it. With `over_gaps`, the walk goes on
+    behind offsets without a readable file, up to the last file. `damaged` are names of files that cannot be read.
     """
     ordered = sorted(files, key=lambda facts: facts.base)
     chain: list[FileFacts] = []
     candidates: list[FileFacts] = []
+    holes: list[Hole] = []
     reached, position = start, 0
     while True:
         while position < len(ordered) and ordered[position].base <= reached:
@@ -118,15 +151,37 @@ def walk_chain(files: Iterable[FileFacts], start: int) -> Chain:
             position += 1
         candidates = [facts for facts in candidates if facts.end > reached or facts.base == reached]
         fitting = [facts for facts in candidates if facts.name.rolled or facts.base == reached]
-        if not fitting:
-            return Chain(tuple(chain), reached, False)
-        best = max(fitting, key=lambda facts: (facts.end, facts.name.rolled))
-        if best.end <= reached and not best.sealed:
-            return Chain(tuple(chain), reached, False)
+        best = max(fitting, key=lambda facts: (facts.end, facts.name.rolled), default=None)
+        if best is None or (best.end <= reached and not best.sealed):
+            beyond = ordered[position].base if position < len(ordered) else None
+            hole = _hole_at(reached, beyond, damaged) if over_gaps else None
+            if hole is None:
+                blocked = FileName(reached) if over_gaps and FileName(reached) in damaged else None
+                return Chain(tuple(chain), reached, False, tuple(holes), blocked)
+            holes.append(hole)
+            reached = hole.end
+            continue
         chain.append(_counting_from(best, reached))
         reached = best.end
         if best.sealed:
-            return Chain(tuple(chain), reached, True)
+            return Chain(tuple(chain), reached, True, tuple(holes))
+
+
+def _hole_at(offset: int, beyond: int | None, damaged: Collection[FileName]) -> Hole | None:
+    """The hole that begins at `offset`, where no readable file does; None if no name shows where it ends.
+
+    `beyond` is where the next readable file begins. The next damaged one shows it as well, and so does the name of a
+    damaged roll-up.
+    """
+    begins = [name.base for name in damaged if name.base > offset]
+    end = min([*begins, *([beyond] if beyond is not None else [])], default=None)
+    reaching = [(name.end, name) for name in damaged if name.end is not None and name.base <= offset < name.end]
+    if reaching:
+        reach, name = max(reaching)
+        return Hole(offset, reach if end is None else min(reach, end), name, damaged=True)
+    if end is None:
+        return None
+    return Hole(offset, end, FileName(offset), damaged=FileName(offset) in damaged)
 
 
 def _counting_from(facts: FileFacts, start: int) -> FileFacts:

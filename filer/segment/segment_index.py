@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from filer.errors import CorruptFile
 from filer.format.requests import StoredRequest
 from filer.keys import FileName
-from filer.segment.live_files import Chain, FileFacts
+from filer.segment.live_files import Chain, FileFacts, Hole, in_order
 from filer.segment.producer_windows import ProducerWindows
 
 
@@ -34,6 +34,9 @@ class Superseded:
 class SegmentIndex:
     """The live files of a segment in offset order, and the superseded ranges that still await deletion.
 
+    `holes` are the ranges between or behind the files whose object is gone or damaged. `blocked` is a damaged file at
+    the end: nothing shows where it ends, so nothing can be stored behind it, the seal included.
+
     `size_bytes` is the sum over the live files. `stored_bytes` is the sum over all files there have been, as they were
     stored: neither roll-ups nor retention change it. (If no snapshot has it, only the remaining files count.) `changes`
     is the number of changes since the snapshot from which the index was read. `windows` are those of the requests in
@@ -45,6 +48,8 @@ class SegmentIndex:
     def __init__(self, start_offset: int = 0) -> None:
         self.start_offset = start_offset
         self.files: list[FileFacts] = []
+        self.holes: list[Hole] = []
+        self.blocked: FileName | None = None
         self.superseded: list[Superseded] = []
         self.size_bytes = self.stored_bytes = 0
         self.changes = 0
@@ -55,26 +60,44 @@ class SegmentIndex:
 
     @classmethod
     def of_chain(cls, chain: Chain, start_offset: int) -> "SegmentIndex":
-        """An index of exactly those files."""
+        """An index of exactly those files and holes."""
         index = cls(start_offset)
-        for facts in chain.files:
-            index.append(facts)
+        for each in in_order(chain.files, chain.holes):
+            if isinstance(each, Hole):
+                index.append_hole(each)
+            else:
+                index.append(each)
         return index
 
     @property
     def end(self) -> int:
-        """The offset after the last stored message."""
-        return self.files[-1].end if self.files else self.start_offset
+        """The offset after the last stored message, whether it can be read or not."""
+        end = self.files[-1].end if self.files else self.start_offset
+        return max(end, self.holes[-1].end) if self.holes else end
+
+    @property
+    def first_start(self) -> int:
+        """The offset from which on there are files or holes; 0 if there are none."""
+        starts = [each[0].start for each in (self.files, self.holes) if each]
+        return min(starts, default=0)
 
     @property
     def sealed(self) -> bool:
-        """Whether the last file is the seal."""
-        return bool(self.files) and self.files[-1].sealed
+        """Whether the last file is the seal, or was, before it was lost."""
+        return self._seal is not None
+
+    @property
+    def _seal(self) -> FileFacts | None:
+        if self.files and self.files[-1].sealed:
+            return self.files[-1]
+        last = self.holes[-1].facts if self.holes else None
+        return last if last is not None and last.sealed else None
 
     @property
     def seal_offset(self) -> int | None:
         """The base of the seal, which is never rolled up; None while there is none."""
-        return self.files[-1].base if self.sealed else None
+        seal = self._seal
+        return None if seal is None else seal.base
 
     @property
     def last_timestamp_us(self) -> int:
@@ -94,6 +117,7 @@ class SegmentIndex:
         if facts.start != self.end or self.sealed:
             raise CorruptFile(f"file {facts.name} counts from offset {facts.start}, but the log ends at {self.end}")
         self.files.append(facts)
+        self.blocked = None
         self._starts.append(facts.start)
         self.link = link
         self.size_bytes += facts.size_bytes
@@ -104,6 +128,50 @@ class SegmentIndex:
             self.windows.note(request, position, facts.newest_us)
         if requests:
             self.windows.expire(facts.log_us)
+
+    def append_hole(self, hole: Hole) -> None:
+        """Go on behind a hole that begins where the index ends."""
+        if hole.start != self.end or hole.end <= hole.start or self.sealed:
+            raise CorruptFile(f"a hole [{hole.start}, {hole.end}) does not follow a log that ends at {self.end}")
+        self.holes.append(hole)
+        self.blocked, self.link = None, ""
+        self.changes += 1
+
+    def lose(self, facts: FileFacts, *, damaged: bool, etag: str | None = None) -> None:
+        """Have a hole in the place of a file that is gone or damaged. Does nothing if the file no longer counts."""
+        position = bisect.bisect_left(self._starts, facts.start)
+        while position < len(self.files) and self.files[position] != facts and self._starts[position] == facts.start:
+            position += 1
+        if facts.end == facts.start or position >= len(self.files) or self.files[position] != facts:
+            return
+        self._replace(position, position + 1, [])
+        bisect.insort(
+            self.holes,
+            Hole(facts.start, facts.end, facts.name, damaged, facts, etag),
+            key=lambda hole: hole.start,
+        )
+
+    def refill(self, hole: Hole, files: Sequence[FileFacts], holes: Sequence[Hole]) -> None:
+        """Put the files that were found again in the place of a hole; `holes` are what remains of it.
+
+        Does nothing if the index no longer has that hole. Raises `CorruptFile` if they do not fill it exactly.
+        """
+        if hole not in self.holes:
+            return
+        parts = list(in_order(files, holes))
+        borders = [hole.start, *(each.end for each in parts)]
+        if borders[-1] != hole.end or any(each.start != at for each, at in zip(parts, borders[:-1], strict=True)):
+            raise CorruptFile(f"the files that were found do not fill the hole [{hole.start}, {hole.end})")
+        at = self.holes.index(hole)
+        self.holes[at : at + 1] = list(holes)
+        position = bisect.bisect_left(self._starts, hole.start)
+        self._replace(position, position, list(files))
+        if hole.facts is None:
+            self.stored_bytes += sum(facts.size_bytes for facts in files)
+
+    def hole_at(self, offset: int) -> Hole | None:
+        """The hole that holds `offset`, or None."""
+        return next((hole for hole in self.holes if hole.start <= offset < hole.end), None)
 
     def inherit(self, windows: ProducerWindows) -> None:
         """Add the predecessors' windows, cut for this segment's slots, to those of its own files."""
@@ -119,10 +187,21 @@ class SegmentIndex:
         return max(bisect.bisect_right(self._starts, offset) - 1, 0)
 
     def covering(self, offset: int) -> Sequence[FileFacts]:
-        """The files from the one that holds `offset` on."""
+        """The files from the one that holds `offset` on, or from the first one behind it if a hole holds it."""
         if offset >= self.end:
             return ()
-        return self.files[self.position_of(offset) :]
+        position = self.position_of(offset)
+        while position < len(self.files) and self.files[position].end <= offset:
+            position += 1
+        return self.files[position:]
+
+    def readable(self, offset: int) -> Sequence[FileFacts]:
+        """The files from the one that holds `offset` on, up to the next hole; none if a hole holds `offset`."""
+        files = self.covering(offset)
+        hole = next((hole for hole in self.holes if hole.end > offset), None) if files and self.holes else None
+        if hole is None:
+            return files
+        return files[: bisect.bisect_left(files, hole.start, key=lambda facts: facts.start)]
 
     def position_of_time(self, timestamp_us: int) -> int:
         """The index in `files` of the first that may hold a message of that time or later; `len(files)` for none."""
@@ -151,9 +230,13 @@ class SegmentIndex:
             # It begins within another process's roll-up. Its range does not hold all of that one, which then could
             # never be deleted. Both have the same messages, and the next roll-up holds both whole.
             return []
-        self._replace(
-            first, last, [replace(rolled, start=covered[0].start, stored_us=max(facts.stored_us for facts in covered))]
-        )
+        start = covered[0].start
+        if any(rolled.base <= hole.start < rolled.end for hole in self.holes):
+            # It holds the messages of files that are lost: they can be read again.
+            start = max(rolled.base, self.files[first - 1].end if first else self.start_offset)
+            self.holes = [hole for hole in self.holes if not rolled.base <= hole.start < rolled.end]
+        stored_us = max(facts.stored_us for facts in covered)
+        self._replace(first, last, [replace(rolled, start=start, stored_us=stored_us)])
         self.await_deletion(Superseded(rolled.base, rolled.end, since_us, rolled=True))
         return covered
 
@@ -165,6 +248,7 @@ class SegmentIndex:
         expired = self.files[:keep]
         self._replace(0, keep, [])
         self.start_offset = max(self.start_offset, start_offset)
+        self.holes = [hole for hole in self.holes if hole.end > start_offset]
         if expired:
             self.await_deletion(Superseded(0, expired[-1].end, since_us, rolled=False))
         return expired
@@ -188,6 +272,7 @@ class SegmentIndex:
         """An independent copy; of a sealed segment without the windows, which its seal has."""
         same = SegmentIndex(self.start_offset)
         same.files, same.superseded, same._starts = self.files[:], self.superseded[:], self._starts[:]
+        same.holes, same.blocked = self.holes[:], self.blocked
         same.size_bytes, same.stored_bytes, same.changes = self.size_bytes, self.stored_bytes, self.changes
         same.link = self.link
         if not self.sealed:

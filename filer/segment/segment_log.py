@@ -6,7 +6,8 @@ of a put").
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from filer.format.requests import StoredRequest
 from filer.format.schema import KeyType, ValueType, log_schema
 from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, Footer, encode, mark_json, of_file, read_end
 from filer.keys import FileName
-from filer.segment.live_files import FileFacts, live_names, walk_chain
+from filer.segment.live_files import Chain, FileFacts, Hole, in_order, live_names, walk_chain
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.snapshot_format import from_snapshot
@@ -153,19 +154,22 @@ async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> Segmen
     """The index with the files that came after its end; a new index if there are names beyond a gap.
 
     In that case a roll-up that begins before the index's end may have replaced the files after it. So all names are
-    read once.
+    read once. What is missing then is a hole: the log goes on behind it. A request in a file that is gone is unknown
+    here, so sequences that a known producer seems to have left out are refused.
     """
-    beyond = await _extend(store, ref, index)
-    if beyond:
-        full = SegmentIndex(index.start_offset)
-        await _extend(store, ref, full, from_the_first_name=True)
-        if full.end > index.end:
-            full.superseded = index.superseded
-            full.stored_bytes = max(full.stored_bytes, index.stored_bytes)
-            if not full.sealed:
-                full.inherit(index.windows)
-                full.inherited = index.inherited
-            index = full
+    if not await _extend(store, ref, index):
+        return index
+    full = SegmentIndex(index.start_offset)
+    await _extend_over_gaps(store, ref, full)
+    if full.end > index.end or full.blocked:
+        full.superseded = index.superseded
+        full.stored_bytes = max(full.stored_bytes, index.stored_bytes)
+        if not full.sealed:
+            full.inherit(index.windows)
+            full.inherited = index.inherited
+        index = full
+    if index.holes:
+        index.windows.refuse_gaps()
     return index
 
 
@@ -186,58 +190,149 @@ async def _snapshot_index(store: Store, ref: SegmentRef, start_offset: int) -> S
     return from_snapshot(fetched.data, start_offset)
 
 
-async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex, *, from_the_first_name: bool = False) -> bool:
+async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
     """Append the files after the index's end on the store; returns whether names remain beyond a gap."""
     while not index.sealed:
-        reached = index.end
-        names = await list_names(store, ref, from_offset=0 if from_the_first_name else reached)
-        # A file that lies within a roll-up never counts, so its footer need not be read.
-        _append(index, await _fetch_all(store, ref, [live.name for live in live_names(names)]))
+        names = await list_names(store, ref, from_offset=index.end)
+        files = _Files(store, ref)
+        await files.fetch(names)
+        _append(index, files.found, walk_chain(files.facts, index.end))
         if index.sealed:
             return False
-        if await _exists_unlisted(store, ref, index):
+        if await _exists_unlisted(files, index):
             continue
-        return any(name.base > index.end for name in names)
+        beyond = {name for name in names if name.base > index.end} | {*files.damaged}
+        if not beyond:
+            index.blocked = None
+        return bool(beyond) and beyond != {index.blocked}
     return False
 
 
-def _append(index: SegmentIndex, found: Sequence[FoundFile]) -> None:
-    """Append those files that continue the index."""
-    by_name = {each.facts.name: each for each in found}
-    for facts in walk_chain((each.facts for each in found), index.end).files:
-        index.append(facts, by_name[facts.name].requests, by_name[facts.name].link)
+async def _extend_over_gaps(store: Store, ref: SegmentRef, index: SegmentIndex) -> None:
+    """Append all files of the segment, over the offsets whose file is gone or damaged.
+
+    A missing name is believed missing once it was asked for by itself, and all names were listed once more after that:
+    a listing may lag behind, and a file may be rolled up and deleted after it was listed.
+    """
+    files = _Files(store, ref)
+    believed = -1
+    while not index.sealed:
+        names = await list_names(store, ref)
+        await files.fetch(names)
+        _append(index, files.found, walk_chain(files.facts, index.end))
+        if index.sealed or await _exists_unlisted(files, index):
+            continue
+        if believed == index.end:
+            before = index.end
+            chain = walk_chain(files.facts, before, files.damaged, over_gaps=True)
+            _append(index, files.found, chain)
+            index.blocked = chain.blocked
+            if index.end == before:
+                return
+        believed = index.end
+
+
+def _append(index: SegmentIndex, found: Mapping[FileName, FoundFile], chain: Chain) -> None:
+    """Append a chain that begins where the index ends."""
+    for each in in_order(chain.files, chain.holes):
+        if isinstance(each, Hole):
+            index.append_hole(each)
+        else:
+            index.append(each, found[each.name].requests, found[each.name].link)
     if index.sealed:
         index.forget_windows()
 
 
-async def _fetch_all(store: Store, ref: SegmentRef, names: list[FileName]) -> list[FoundFile]:
-    gate = asyncio.Semaphore(FOOTER_READS_AT_ONCE)
+class _Files:
+    """The footers that were read of a segment's files, and the names of files that cannot be read."""
 
-    async def one(name: FileName) -> FoundFile | None:
-        async with gate:
-            try:
-                return await fetch_file(store, ref, name)
-            except ObjectNotFound:
-                # Rolled up and deleted since the listing; the next listing finds the roll-up.
-                return None
+    def __init__(self, store: Store, ref: SegmentRef) -> None:
+        self.found: dict[FileName, FoundFile] = {}
+        self.damaged: set[FileName] = set()
+        self._store, self._ref = store, ref
 
-    found = await asyncio.gather(*(one(name) for name in names))
-    return [each for each in found if each is not None]
+    @property
+    def facts(self) -> list[FileFacts]:
+        """The entries of the files that can be read."""
+        return [each.facts for each in self.found.values()]
+
+    async def fetch(self, names: Iterable[FileName]) -> None:
+        """Read the footers of the files that count. If one is damaged, the files count that it would have replaced."""
+        names = set(names)
+        while new := [live.name for live in live_names(names - self.damaged) if live.name not in self.found]:
+            gone = {name for name, exists in await self._fetch_all(new) if not exists}
+            names -= gone
+
+    async def ask(self, name: FileName) -> bool:
+        """Read the footer of one file by its name, listed or not; whether it is there and can be read."""
+        try:
+            self.found[name] = await fetch_file(self._store, self._ref, name)
+        except ObjectNotFound:
+            return False
+        except CorruptFile:
+            self.damaged.add(name)
+            return False
+        self.damaged.discard(name)
+        return True
+
+    async def _fetch_all(self, names: Sequence[FileName]) -> list[tuple[FileName, bool]]:
+        gate = asyncio.Semaphore(FOOTER_READS_AT_ONCE)
+
+        async def one(name: FileName) -> tuple[FileName, bool]:
+            async with gate:
+                # One that is gone was rolled up and deleted since the listing: the next listing finds the roll-up.
+                return name, await self.ask(name) or name in self.damaged
+
+        return await asyncio.gather(*map(one, names))
 
 
-async def _exists_unlisted(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
+async def _exists_unlisted(files: _Files, index: SegmentIndex) -> bool:
     """Ask for the first missing name by itself, since a listing may lag behind; append that file if it exists."""
-    try:
-        _append(index, [await fetch_file(store, ref, FileName(index.end))])
-    except ObjectNotFound:
+    name = FileName(index.end)
+    if not await files.ask(name):
         return False
+    _append(index, files.found, walk_chain([files.found[name].facts], index.end))
     return True
+
+
+async def find_again(store: Store, ref: SegmentRef, index: SegmentIndex, hole: Hole) -> None:
+    """Look whether a hole's object is back, and put its files into the index if so.
+
+    Only names within the hole are listed and read. A damaged object whose ETag is unchanged is not read again.
+    """
+    if hole.etag is not None:
+        with contextlib.suppress(ObjectNotFound):
+            if (await store.head(ref.key(hole.name))).etag == hole.etag:
+                return
+    files = _Files(store, ref)
+    names = [hole.name]
+    async for name in stream_names(store, ref, from_offset=hole.start):
+        if name.base >= hole.end:
+            break
+        names.append(name)
+    await files.fetch(names)
+    fitting = [facts for facts in files.facts if hole.start <= facts.base and facts.start < facts.end <= hole.end]
+    if hole.facts is not None and hole.facts.name in files.found:
+        # It may have counted from behind its own first offset, or be the seal.
+        fitting = [facts for facts in files.facts if facts.name == hole.facts.name and facts.end == hole.end]
+    if not fitting:
+        return
+    chain = walk_chain(fitting, hole.start, files.damaged, over_gaps=True)
+    rest = [] if chain.end >= hole.end else [_rest(hole, chain)]
+    index.refill(hole, [facts for facts in chain.files if facts.end > facts.start], [*chain.holes, *rest])
+
+
+def _rest(hole: Hole, chain: Chain) -> Hole:
+    name = chain.blocked or FileName(chain.end)
+    return Hole(chain.end, hole.end, name, damaged=chain.blocked is not None)
 
 
 async def put_until_known(
     store: Store, clock: Clock, key: str, data: Data | MakeData, writer: str, *, through_refusals: bool = False
 ) -> bool:
     """Put a segment file. True: this very file is stored. False: another file has the name.
+
+    Raises `CorruptFile` if a damaged file has the name: it may be this one.
 
     After an unknown outcome the same bytes are put again under the same name until the outcome is known. So a try that
     took effect unnoticed is recognized by the ULID in its footer, and the messages are never stored twice. Stopping
@@ -254,8 +349,6 @@ async def put_until_known(
         except ObjectExists:
             try:
                 return (await fetch_footer(store, key))[0].writer == writer
-            except CorruptFile:
-                return False
             except (OutcomeUnknown, ObjectNotFound):
                 pass
             except StoreRefused:
@@ -267,6 +360,24 @@ async def put_until_known(
             if not through_refusals:
                 raise
         await backoff.pause()
+
+
+def check_end(ref: SegmentRef, index: SegmentIndex) -> None:
+    """Raise `CorruptFile` if a damaged file stands where the index ends."""
+    if index.blocked is not None:
+        key = ref.key(index.blocked)
+        raise CorruptFile(
+            f"{key} is damaged, and it is the last file of segment {ref.segment}: it is unknown where the segment ends",
+            key=key,
+            segment=ref.segment,
+            offset=index.end,
+        )
+
+
+def reach(index: SegmentIndex, end: int) -> None:
+    """Have the index reach an offset up to which the log is known to go: what is behind its files is a hole."""
+    index.append_hole(Hole(index.end, end, index.blocked or FileName(index.end), damaged=index.blocked is not None))
+    index.windows.refuse_gaps()
 
 
 async def nothing_inherited() -> ProducerWindows:
@@ -283,8 +394,13 @@ async def seal_at_end(
     writer: str,
     grace_seconds: float,
     inherit: Inherit = nothing_inherited,
+    known_end: int = 0,
 ) -> SegmentIndex:
     """Seal a segment whose owner is gone, with an empty file at the end of its log; returns the sealed index.
+
+    The end is behind the last file: holes before it stay, and so do the names of their files. The log reaches at least
+    to `known_end`, up to which it was acknowledged. Raises `CorruptFile` if the last file is damaged: nothing shows
+    where the log ends then, so it stays open until that file is mended.
 
     If another file takes the name first, this reads on and tries again at the new end. If the answer to a put comes
     later than half of `grace_seconds` after the index was read, by the clock here or by the store's, the put may have
@@ -297,6 +413,9 @@ async def seal_at_end(
     read = moment(store.time, clock)
     index = await recover_index(store, ref, start_offset=start_offset)
     while not index.sealed:
+        if known_end > index.end:
+            reach(index, known_end)
+        check_end(ref, index)
         name = FileName(index.end)
         if not index.inherited:
             index.inherit(await inherit())

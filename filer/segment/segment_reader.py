@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filer.errors import CorruptFile, DataMissing, StoreError, UnreadableObject
 from filer.format.segment_file import (
     ROW_GROUP_BYTES,
     WHOLE_FILE_BYTES,
@@ -19,10 +20,10 @@ from filer.format.segment_file import (
     of_file,
     parse_footer,
 )
-from filer.segment.live_files import FileFacts
+from filer.segment.live_files import FileFacts, Hole
 from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom, head
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef, fetch_end
+from filer.segment.segment_log import SegmentRef, check_end, fetch_end
 from filer.stores.store import Store
 
 FILES_AT_ONCE = 8
@@ -61,11 +62,13 @@ class SegmentReader:
 
         At most `max_rows`, and more than one only up to `max_bytes` of them as they are decoded; may be fewer messages
         than there are. Nothing is fetched or decoded before `room` is taken for it. A page ends where there is none.
-        Raises `NoRoom` if that is before its first message, and `ObjectNotFound` if a file was rolled up and deleted
-        meanwhile: recover the index.
+        Raises `NoRoom` if that is before its first message. A page ends before a file that cannot be read too. If that
+        comes first, this raises `ObjectNotFound` if it was rolled up and deleted meanwhile (recover the index), and
+        `CorruptFile`; at a hole in the index `DataMissing` or `CorruptFile`.
         """
+        _check_readable(ref, index, offset)
         page = Page(offset, max_rows, max_bytes, room)
-        files = _enough(index.covering(offset), offset, max_rows, max_bytes)
+        files = _enough(index.readable(offset), offset, max_rows, max_bytes)
         if files and not await page.has_room(sum(min(each.size_bytes, WHOLE_FILE_BYTES) for each in files)):
             raise NoRoom
         # Fetched ahead, and decoded in order up to the bounds of the page.
@@ -74,7 +77,13 @@ class SegmentReader:
             for facts, opened in zip(files, opening, strict=True):
                 if page.tables and facts.start > page.reached:
                     break
-                await self._add_file(page, ref, facts, await opened if isinstance(opened, asyncio.Task) else opened)
+                try:
+                    await self._add_file(page, ref, facts, await opened if isinstance(opened, asyncio.Task) else opened)
+                except (UnreadableObject, StoreError) as error:
+                    if page.tables:
+                        break
+                    _place(error, ref, facts, page.reached)
+                    raise
                 if page.full or page.reached < facts.end:
                     break
         finally:
@@ -192,6 +201,36 @@ def _decode_up_to(data: bytes, place: tuple[int, int], most_bytes: int) -> pa.Ta
     metadata, _ = parse_footer(data)
     size_bytes = sum(decoded_bytes(metadata, group) for group in range(metadata.num_row_groups))
     return decode(data, place=place) if size_bytes <= most_bytes else size_bytes
+
+
+def _check_readable(ref: SegmentRef, index: SegmentIndex, offset: int) -> None:
+    """Raise `DataMissing` or `CorruptFile` if a hole, or the damaged last file, holds the offset."""
+    hole = index.hole_at(offset)
+    if hole is not None:
+        raise unreadable(ref, hole, offset)
+    if index.blocked is not None and offset >= index.end:
+        check_end(ref, index)
+
+
+def unreadable(ref: SegmentRef, hole: Hole, offset: int) -> UnreadableObject:
+    """The error for a reader at `offset`, which lies in the hole."""
+    key = ref.key(hole.name)
+    kind, what = (CorruptFile, "is damaged") if hole.damaged else (DataMissing, "is gone from the store")
+    return kind(
+        f"{key} {what}: the messages [{hole.start}, {hole.end}) of segment {ref.segment} cannot be read. "
+        "Putting the object back mends this",
+        key=key,
+        segment=ref.segment,
+        offset=offset,
+        next_offset=hole.end,
+    )
+
+
+def _place(error: BaseException, ref: SegmentRef, facts: FileFacts, offset: int) -> None:
+    """Add to the error of a file which messages it keeps from being read."""
+    if isinstance(error, UnreadableObject):
+        error.key, error.segment = ref.key(facts.name), ref.segment
+        error.offset, error.next_offset = max(offset, facts.start), facts.end
 
 
 def _enough(files: Sequence[FileFacts], offset: int, max_rows: int, max_bytes: int) -> list[FileFacts]:

@@ -4,12 +4,14 @@ It ends with a digest of all bytes before it. Brokers of versions before wrote n
 says itself where it ends. A snapshot without a digest ends where its Arrow stream does.
 """
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import xxhash
 
 from filer.errors import CorruptFile
 from filer.keys import FileName
-from filer.segment.live_files import FileFacts, walk_chain
+from filer.segment.live_files import FileFacts, Hole, in_order, walk_chain
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex, Superseded
 
@@ -38,14 +40,18 @@ def to_snapshot(index: SegmentIndex) -> bytes:
     """The index as an Arrow IPC stream, zstd compressed: its files, then the superseded ranges.
 
     The producer windows are in the schema's metadata. Once the segment is sealed, the seal has them instead.
+
+    A file that is lost keeps its entry: whoever reads the snapshot finds that out anew, or finds the file put back. At
+    a hole of which no entry is known the snapshot's files end. What follows is found by names, and so is what was put
+    back; and a broker of an older version reads the same.
     """
-    rows = [*map(_file_row, index.files), *map(_superseded_row, index.superseded)]
+    rows = [*map(_file_row, _known_without_a_gap(index)), *map(_superseded_row, index.superseded)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     metadata: dict[str, str | bytes] = {
         "start_offset": str(index.start_offset),
         "stored_bytes": str(index.stored_bytes),
-        "link": index.link,
+        "link": index.link if all(hole.facts is not None for hole in index.holes) else "",
     }
     if not index.sealed:
         metadata["windows"] = index.windows.to_bytes()
@@ -92,6 +98,15 @@ def _check_digest(data: bytes) -> None:
             raise CorruptFile("an index snapshot does not fit its digest")
     elif not data.endswith(_END_OF_STREAM):
         raise CorruptFile("an index snapshot ends neither with a digest nor with its Arrow stream")
+
+
+def _known_without_a_gap(index: SegmentIndex) -> Iterator[FileFacts]:
+    """The entries of all files, lost ones too, up to the first hole without one."""
+    for each in in_order(index.files, index.holes):
+        facts = each.facts if isinstance(each, Hole) else each
+        if facts is None:
+            return
+        yield facts
 
 
 def _file_row(facts: FileFacts) -> tuple[int | None, ...]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from filer.clock import Clock
-from filer.errors import OutcomeUnknown
 from filer.keys import FileName
 from filer.segment.next_file import Accepted, NextFile
 from filer.segment.segment_index import SegmentIndex
@@ -14,8 +13,10 @@ from filer.segment.segment_log import (
     Inherit,
     SegmentRef,
     catch_up,
+    check_end,
     nothing_inherited,
     put_until_known,
+    reach,
     recover_index,
     seal_at_end,
 )
@@ -33,21 +34,22 @@ async def flush_and_seal(
     writer: str,
     grace_seconds: float,
     inherit: Inherit = nothing_inherited,
+    known_end: int = 0,
 ) -> SegmentIndex:
     """Store the messages of `copy` that lie beyond the end of the log, then seal; returns the sealed index.
 
     It is safe to stop anywhere, to repeat it, and to run it several times at once. The messages have their offsets
     already, so all store the same ones, and the store takes each name once. If another file takes a name first, this
     finds the new end of the log and continues there. The seal comes last: before it, the segment has no end that could
-    leave a message out. Raises `OutcomeUnknown` if the store lacks messages that lie before the copy.
+    leave a message out. Messages before the copy that the store lacks were stored, as the owner told: they are a hole,
+    which the copy is stored behind. Raises `CorruptFile` as `seal_at_end`.
     """
     read = moment(store.time, clock)
     index = await recover_index(store, ref, start_offset=start_offset) if copy else SegmentIndex()
     while not index.sealed and (rest := beyond(copy, index.end)):
         if rest[0].base > index.end:
-            raise OutcomeUnknown(
-                f"the log of {ref.topic}/{ref.segment} ends at {index.end}, but the copy begins at {rest[0].base}"
-            )
+            reach(index, rest[0].base)
+        check_end(ref, index)
         file = NextFile(ref, rest, index.end, f"{writer}/{clock.ulid()}", index.link)
         ours = await put_until_known(store, clock, ref.key(FileName(index.end)), file, file.writer)
         if age_seconds(store.time, clock, read) > grace_seconds / 2:
@@ -59,7 +61,14 @@ async def flush_and_seal(
         else:
             index = await catch_up(store, ref, index)
     return await seal_at_end(
-        store, clock, ref, start_offset=start_offset, writer=writer, grace_seconds=grace_seconds, inherit=inherit
+        store,
+        clock,
+        ref,
+        start_offset=start_offset,
+        writer=writer,
+        grace_seconds=grace_seconds,
+        inherit=inherit,
+        known_end=known_end,
     )
 
 

@@ -77,7 +77,7 @@ async def reconcile(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock
     beyond the index (another process maintains this segment), `ObjectNotFound` if a file that counts is gone (another
     process rolled it up and deleted it: recover the index), and `CorruptFile`.
     """
-    end, first_start = index.end, index.files[0].start if index.files else 0
+    end, first_start = index.end, index.first_start
     unlisted = {facts.name for facts in index.files}
     rollups: list[FileName] = []
     async for name in stream_names(store, ref):
@@ -85,6 +85,10 @@ async def reconcile(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock
             unlisted.remove(name)
         elif name.base >= end:
             break
+        elif (hole := index.hole_at(name.base)) is not None:
+            # Never to be deleted: it is what the hole waits for, or a roll-up that has its messages.
+            if name.rolled and name != hole.name:
+                rollups.append(name)
         elif (holder := _holder(index, name)) is not None:
             index.await_deletion(Superseded(holder.base, holder.end or 0, store.time.latest_us, rolled=True))
         elif name.base < first_start and (name.end or 0) <= first_start:

@@ -76,6 +76,8 @@ def plan_rollup(
     and smaller than `SETTLED_BYTES`. So each roll-up that remains is more than twice as large as everything newer. The
     number of roll-ups, and the number of times that a message is written again, grow with the logarithm of the size.
 
+    No run reaches over a hole in the log: its messages are in no file.
+
     The last `newest_kept` files are left alone: readers of the tail are at them, the seal stays, and their names tell
     recovery that the log continues. Tiny files are taken at once, others when their last message is not newer than
     `ripe_us`. For a grace period a bare glob sees a roll-up beside its files, and messages that came in batches gain
@@ -86,6 +88,8 @@ def plan_rollup(
     size_bytes = sum(facts.size_bytes for facts in files[first:last])
     while first and last > first and last - first < MAX_FILES:
         before = files[first - 1].size_bytes
+        if files[first - 1].end != files[first].start:
+            break  # a hole lies between them
         if before > GROWTH * size_bytes or before + size_bytes > rollup_bytes or before >= SETTLED_BYTES:
             break
         size_bytes += before
@@ -100,6 +104,8 @@ def _small_stretch(files: Sequence[FileFacts], rollup_bytes: int, min_files: int
         ripe = facts.size_bytes < TINY_BYTES or facts.last_timestamp_us <= ripe_us
         small = ripe and not facts.name.rolled and facts.size_bytes < rollup_bytes // SMALL_SHARE
         full = size_bytes + facts.size_bytes > rollup_bytes or index - first >= MAX_FILES
+        # A run does not reach over a hole.
+        full = full or (index > first and files[index - 1].end != facts.start)
         if (not small or full) and index - first >= min_files:
             return first, index
         if not small or full:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from ulid import ULID
 
 from filer import keys
+from filer.errors import DataMissing
 from filer.format.segment_file import DECODING_ERRORS, FileEnd, of_file, undecodable
 from filer.keys import FileName
 from filer.segment.live_files import live_names
@@ -95,7 +96,9 @@ async def sweep_uploads(
 
     Stopping anywhere is safe: no message will ever refer to a deleted upload, and the next sweep deletes the rest.
     Raises `ObjectNotFound` if a file is deleted while it is read (then nothing more is deleted), and `CorruptFile`.
+    Raises `DataMissing` if a file is known to be lost: its messages may refer to uploads, and it may be put back.
     """
+    _check_whole(topic, indexes)
     referenced = await _referenced(store, topic, indexes, memory, executor=executor, bare=bare)
     doomed: list[str] = []
     count = 0
@@ -109,6 +112,13 @@ async def sweep_uploads(
     if doomed:
         await store.delete(doomed)
     return count + len(doomed)
+
+
+def _check_whole(topic: str, indexes: Mapping[int, SegmentIndex]) -> None:
+    for segment, index in indexes.items():
+        for hole in index.holes:
+            key = keys.segment_file(topic, segment, hole.name)
+            raise DataMissing(f"{key} cannot be read, so it is unknown which uploads are referred to", key=key)
 
 
 async def _referenced(

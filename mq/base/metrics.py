@@ -100,6 +100,12 @@ class Metrics:
             ["topic"],
             registry=registry,
         )
+        self.missing_objects = Gauge(
+            "braidmq_missing_objects",
+            "Segment files that are known here to be gone (kind: missing) or damaged, and keep messages from readers.",
+            ["topic", "kind"],
+            registry=registry,
+        )
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",
             "Rounds of upkeep that failed and will be tried again.",

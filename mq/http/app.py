@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from filer.errors import BraidError
+from filer.errors import BraidError, UnreadableObject
 from filer.keys import NAME_RULE
 from mq.base.authorizer import AllowAny, AllowLoopback, Authorizer
 from mq.base.version import VERSION
@@ -75,7 +75,7 @@ def create_app(broker: Broker) -> FastAPI:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     problem = logged_problem(error, request.method, request.url.path)
-    if problem.status == 503 and request.method == "GET":
+    if problem.status == 503 and request.method == "GET" and not isinstance(error, UnreadableObject):
         problem = replace(problem, retryable=True)
     return problem_response(problem)
 

@@ -5,16 +5,27 @@ import contextlib
 from collections.abc import Callable
 
 from filer.clock import Clock
+from filer.errors import BraidError
+from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef, catch_up, recover_index
+from filer.segment.segment_log import SegmentRef, catch_up, find_again, reach, recover_index
 from filer.stores.store import Store
 from filer.topic.topic_state import Segment
+
+LOOK_AGAIN_SECONDS = 2.0
+"""How often a broker looks whether lost objects of a segment are back."""
+HOLES_AT_ONCE = 16
+
+
+def nobody_told(segment_id: int, index: SegmentIndex) -> None:
+    """For indexes of which nobody wants to know what is lost."""
 
 
 class SegmentIndexes:
     """Indexes by segment id. Callers that ask for the same segment at the same time share one read of the store.
 
     `on_rebuilt` is called with a segment whose snapshot was damaged: its index was read from its files instead.
+    `on_lost` is called with each index that may have lost or regained objects.
     """
 
     def __init__(
@@ -22,17 +33,22 @@ class SegmentIndexes:
         store: Store,
         clock: Clock,
         ref: Callable[[int], SegmentRef],
+        on_lost: Callable[[int, SegmentIndex], None] = nobody_told,
         *,
         on_rebuilt: Callable[[int], None] = lambda segment_id: None,
     ) -> None:
         self.known: dict[int, SegmentIndex] = {}
-        self._store, self._clock, self._ref, self._on_rebuilt = store, clock, ref, on_rebuilt
+        self._store, self._clock, self._ref = store, clock, ref
+        self._on_lost, self._on_rebuilt = on_lost, on_rebuilt
+        self._looked_seconds: dict[int, float] = {}
+        self._looked_at: dict[int, int] = {}
         self._read_seconds: dict[int, float] = {}
         self._reading: dict[int, asyncio.Task[SegmentIndex]] = {}
 
     def put(self, segment_id: int, index: SegmentIndex) -> None:
         """Use this index from now on."""
         self.known[segment_id] = index
+        self._on_lost(segment_id, index)
 
     def forget(self, segment_id: int) -> None:
         """Recover the index at its next use, if there is one."""
@@ -48,6 +64,7 @@ class SegmentIndexes:
         """The index as it was at most `longest_seconds` ago. Raises as `recover_index`."""
         known = self.known.get(segment.id)
         if known is not None and (_is_whole(segment, known) or self._age_seconds(segment.id) < longest_seconds):
+            await self.look_again(segment.id, known)
             return known
         if not longest_seconds and (reading := self._reading.get(segment.id)) is not None:
             # That read may have begun before the newest files were there.
@@ -59,6 +76,32 @@ class SegmentIndexes:
             self._reading[segment.id] = reading
             reading.add_done_callback(lambda task: self._read_ended(segment.id, task))
         return await asyncio.shield(reading)
+
+    async def look_again(self, segment_id: int, index: SegmentIndex) -> None:
+        """Look whether objects that the index has lost are back, unless somebody did so a moment ago.
+
+        A store that does not answer changes nothing: the next caller looks again.
+        """
+        now_seconds = self._clock.monotonic_seconds()
+        if not index.holes or now_seconds - self._looked_seconds.get(segment_id, -1e9) < LOOK_AGAIN_SECONDS:
+            return
+        self._looked_seconds[segment_id] = now_seconds
+        first = self._looked_at.get(segment_id, 0) % len(index.holes)
+        self._looked_at[segment_id] = first + HOLES_AT_ONCE
+        for hole in [*index.holes[first:], *index.holes[:first]][:HOLES_AT_ONCE]:
+            with contextlib.suppress(BraidError):
+                await find_again(self._store, self._ref(segment_id), index, hole)
+        self._on_lost(segment_id, index)
+
+    async def lose(self, segment_id: int, index: SegmentIndex, facts: FileFacts, *, damaged: bool) -> None:
+        """Have a hole in the index in the place of a file that cannot be read, until it is put back."""
+        etag = None
+        if damaged:
+            with contextlib.suppress(BraidError):
+                etag = (await self._store.head(self._ref(segment_id).key(facts.name))).etag
+        index.lose(facts, damaged=damaged, etag=etag)
+        self._looked_seconds[segment_id] = self._clock.monotonic_seconds()
+        self._on_lost(segment_id, index)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -80,10 +123,14 @@ class SegmentIndexes:
             index = await recover_index(self._store, ref, start_offset=segment.start_offset)
             if index.snapshot_damaged:
                 self._on_rebuilt(segment.id)
+        if segment.end_offset is not None and not index.sealed and index.end < segment.end_offset:
+            # topic.json knows where the log ends. All of it was on the store when that was written.
+            reach(index, segment.end_offset)
         if self.known.get(segment.id) is known:
             # Otherwise there is a newer index, or this one was found to be wrong: it must not come back.
             self.known[segment.id] = index
             self._read_seconds[segment.id] = began_seconds
+            self._on_lost(segment.id, index)
         return index
 
     def _read_ended(self, segment_id: int, task: "asyncio.Task[SegmentIndex]") -> None:

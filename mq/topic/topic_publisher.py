@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from filer.backoff import backoff_seconds
 from filer.clock import Clock
-from filer.errors import BraidError, SegmentMoved, SequenceExpired, UnreadableObject
+from filer.errors import BraidError, CorruptFile, SegmentMoved, SequenceExpired, UnreadableObject
 from filer.format.requests import Position, RequestId
 from filer.segment.next_file import Payload, Single
 from filer.slots import SLOTS, slot_of
@@ -43,7 +43,8 @@ class TopicPublisher:
     Callers reserve room in the front store before they read a body, and release it when they have the answer.
     `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. `deadlines` says how
     long publishers wait for the store. `fault_of` names the object that keeps the topic from being repaired, if one
-    does: then publishers are told of it instead of a move. All methods belong to the event loop's thread.
+    does: then publishers are told of it instead of a move. `check_end` raises if an open segment can have no owner. All
+    methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -57,10 +58,12 @@ class TopicPublisher:
         watch: TopicStateWatch,
         deadlines: PublishDeadlines,
         fault_of: Callable[[str], UnreadableObject | None],
+        check_end: Callable[[int], Awaitable[None]],
     ) -> None:
         self._state, self._deadlines = state, deadlines
         self._broker, self._clock, self._clustered = broker, clock, clustered
-        self._appender_of, self._watch, self._fault_of = appender_of, watch, fault_of
+        self._appender_of, self._watch = appender_of, watch
+        self._fault_of, self._check_end = fault_of, check_end
         self._route = Route([])
         self._last_null_slot = 0
 
@@ -129,7 +132,7 @@ class TopicPublisher:
             appenders = [s.appender for s in shares if s.appender and s.appender.is_open]
             if len(appenders) < len(shares):
                 async with self._in_time(group, done):
-                    await self._await_owner([share.appender for share in shares], attempt, version, done)
+                    await self._await_owner(shares, attempt, version, done)
                 continue
             if request is not None and await self._must_check_again(appenders, shares, request, group, done):
                 continue
@@ -156,6 +159,8 @@ class TopicPublisher:
                 await self._after_move(attempt, version)
         if group.expired:
             _give_up(done, self._deadlines.nothing_stored())
+        async with self._in_time(group, done):
+            await self._check_ends(_cut(waiting, self._route, null_slot), done)
         _give_up(done, self._cannot_store(f"topic {self._state.topic!r}: its segments keep moving; try again"))
 
     def _attempts(self, first: int, until_seconds: float) -> Iterator[int]:
@@ -199,18 +204,19 @@ class TopicPublisher:
             _give_up(done, error)
 
     async def _await_owner(
-        self, appenders: Sequence[Appender | None], attempt: int, version: int, done: Sequence[Position]
+        self, shares: Sequence[_Share], attempt: int, version: int, done: Sequence[Position]
     ) -> None:
         """Wait for a transition that is under way, or in a cluster for an owner. Raises where neither can come.
 
         `version` is that of the state by which the appenders were chosen.
         """
-        state = self._state
+        state, appenders = self._state, [share.appender for share in shares]
         sealing = any(a is not None and (a.is_sealing or a.is_sealed) for a in appenders)
         moving = sealing or state.transition is not None or self._clustered
         if not state.deleted and moving:
             await self._await_newer_state(attempt, version)
             return
+        await self._check_ends(shares, done)
         owners = {s.owner for s in state.open_segments if s.owner != self._broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
         _give_up(done, self._cannot_store(f"topic {state.topic!r}: the segment for these messages is {taken}"))
@@ -220,6 +226,15 @@ class TopicPublisher:
         fault = self._fault_of(self._state.topic)
         # The same error is raised for many requests: without this, their frames would pile up in it.
         return SegmentMoved(moved) if fault is None else fault.with_traceback(None)
+
+    async def _check_ends(self, shares: Sequence[_Share], done: Sequence[Position]) -> None:
+        """Raise `CorruptFile` if a segment cannot be handed over, because its last file is damaged."""
+        for share in shares:
+            if share.segment >= 0:
+                try:
+                    await self._check_end(share.segment)
+                except CorruptFile as error:
+                    _give_up(done, error)
 
     async def _after_move(self, attempt: int, version: int) -> None:
         """This broker's segment has successors here in a moment. Another broker's owner may be gone for a while."""

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filer.errors import InvalidMarker, ObjectNotFound, StoreError
+from filer.errors import CorruptFile, InvalidMarker, ObjectNotFound, OutcomeUnknown, StoreError, UnreadableObject
 from filer.format.schema import TIMESTAMP
 from filer.segment.read_room import NoRoom, ReadRoom, head
 from filer.segment.segment_reader import SegmentReader
-from filer.topic.positions import Positions, advance, check_positions, earliest
+from filer.topic.positions import Positions, advance, check_positions, earliest, to_marker
 from mq.base.errors import OwnerSilent
 from mq.topic.topic_runtime import TopicRuntime
 
 STALE_TRIES = 5
+LOST_TRIES = 2
+"""After so many tries a file that is not there is not one that was rolled up meanwhile."""
 SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
 
 
@@ -49,6 +51,8 @@ class TopicReader:
     ) -> None:
         self._runtime, self._reads, self._reader, self._streaming = runtime, runtime.reads, reader, streaming
         self._room = room
+        # What kept the last read from going on in one of the segments.
+        self.unreadable: UnreadableObject | None = None
 
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """Messages of one segment from `offset` on; none if it has no more (yet).
@@ -131,18 +135,29 @@ class TopicReader:
                 )
             except ObjectNotFound:
                 # Rolled up and deleted since the index was read. The index is newer by now, or is recovered.
-                if attempt == STALE_TRIES - 1:
-                    raise
-                self._reads.invalidate_index(segment_id)
-        raise AssertionError("unreachable")
+                if attempt < LOST_TRIES:
+                    self._reads.invalidate_index(segment_id)
+                    continue
+                # By an index that was read a moment ago: files stay for a grace period after they are replaced, so it
+                # was not replaced. The next try says so, unless the topic's record has a newer start.
+                await self._runtime.refresh()
+                await self._reads.lose(segment_id, index, offset, damaged=False)
+            except CorruptFile as error:
+                if index.hole_at(offset) is None and index.blocked is None:
+                    await self._reads.lose(segment_id, index, error.offset or offset, damaged=True)
+                raise
+        raise OutcomeUnknown(f"the files of segment {segment_id} of topic {self._runtime.topic!r} keep changing")
 
     async def read(self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int) -> tuple[list[Run], Positions]:
         """Messages from `positions` on, about evenly from all segments that can be read; and the positions after them.
 
         Runs are grouped by segment. Order holds within each segment, and a successor's messages come only after all
         messages of its predecessors. Raises `OwnerSilent` if nothing was found and a silent owner may have more, except
-        for a `streaming` reader, which waits anyway.
+        for a `streaming` reader, which waits anyway. Raises `DataMissing` or `CorruptFile` if nothing was found and an
+        object cannot be read: its messages come next. Otherwise `unreadable` has that error, and the position stays
+        before those messages.
         """
+        self.unreadable = None
         moved = advance(self._runtime.state, positions)
         runs: list[Run] = []
         idle: set[int] = set()
@@ -153,6 +168,10 @@ class TopicReader:
                 *(self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
             )
             for segment_id, run in zip(ready, found, strict=True):
+                if isinstance(run, UnreadableObject):
+                    self.unreadable = run
+                    idle.add(segment_id)
+                    continue
                 if isinstance(run, OwnerSilent):
                     silent = run
                     idle.add(segment_id)
@@ -169,15 +188,27 @@ class TopicReader:
                 max_rows -= run.table.num_rows
                 max_bytes -= run.table.nbytes
             moved = advance(self._runtime.state, moved)
+        if self.unreadable is not None:
+            self._mark_next(self.unreadable, moved)
+            if not runs:
+                raise self.unreadable
         if silent is not None and not runs and not self._streaming:
             raise silent
         return runs, moved
 
-    async def _found_in(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run | OwnerSilent:
+    async def _found_in(
+        self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int
+    ) -> Run | OwnerSilent | UnreadableObject:
         try:
             return await self.read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-        except OwnerSilent as error:
+        except (OwnerSilent, UnreadableObject) as error:
             return error
+
+    def _mark_next(self, error: UnreadableObject, positions: Positions) -> None:
+        """Add the marker of the positions that pass by the messages that cannot be read."""
+        if error.segment in positions and error.next_offset is not None:
+            behind = {**positions, error.segment: error.next_offset}
+            error.next_marker = to_marker(self._runtime.topic, advance(self._runtime.state, behind))
 
     def earliest(self) -> Positions:
         """Positions of the oldest messages kept."""
@@ -208,8 +239,14 @@ class TopicReader:
         # Behind the last file there may be messages that are not stored yet, or files that are not known here.
         is_known = file_index < len(index.files)
         offset = max(index.files[file_index].start, index.start_offset) if is_known else index.end
+        for hole in reversed(index.holes):
+            # Messages of that time may be in what is lost right before.
+            offset = hole.start if hole.end == offset else offset
         while True:
-            run = await self.read_segment(segment_id, offset, max_rows=SEEK_ROWS, max_bytes=SEEK_BYTES)
+            try:
+                run = await self.read_segment(segment_id, offset, max_rows=SEEK_ROWS, max_bytes=SEEK_BYTES)
+            except UnreadableObject:
+                return offset  # whoever reads from there is told
             if not run.table.num_rows:
                 return offset
             late = pc.index(

@@ -159,6 +159,7 @@ class TopicReads:
             return index or SegmentIndex()
         writer = self._owned.writers.get(segment_id)
         if index is not None and writer is not None and not writer.has_stopped:
+            await self._indexes.look_again(segment_id, index)
             return index
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else REMOTE_INDEX_SECONDS)
 
@@ -171,6 +172,12 @@ class TopicReads:
         if segment is not None and segment.state == "sealed":
             self._indexes.forget_older(segment_id, longest_seconds)
         return await self.index(segment_id, fresh=True)
+
+    async def lose(self, segment_id: int, index: SegmentIndex, offset: int, *, damaged: bool) -> None:
+        """Have a hole in the index in the place of the file that holds `offset`: it is gone, or damaged."""
+        files = index.readable(offset)
+        if files:
+            await self._indexes.lose(segment_id, index, files[0], damaged=damaged)
 
     def invalidate_index(self, segment_id: int) -> None:
         """Recover the index of a segment at its next use: a file that it names is gone.

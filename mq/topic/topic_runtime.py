@@ -8,11 +8,12 @@ from filer import keys
 from filer.segment.inheritance import handed_over, read_inherited
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef
+from filer.segment.segment_log import SegmentRef, check_end
 from filer.segment.writer.segment_writer import SegmentWriter
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.single_flight import SingleFlight
 from mq.forwarding.remote_segments import RemoteSegments
+from mq.topic.lost_objects import LostObjects
 from mq.topic.owned_segments import OwnedSegments
 from mq.topic.routing import Appender
 from mq.topic.segment_indexes import SegmentIndexes
@@ -29,8 +30,8 @@ _log = logging.getLogger(__name__)
 class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
 
-    `publisher` stores messages, `reads` answers readers, `traffic` counts both. `on_lost` is called with the topic's
-    name when a writer has stopped before its segment was sealed.
+    `publisher` stores messages, `reads` answers readers, `traffic` counts both. `lost` is what cannot be read.
+    `on_lost` is called with the topic's name when a writer has stopped before its segment was sealed.
     """
 
     def __init__(self, services: TopicServices, state: TopicState, *, on_lost: Callable[[str], None]) -> None:
@@ -39,7 +40,10 @@ class TopicRuntime:
         self._news = Wakeup()
         self._refresh = SingleFlight(self._read_record, services.clock, name=f"read the record of {state.topic}")
         self._watch = TopicStateWatch(services.clock, self.refresh)
-        self._indexes = SegmentIndexes(services.store, services.clock, self.ref, on_rebuilt=self._snapshot_rebuilt)
+        self.lost = LostObjects(state.topic, self.ref, services.metrics)
+        self._indexes = SegmentIndexes(
+            services.store, services.clock, self.ref, self.lost.note, on_rebuilt=self._snapshot_rebuilt
+        )
         self._remote = RemoteSegments(
             clock=services.clock,
             peers=services.peers,
@@ -80,6 +84,7 @@ class TopicRuntime:
             watch=self._watch,
             deadlines=services.deadlines,
             fault_of=services.faults.fault_of,
+            check_end=self._check_end,
         )
         self._open_writers()
 
@@ -109,6 +114,7 @@ class TopicRuntime:
             self._indexes.forget(segment_id)
             self._owned.forget(segment_id)
             self._remote.forget(segment_id)
+            self.lost.forget(segment_id)
         for segment in state.segments:
             if segment.state == "sealed":
                 self._remote.forget(segment.id)
@@ -177,6 +183,10 @@ class TopicRuntime:
     def _appender_of(self, segment: Segment) -> Appender:
         writer = self._owned.writers.get(segment.id)
         return writer or self._remote.forward(self.ref(segment.id), segment, self.state.version)
+
+    async def _check_end(self, segment_id: int) -> None:
+        """Raise `CorruptFile` if the segment cannot be sealed, and so has no owner: its last file is damaged."""
+        check_end(self.ref(segment_id), await self.reads.index(segment_id))
 
     def _pending_bytes(self, segment_id: int) -> int:
         return self._owned.pending_bytes(segment_id)

@@ -90,7 +90,8 @@ class SegmentSealer:
         with contextlib.suppress(Exception):
             end_offset = await writer.seal()
             return SealedEnd(end_offset, writer.index.seal_offset, writer.index.stored_bytes)
-        return await self._flush_and_seal(runtime, segment, writer.unflushed)
+        # What the writer has acknowledged is part of the log, whatever the store has lost of it since.
+        return await self._flush_and_seal(runtime, segment, writer.unflushed, known_end=writer.index.end)
 
     async def take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that this broker follows: refuse its owner, then store what is held of the segment.
@@ -100,7 +101,9 @@ class SegmentSealer:
         """
         return await self._flush_and_seal(runtime, segment, self._replicas.refuse(runtime.topic, segment))
 
-    async def _flush_and_seal(self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted]) -> SealedEnd:
+    async def _flush_and_seal(
+        self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted], *, known_end: int = 0
+    ) -> SealedEnd:
         segment = runtime.state.segment(segment_id)
         if segment is None:
             raise SegmentMoved(f"topic {runtime.topic!r} has no segment {segment_id} any more")
@@ -113,6 +116,7 @@ class SegmentSealer:
             writer=self._broker,
             grace_seconds=self._grace_seconds,
             inherit=partial(runtime.inherited, segment),
+            known_end=known_end,
         )
         runtime.adopt_index(segment_id, index)
         return SealedEnd(index.end, index.seal_offset, index.stored_bytes)

@@ -25,6 +25,7 @@ from mq.topic.topic_registry import TopicRegistry
 from mq.traffic.owner_traffic import OwnerTraffic
 from mq.transitions.segment_placement import SegmentPlacement
 from mq.transitions.state_broadcast import StateBroadcast
+from mq.transitions.unsealable_segments import UnsealableSegments
 
 
 class TransitionExecutor:
@@ -57,7 +58,8 @@ class TransitionExecutor:
         self._clock, self._coordinator, self._metrics, self._topics = clock, coordinator, metrics, topics
         self._draining, self._table, self._placement = draining, table, placement
         self._broadcast, self._owner_traffic, self._on_unfinished = broadcast, owner_traffic, on_unfinished
-        self._runner = TransitionRunner(catalogue, sealer, clock)
+        self._unsealable = UnsealableSegments(clock, topics)
+        self._runner = TransitionRunner(catalogue, sealer, clock, self._unsealable.left_out)
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def slot_traffic(self, topic: str, segment: Segment) -> SlotTraffic | None:
@@ -84,6 +86,7 @@ class TransitionExecutor:
         known: Mapping[int, KnownAverages] = {}
         if runtime is not None and reason in ("move", "drain"):
             known = await self._owner_traffic.collect(runtime.state, segments)
+        await self._unsealable.look_again(topic)
         state = await self.change(topic, lambda state: self._begin_replacement(state, segments, reason, owners))
         if state is not None and known:
             self._broadcast.start(self._owner_traffic.deliver(state, known))
@@ -92,21 +95,24 @@ class TransitionExecutor:
     async def repair(self, topic: str, is_orphan: Callable[[Segment], bool], reason: Reason) -> None:
         """Finish the transition that is under way, then give each orphaned open segment a successor.
 
-        Safe to stop anywhere, and to repeat by any broker: both are transitions, and so is each of their steps.
+        Safe to stop anywhere, and to repeat by any broker: both are transitions, and so is each of their steps. Raises
+        `CorruptFile` if a segment cannot be sealed, once all others have their successors.
         """
+        await self._unsealable.look_again(topic)
         async with self.lock(topic):
             state = await self._run(topic, _nothing)
             if state is not None and (orphans := [s.id for s in state.open_segments if is_orphan(s)]):
                 await self._run(topic, lambda state: self._begin_replacement(state, orphans, reason, None))
+                self._unsealable.check(topic, orphans)
 
     def _begin_replacement(
         self, state: TopicState, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None
     ) -> TopicState | None:
-        sealing = [s for s in state.open_segments if s.id in segments]
+        sealing = [s for s in state.open_segments if s.id in segments and not self._unsealable.has(state.topic, s.id)]
         brokers_for = self._placement.brokers_for_successors(state, sealing, owners)
         if brokers_for is None:
             return None
-        return begin_replacement(state, segments, brokers_for, reason, now_us=self._clock.now_us())
+        return begin_replacement(state, [s.id for s in sealing], brokers_for, reason, now_us=self._clock.now_us())
 
     async def split_or_merge(
         self, topic: str, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]]

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from filer.errors import InvalidInput
-from filer.segment.live_files import FileFacts
+from filer.segment.live_files import FileFacts, Hole
 from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_reader import unreadable
 from filer.times import rfc3339
 from filer.topic.positions import Positions, passed_by
 from mq.broker import Broker
@@ -83,13 +84,26 @@ async def _listed(
             continue
         if segment.id == first_segment:
             begin = max(begin, first_offset)
-        for facts in (await _index(broker, runtime, segment.id)).covering(begin):
+        index = await _index(broker, runtime, segment.id)
+        for facts in index.readable(begin):
             if facts.count == 0:
                 continue
             if len(listed) == limit:
                 return {"files": listed, "next": f"{segment.id}-{facts.start}"}
             listed.append(await _file(broker, runtime, segment.id, facts))
+        if (hole := _next_hole(index, begin)) is not None:
+            # What comes next has no file: the page ends here, and the next one says why.
+            if listed:
+                return {"files": listed, "next": f"{segment.id}-{hole.start}"}
+            error = unreadable(runtime.ref(segment.id), hole, max(begin, hole.start))
+            error.next_marker = f"{segment.id}-{hole.end}"
+            raise error
     return {"files": listed, "next": None}
+
+
+def _next_hole(index: SegmentIndex, offset: int) -> Hole | None:
+    """The first hole that holds `offset` or lies behind it."""
+    return next((hole for hole in index.holes if hole.end > offset), None)
 
 
 async def _listed_of_segment(
@@ -97,10 +111,17 @@ async def _listed_of_segment(
 ) -> dict[str, Any]:
     index = await _index_to(broker, runtime, segment, end)
     stop = index.end if end is None else end
-    within = takewhile(lambda facts: facts.start < stop, index.covering(offset))
+    within = takewhile(lambda facts: facts.start < stop, index.readable(offset))
     wanted = list(islice((facts for facts in within if facts.count), limit + 1))
     listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
-    return {"files": listed, "next_offset": wanted[limit].start if len(wanted) > limit else None}
+    if len(wanted) > limit:
+        return {"files": listed, "next_offset": wanted[limit].start}
+    hole = _next_hole(index, offset)
+    if hole is None or hole.start >= stop:
+        return {"files": listed, "next_offset": None}
+    if not listed:
+        raise unreadable(runtime.ref(segment), hole, max(offset, hole.start))
+    return {"files": listed, "next_offset": hole.start}
 
 
 def _parse_after(after: str | None) -> tuple[int, int]:

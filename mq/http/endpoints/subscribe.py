@@ -14,6 +14,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from filer.clock import Clock
+from filer.errors import UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
 from mq.base.read_budget import ReadLease
@@ -130,6 +131,8 @@ async def _parts(
                 del body
                 lease.release()
                 positions = reached
+                if reader.unreadable is not None:
+                    raise reader.unreadable
                 continue
             positions = reached
             lease.release()
@@ -144,6 +147,11 @@ async def _parts(
             yield form.end({"end": "deleted"}, to_marker(topic, positions))
             return
         yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
+    except UnreadableObject as error:
+        # All that could be read before it was sent. The marker is that of the messages that cannot be read.
+        yield form.end(
+            {"end": "unreadable", "problem": orjson.loads(problem_of(error).body())}, to_marker(topic, positions)
+        )
 
 
 async def _rendered(

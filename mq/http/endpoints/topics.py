@@ -100,6 +100,7 @@ async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
         "config": state.config.model_dump(mode="json"),
         "version": state.version,
         "segments": segments,
+        "damaged": runtime.lost.shown(),
     }
 
 

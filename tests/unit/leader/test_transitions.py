@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.errors import InvalidInput, OutcomeUnknown
+from filer.errors import CorruptFile, InvalidInput, OutcomeUnknown
 from filer.slots import SLOTS
 from filer.stores.memory_store import MemoryStore
 from filer.topic.catalogue import Catalogue
@@ -242,3 +242,48 @@ async def test_a_transition_that_was_cut_short_is_finished_by_whoever_comes_next
     ]
     assert await second.resume(record) == done
     assert await second.run("nothing", lambda state: None) is None
+
+
+class SealsAllBut:
+    """Seals all segments but those whose last file is damaged."""
+
+    def __init__(self, *damaged: int) -> None:
+        self.damaged = set(damaged)
+
+    async def seal(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd:
+        if segment.id in self.damaged:
+            raise CorruptFile("its last file is damaged", key="the file", segment=segment.id)
+        return SealedEnd(segment.id * 10)
+
+
+@pytest.mark.parametrize("damaged", [{0}, {1}, {0, 1}, {0, 3}, {0, 1, 2, 3}], ids=str)
+async def test_what_cannot_be_sealed_stays_open_and_the_rest_goes_on(damaged: set[int]) -> None:
+    """In a merge too: the neighbour that was sealed has a successor of its own range."""
+    clock, left_out = InstantClock(), set[int]()
+    catalogue = Catalogue(MemoryStore(), clock)
+    await catalogue.create(topic(4))
+    runner = TransitionRunner(catalogue, SealsAllBut(*damaged), clock, lambda topic, id_, error: left_out.add(id_))
+    pairs = [(0, 1), (2, 3)]
+    done = await runner.run("t", lambda state: begin_merge(state, pairs, brokers_for, now_us=2))
+    assert done is not None
+    assert (done.transition, broken_invariants(done), left_out) == (None, [], damaged)
+    before = topic(4)
+    assert {s.id for s in done.segments[:4] if s.state == "open"} == damaged
+    for successor in done.segments[4:]:
+        assert not damaged & set(successor.predecessors)
+        ranges = [segment.range for segment in before.segments if segment.id in successor.predecessors]
+        assert successor.range == (ranges[0][0], ranges[-1][1])
+    mended = TransitionRunner(catalogue, SealsAllBut(), clock)
+    after = await mended.run("t", lambda state: begin_replacement(state, [*damaged], brokers_for, "failover", now_us=3))
+    assert after is not None and broken_invariants(after) == []
+    assert all(segment.state == "sealed" for segment in after.segments[:4])
+
+
+async def test_a_deletion_leaves_nothing_out() -> None:
+    clock = InstantClock()
+    catalogue = Catalogue(MemoryStore(), clock)
+    await catalogue.create(topic(2))
+    with pytest.raises(CorruptFile):
+        await TransitionRunner(catalogue, SealsAllBut(1), clock).run("t", lambda state: begin_deletion(state, now_us=2))
+    done = await TransitionRunner(catalogue, SealsAllBut(), clock).run("t", lambda state: None)
+    assert done is not None and done.deleted

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import ManualClock, settle
-from filer.errors import OutcomeUnknown
 from filer.format.requests import Position, RequestId
+from filer.keys import FileName
 from filer.segment.next_file import Accepted, rows_of_payloads
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef, fetch_footer, recover_index, seal_at_end
+from filer.segment.segment_log import SegmentRef, fetch_footer, seal_at_end
 from filer.segment.take_over import beyond, flush_and_seal
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
@@ -96,13 +96,17 @@ async def test_what_is_sealed_already_stays_as_it_is() -> None:
 
 
 async def test_a_gap_is_never_sealed_over() -> None:
-    """The owner said that what comes before is stored: where the store does not show it, nobody seals."""
+    """The owner said that what comes before is stored. Where the store has lost it, its name stays free."""
     store = MemoryStore()
-    await owned(store, b"0")
-    with pytest.raises(OutcomeUnknown):
-        await seal(store, copied(b"2", base=2))
-    assert not (await recover_index(store, REF)).sealed
-    assert await stored_values(store, REF) == [b"0"]
+    await owned(store, b"0", b"1")
+    lost = REF.key(FileName(1))
+    bytes_of_it = (await store.get(lost)).data
+    await store.delete([lost])
+    index = await seal(store, copied(b"2", base=2))
+    assert (index.end, index.sealed) == (3, True)
+    assert [(hole.start, hole.end, hole.name) for hole in index.holes] == [(1, 2, FileName(1))]
+    await store.create(lost, bytes_of_it)
+    assert await stored_values(store, REF) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])

@@ -132,9 +132,10 @@ async def test_rubbish_at_our_offset(world: SegmentWorld) -> None:
     await world.memory.create(REF.key(FileName(0)), b"rubbish" * 10)
     ours = world.writer.append(single(b"ours"), 1)
     await settle()
-    with pytest.raises(SegmentMoved):
+    with pytest.raises(CorruptFile) as told:
         ours.result()
-    with pytest.raises(CorruptFile):
+    assert told.value.key == REF.key(FileName(0))
+    with pytest.raises(CorruptFile, match="unknown where the segment ends"):
         await world.seal_at_end()
 
 
@@ -142,8 +143,9 @@ async def test_an_empty_file_that_is_no_seal_is_refused(world: SegmentWorld) -> 
     """Taken for a file, it would be the end of the log for ever: whoever comes next finds its name taken."""
     footer = Footer(0, 0, 0, "somebody", 0, 0)
     await world.memory.create(REF.key(FileName(0)), bytes(REF.encode(REF.schema.empty_table(), footer)))
-    with pytest.raises(CorruptFile, match="no seal"):
-        await world.recovered()
+    assert (await world.recovered()).blocked == FileName(0)
+    with pytest.raises(CorruptFile, match="unknown where the segment ends"):
+        await world.seal_at_end()
 
 
 # -- names that come back ------------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""What this broker knows to be gone or damaged of a topic's segments: logged once, counted, and shown."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from filer.segment.live_files import Hole
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef
+from mq.base.metrics import Metrics
+
+SHOWN = 100
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LostObject:
+    """An object, and the messages `[offset, next_offset)` that cannot be read without it; None: no end is known."""
+
+    segment: int
+    offset: int
+    next_offset: int | None
+    key: str
+    damaged: bool
+
+    @property
+    def what(self) -> str:
+        """What has become of it."""
+        return "damaged" if self.damaged else "missing"
+
+
+class LostObjects:
+    """The lost objects of one topic, by segment, as far as this broker has read its indexes.
+
+    All methods belong to the event loop's thread.
+    """
+
+    def __init__(self, topic: str, ref: Callable[[int], SegmentRef], metrics: Metrics) -> None:
+        self._topic, self._ref, self._gauge = topic, ref, metrics.missing_objects
+        self._lost: dict[int, frozenset[LostObject]] = {}
+
+    def note(self, segment_id: int, index: SegmentIndex) -> None:
+        """Take over what an index knows. An object that was not lost before is logged."""
+        if not index.holes and index.blocked is None and segment_id not in self._lost:
+            return
+        ref, before = self._ref(segment_id), self._lost.get(segment_id, frozenset())
+        lost = {_of_hole(ref, hole) for hole in index.holes}
+        if index.blocked is not None:
+            lost.add(LostObject(segment_id, index.end, None, ref.key(index.blocked), damaged=True))
+        known = {(each.key, each.damaged) for each in before}
+        for each in sorted(lost, key=lambda each: each.offset):
+            if (each.key, each.damaged) not in known:
+                _log.warning(
+                    "%s is %s: messages [%d, %s) of segment %d of topic %r cannot be read until it is put back",
+                    each.key, each.what, each.offset, "…" if each.next_offset is None else each.next_offset,
+                    segment_id, self._topic,
+                )  # fmt: skip
+        for key in {each.key for each in before} - {each.key for each in lost}:
+            _log.warning("%s of topic %r can be read again", key, self._topic)
+        self._lost[segment_id] = frozenset(lost)
+        self._count()
+
+    def forget(self, segment_id: int) -> None:
+        """The topic has no such segment any more."""
+        if self._lost.pop(segment_id, None):
+            self._count()
+
+    def shown(self) -> list[dict[str, Any]]:
+        """The lost objects as answers show them, the first `SHOWN` of them."""
+        ordered = sorted((each for lost in self._lost.values() for each in lost), key=lambda e: (e.segment, e.offset))
+        return [
+            {
+                "segment": each.segment,
+                "offset": each.offset,
+                "next_offset": each.next_offset,
+                "key": each.key,
+                "what": each.what,
+            }
+            for each in ordered[:SHOWN]
+        ]
+
+    def _count(self) -> None:
+        for what in ("missing", "damaged"):
+            count = sum(each.what == what for lost in self._lost.values() for each in lost)
+            self._gauge.labels(self._topic, what).set(count)
+
+
+def _of_hole(ref: SegmentRef, hole: Hole) -> LostObject:
+    return LostObject(ref.segment, hole.start, hole.end, ref.key(hole.name), hole.damaged)
