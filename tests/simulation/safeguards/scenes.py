@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 from filer.clock import settle
-from filer.errors import CorruptFile
+from filer.errors import CorruptFile, ObjectExists
 from filer.format.segment_file import footer_size_bytes
 from filer.keys import FileName
 from filer.segment.inheritance import read_inherited
@@ -147,6 +147,23 @@ async def a_request_is_repeated_too_late() -> list[str]:
         await world.publish(writer, sequence=sequence)
     await world.send(writer, first)
     await world.close()
+    return await world.verdict()
+
+
+async def a_file_is_gone_while_a_segment_is_sealed() -> list[str]:
+    """The seal goes behind the last file, never at the gap: put back, the file is as it was."""
+    world = RecordedSegment()
+    writer = world.open_writer()
+    for _ in range(5):
+        await world.publish(writer)
+    await world.crash(writer)
+    key = world.ref.key(FileName(2))
+    good = (await world.memory.get(key)).data
+    await world.memory.delete([key])
+    world.damaged(key)
+    assert (await world.seal_at_end()).sealed
+    with contextlib.suppress(ObjectExists):
+        await world.memory.create(key, good)
     return await world.verdict()
 
 

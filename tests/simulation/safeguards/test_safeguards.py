@@ -16,7 +16,7 @@ from filer.clock import Clock
 from filer.errors import ObjectExists, OutcomeUnknown, SegmentMoved
 from filer.format import segment_file
 from filer.format.segment_file import read_end
-from filer.segment import take_over
+from filer.segment import segment_log, take_over
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import put_until_known
 from filer.segment.sequence_window import Found, SequenceWindow
@@ -166,6 +166,12 @@ SAFEGUARDS = [
         "the replication lease",
         lambda: mock.patch.object(ReplicationLease, "is_valid", lambda self: True),
         scenes.an_owner_out_of_touch_is_given_up,
+        "lost",
+    ),
+    Safeguard(
+        "a gap is never an end",
+        lambda: mock.patch.object(segment_log, "_extend_over_gaps", segment_log._extend),
+        scenes.a_file_is_gone_while_a_segment_is_sealed,
         "lost",
     ),
     Safeguard(
