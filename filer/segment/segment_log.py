@@ -295,12 +295,13 @@ async def _exists_unlisted(files: _Files, index: SegmentIndex) -> bool:
     return True
 
 
-async def find_again(store: Store, ref: SegmentRef, index: SegmentIndex, hole: Hole) -> None:
+async def find_again(store: Store, ref: SegmentRef, index: SegmentIndex, hole: Hole, *, is_sound: bool = False) -> None:
     """Look whether a hole's object is back, and put its files into the index if so.
 
-    Only names within the hole are listed and read. A damaged object whose ETag is unchanged is not read again.
+    Only names within the hole are listed and read. A damaged object whose ETag is unchanged is not read again, unless
+    its bytes were checked and it `is_sound`: on a directory, a file that was put back may have its old time and size.
     """
-    if hole.etag is not None:
+    if hole.etag is not None and not is_sound:
         with contextlib.suppress(ObjectNotFound):
             if (await store.head(ref.key(hole.name))).etag == hole.etag:
                 return

@@ -11,10 +11,13 @@ from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, catch_up, find_again, reach, recover_index
 from filer.stores.store import Store
 from filer.topic.topic_state import Segment
+from filer.verification.stored_files import verify_file
 
 LOOK_AGAIN_SECONDS = 2.0
 """How often a broker looks whether lost objects of a segment are back."""
 HOLES_AT_ONCE = 16
+CHECK_AGAIN_SECONDS = 10.0
+"""How often one damaged object of a segment that looks unchanged is read whole: it may have its old time and size."""
 
 
 def nobody_told(segment_id: int, index: SegmentIndex) -> None:
@@ -42,6 +45,8 @@ class SegmentIndexes:
         self._on_lost, self._on_rebuilt = on_lost, on_rebuilt
         self._looked_seconds: dict[int, float] = {}
         self._looked_at: dict[int, int] = {}
+        self._checked_seconds: dict[int, float] = {}
+        self._checks: dict[int, int] = {}
         self._read_seconds: dict[int, float] = {}
         self._reading: dict[int, asyncio.Task[SegmentIndex]] = {}
 
@@ -91,7 +96,22 @@ class SegmentIndexes:
         for hole in [*index.holes[first:], *index.holes[:first]][:HOLES_AT_ONCE]:
             with contextlib.suppress(BraidError):
                 await find_again(self._store, self._ref(segment_id), index, hole)
+        await self._check_again(segment_id, index)
         self._on_lost(segment_id, index)
+
+    async def _check_again(self, segment_id: int, index: SegmentIndex) -> None:
+        """Read the next damaged object that looks unchanged, unless one was read a moment ago."""
+        now_seconds = self._clock.monotonic_seconds()
+        unchanged = [hole for hole in index.holes if hole.etag is not None]
+        if not unchanged or now_seconds - self._checked_seconds.get(segment_id, -1e9) < CHECK_AGAIN_SECONDS:
+            return
+        self._checked_seconds[segment_id] = now_seconds
+        number = self._checks[segment_id] = self._checks.get(segment_id, -1) + 1
+        hole, ref = unchanged[number % len(unchanged)], self._ref(segment_id)
+        with contextlib.suppress(BraidError):
+            verdict, _ = await verify_file(self._store, ref, hole.name)
+            if verdict.is_sound:
+                await find_again(self._store, ref, index, hole, is_sound=True)
 
     async def lose(self, segment_id: int, index: SegmentIndex, facts: FileFacts, *, damaged: bool) -> None:
         """Have a hole in the index in the place of a file that cannot be read, until it is put back."""
@@ -100,7 +120,7 @@ class SegmentIndexes:
             with contextlib.suppress(BraidError):
                 etag = (await self._store.head(self._ref(segment_id).key(facts.name))).etag
         index.lose(facts, damaged=damaged, etag=etag)
-        self._looked_seconds[segment_id] = self._clock.monotonic_seconds()
+        self._looked_seconds[segment_id] = self._checked_seconds[segment_id] = self._clock.monotonic_seconds()
         self._on_lost(segment_id, index)
 
     async def close(self) -> None:

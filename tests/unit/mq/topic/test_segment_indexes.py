@@ -15,7 +15,7 @@ from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Fetched, Store
 from filer.topic.topic_state import Segment
-from mq.topic.segment_indexes import SegmentIndexes
+from mq.topic.segment_indexes import CHECK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, SegmentIndexes
 from tests.support.topic.segment_files import append
 
 REF = SegmentRef("t", 0)
@@ -204,3 +204,35 @@ async def test_closing_leaves_nothing_running(world: World) -> None:
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_a_file_that_is_put_back_as_if_unchanged_is_found(world: World) -> None:
+    """On a directory a file that is copied back with its old time has the ETag of the damaged one."""
+    await world.write(2)
+    index = await world.indexes.get(SEGMENT, longest_seconds=60)
+    [facts] = index.files
+    await world.indexes.lose(0, index, facts, damaged=True)
+    await world.clock.advance(CHECK_AGAIN_SECONDS - 1)
+    await world.indexes.look_again(0, index)
+    assert len(index.holes) == 1
+    await world.clock.advance(LOOK_AGAIN_SECONDS)
+    await world.indexes.look_again(0, index)
+    assert (index.files, index.holes) == ([facts], [])
+
+
+async def test_one_that_is_damaged_still_is_read_now_and_then_and_stays_lost(world: World) -> None:
+    await world.write(2)
+    index = await world.indexes.get(SEGMENT, longest_seconds=60)
+    [facts] = index.files
+    key = REF.key(facts.name)
+    data = bytearray((await world.memory.get(key)).data)
+    data[10] ^= 1
+    await world.memory.delete([key])
+    await world.memory.create(key, bytes(data))
+    await world.indexes.lose(0, index, facts, damaged=True)
+    world.counting.gets = 0
+    for _ in range(6):
+        await world.clock.advance(LOOK_AGAIN_SECONDS)
+        await world.indexes.look_again(0, index)
+    assert [hole.name for hole in index.holes] == [facts.name]
+    assert 0 < world.counting.gets < 6
