@@ -115,9 +115,14 @@ def segment_file(topic: str, segment: int, name: FileName) -> str:
     return f"{segment_folder(topic, segment)}{name}"
 
 
+def snapshots_folder(topic: str) -> str:
+    """The folder of the snapshots of all segments."""
+    return f"topics/{topic}/index/"
+
+
 def index_snapshot(topic: str, segment: int) -> str:
     """Snapshot of a segment's index."""
-    return f"topics/{topic}/index/{segment}.snapshot"
+    return f"{snapshots_folder(topic)}{segment}.snapshot"
 
 
 def upload(topic: str, upload_id: str) -> str:

@@ -211,7 +211,7 @@ class Catalogue:
 
         async def read(key: str) -> list[Segment]:
             async with gate:
-                return _lineage(key, (await self._store.get(key)).data)
+                return read_lineage(key, (await self._store.get(key)).data)
 
         records = await asyncio.gather(*map(read, await self._history_keys(topic, after, limit)))
         segments = {segment.id: segment for lineage in records for segment in lineage if segment.id > after}
@@ -273,7 +273,8 @@ def _missing(topic: str) -> DataMissing:
     )
 
 
-def _lineage(key: str, data: bytes) -> list[Segment]:
+def read_lineage(key: str, data: bytes) -> list[Segment]:
+    """The segments in a file of a topic's history. Raises `CorruptFile`."""
     try:
         segments = [Segment.model_validate(each) for each in checked(data, key=key, first="segments")[0]["segments"]]
     except (ValueError, KeyError, TypeError) as error:

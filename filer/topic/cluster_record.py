@@ -63,12 +63,7 @@ async def open_cluster(store: Store, clock: Clock, name: str, *, grace_seconds: 
         record = await _create_record(store, settings.cluster if settings else await _fresh(store, clock, name))
     if settings is None:
         settings = await _create_settings(store, ClusterSettings(cluster=record, grace_seconds=grace_seconds))
-    if settings.cluster != record:
-        raise CorruptFile(
-            f"{keys.CLUSTER} and {keys.CLUSTER_SETTINGS} name different clusters: one of them is damaged or of another "
-            "store; put back the right one (docs/operations.md, Damaged and missing records)",
-            key=keys.CLUSTER,
-        )
+    _check_same(record, settings)
     if record.cluster != name:
         raise CorruptFile(
             f"this store belongs to cluster {record.cluster!r}, not {name!r}: "
@@ -80,6 +75,24 @@ async def open_cluster(store: Store, clock: Clock, name: str, *, grace_seconds: 
             f"--grace {settings.grace_seconds:g} (docs/operations.md, Change the grace period)"
         )
     return record
+
+
+async def check_cluster(store: Store) -> None:
+    """Check both records, as far as they are there. Raises `CorruptFile`, and `DataMissing` if cluster.json is gone."""
+    record, settings = await _read_record(store), await _read_settings(store)
+    if record is None:
+        raise DataMissing(f"{keys.CLUSTER} is gone", key=keys.CLUSTER)
+    if settings is not None:
+        _check_same(record, settings)
+
+
+def _check_same(record: ClusterRecord, settings: ClusterSettings) -> None:
+    if settings.cluster != record:
+        raise CorruptFile(
+            f"{keys.CLUSTER} and {keys.CLUSTER_SETTINGS} name different clusters: one of them is damaged or of another "
+            "store; put back the right one (docs/operations.md, Damaged and missing records)",
+            key=keys.CLUSTER,
+        )
 
 
 async def _fresh(store: Store, clock: Clock, name: str) -> ClusterRecord:

@@ -11,6 +11,7 @@ from mq.base.version import VERSION
 from mq.cli import pipeline
 from mq.cli.diagnosis.bench import bench
 from mq.cli.diagnosis.doctor import doctor
+from mq.cli.diagnosis.verify import verify
 from mq.cli.failures import report
 from mq.cli.publishing.publish import publish
 from mq.cli.reading import files
@@ -36,6 +37,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(bench)
 app.command("doctor")(doctor)
+app.command("verify")(verify)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
-"""Commands that examine and measure: `mq doctor` and `mq bench`.
+"""Commands that examine and measure: `mq doctor`, `mq verify` and `mq bench`.
 
 `doctor` prints the findings that `checks` makes of this machine, a broker and a store. `bench` publishes to a running
 broker and reads back; `bench_run` takes the measurements.
+`verify` reads topics on their store through `filer/verification`.
 """

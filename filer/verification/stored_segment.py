@@ -1,0 +1,80 @@
+"""Checks one segment on a store: every file that counts, what is missing between them, and their chain."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from filer.keys import FileName
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, reach, recover_index
+from filer.stores.store import Store
+from filer.verification.chain_check import Link, check_chain
+from filer.verification.stored_files import verify_file
+from filer.verification.verdict import Verdict
+
+FILES_AT_ONCE = 8
+
+
+async def verify_segment(
+    store: Store, ref: SegmentRef, *, start_offset: int, end_offset: int | None, seal_offset: int | None
+) -> AsyncIterator[Verdict]:
+    """A verdict on each file that counts, and on each that is missing; a broken chain is told of the later file.
+
+    `end_offset` is that of a sealed segment, None for an open one. `seal_offset` is that of the seal's file. The
+    segment may go on meanwhile: what it gets later is not looked at, and a file that was rolled up is looked for under
+    its new name. Raises `OutcomeUnknown`.
+    """
+    links: dict[FileName, Link | None] = {}
+    until: int | None = None
+    while True:
+        index = await recover_index(store, ref, start_offset=start_offset)
+        until = index.end if until is None else until
+        if end_offset is not None and not index.sealed and index.end < end_offset:
+            reach(index, end_offset)
+        names = [facts.name for facts in index.files if facts.start <= until]
+        left = [name for name in names if name not in links]
+        if not left:
+            break
+        for at in range(0, len(left), FILES_AT_ONCE):
+            for verdict in await _verify_files(store, ref, left[at : at + FILES_AT_ONCE], start_offset, links):
+                yield verdict
+    for verdict in _missing(ref, index, end_offset, seal_offset):
+        yield verdict
+    for each in check_chain(link for name in names if (link := links[name]) is not None).breaks:
+        why = f"it was not written behind {each.before}: one of the two is not the file that was there"
+        yield Verdict(ref.key(each.after), "damaged", why)
+
+
+async def _verify_files(
+    store: Store, ref: SegmentRef, names: Sequence[FileName], start_offset: int, links: dict[FileName, Link | None]
+) -> list[Verdict]:
+    """The verdicts on files; adds their links. One that counts no more by now has none."""
+    found = await asyncio.gather(*(verify_file(store, ref, name) for name in names))
+    verdicts: list[Verdict] = []
+    for name, (verdict, link) in zip(names, found, strict=True):
+        links[name] = link
+        if verdict.condition == "missing":
+            # It may have been rolled up and deleted since the index was read. Then another file counts there.
+            index = await recover_index(store, ref, start_offset=start_offset)
+            if any(facts.start <= name.base < facts.end and facts.name != name for facts in index.files):
+                continue
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _missing(ref: SegmentRef, index: SegmentIndex, end_offset: int | None, seal_offset: int | None) -> list[Verdict]:
+    """What the index has instead of files: holes, a last file without a known end, no seal."""
+    verdicts = [
+        Verdict(
+            ref.key(hole.name),
+            "damaged" if hole.damaged else "missing",
+            f"messages [{hole.start}, {hole.end}) cannot be read without it",
+        )
+        for hole in index.holes
+    ]
+    if index.blocked is not None:
+        why = f"it is the last file: nothing shows where the segment ends behind {index.end}"
+        verdicts.append(Verdict(ref.key(index.blocked), "damaged", why))
+    elif end_offset is not None and not index.sealed and seal_offset == end_offset:
+        why = "it is the seal, which holds no messages, but the requests of producers"
+        verdicts.append(Verdict(ref.key(FileName(end_offset)), "missing", why))
+    return verdicts
