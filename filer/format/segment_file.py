@@ -280,7 +280,11 @@ def read_whole(data: bytes, *, place: tuple[int, int] | None = None) -> FileEnd:
 
 def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
     """The rows of a file, in the columns of `log_schema`; raises `CorruptFile` as `read_whole`."""
-    end = read_whole(data, place=place)
+    return decode_checked(read_whole(data, place=place), data)
+
+
+def decode_checked(end: FileEnd, data: bytes) -> pa.Table:
+    """The rows of a file that `read_whole` has checked, in the columns of `log_schema`; raises `CorruptFile`."""
     try:
         with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as file:
             return unmark(file.read())

@@ -16,9 +16,10 @@ from filer.format.segment_file import (
     WHOLE_FILE_BYTES,
     FileEnd,
     decode,
+    decode_checked,
     decode_row_group,
     of_file,
-    parse_footer,
+    read_whole,
 )
 from filer.segment.live_files import FileFacts, Hole
 from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom, head
@@ -198,9 +199,9 @@ def decoded_bytes(metadata: pq.FileMetaData, group: int) -> int:
 
 def _decode_up_to(data: bytes, place: tuple[int, int], most_bytes: int) -> pa.Table | int:
     """The rows of a file, or only how much they would take, if that is more. Raises as `decode`."""
-    metadata, _ = parse_footer(data)
-    size_bytes = sum(decoded_bytes(metadata, group) for group in range(metadata.num_row_groups))
-    return decode(data, place=place) if size_bytes <= most_bytes else size_bytes
+    end = read_whole(data, place=place)
+    size_bytes = sum(decoded_bytes(end.metadata, group) for group in range(end.metadata.num_row_groups))
+    return decode_checked(end, data) if size_bytes <= most_bytes else size_bytes
 
 
 def _check_readable(ref: SegmentRef, index: SegmentIndex, offset: int) -> None:

@@ -58,7 +58,7 @@ def test_what_is_no_topic() -> None:
     history = TopicHistory("t")
     history.record(b"{}")
     (complaint,) = history.complaints
-    assert complaint.startswith("t: topic.json cannot be read")
+    assert complaint.startswith("t: topic.json is damaged")
 
 
 def change(topic: TopicState, segment: int, **changes: object) -> TopicState:
