@@ -67,13 +67,30 @@ class SegmentLife(_Answer):
     load: str | None = None
 
 
+class LostObject(_Answer):
+    """An object on the store that is `damaged` or `missing`, by its key.
+
+    Without it the messages `[offset, next_offset)` of the segment cannot be read; None: no end is known.
+    """
+
+    key: str
+    what: str
+    segment: int
+    offset: int
+    next_offset: int | None = None
+
+
 class Topic(_Answer):
-    """A topic with its configuration and its segments."""
+    """A topic with its configuration and its segments.
+
+    `damaged` are the lost objects that the broker which answered knows of. Brokers before this version tell of none.
+    """
 
     topic: str
     config: dict[str, Any]
     version: int
     segments: tuple[Segment, ...]
+    damaged: tuple[LostObject, ...] = ()
 
 
 class TopicSummary(_Answer):

@@ -6,7 +6,7 @@ import orjson
 import typer
 
 from braidmq import AsyncClient
-from braidmq.models import Segment, Topic, TopicSummary
+from braidmq.models import LostObject, Segment, Topic, TopicSummary
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
@@ -21,6 +21,7 @@ from mq.cli.topics.topic_settings import flatten, gather
 _COLUMNS = (
     "segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by",
 )  # fmt: skip
+_LOST_COLUMNS = ("lost object", "is", "segment", "from offset", "to offset")
 
 app = typer.Typer(
     help="Create, configure, list, describe and delete topics; split and merge their segments.", no_args_is_help=True
@@ -135,6 +136,9 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) ->
     for lines in (lineage(found.segments), [_hot_slot_note(s) for s in found.segments if s.hot_slot is not None]):
         if lines:
             print_lines("", *lines)
+    if found.damaged:
+        print_lines("")
+        print_table(_LOST_COLUMNS, map(_lost_row, found.damaged))
 
 
 app.command("history")(history)
@@ -157,6 +161,11 @@ def delete(
         print_json({"deleted": topic})
     else:
         print_lines(f"topic {topic} is deleted")
+
+
+def _lost_row(lost: LostObject) -> tuple[object, ...]:
+    last = "unknown" if lost.next_offset is None else str(lost.next_offset - 1)
+    return lost.key, lost.what, str(lost.segment), str(lost.offset), last
 
 
 def _segment_row(segment: Segment) -> tuple[object, ...]:

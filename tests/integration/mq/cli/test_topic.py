@@ -1,10 +1,15 @@
+import asyncio
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from mq.cli.main import run
+from tests.support.broker.scripted_http import answer, scripted_server
 
 Mq = Callable[..., str]
 
@@ -78,8 +83,6 @@ def test_a_picture_without_what_draws_it(
 
 
 def test_what_makes_no_sense(topic: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from mq.cli.main import run
-
     assert run(["topic", "history", topic, "--plot", str(tmp_path / "braid.gif")]) == 2
     assert "does not end in .png or .svg" in capfd.readouterr().err
     assert run(["topic", "split", topic, "0", "--at", "5", "--parts", "2"]) == 2
@@ -123,8 +126,6 @@ def test_deleting_asks(
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    from mq.cli.main import run
-
     mq("topic", "create", topic)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     assert run(["topic", "delete", topic]) == (0 if deleted else 1)
@@ -136,3 +137,17 @@ def test_a_wrong_port_fails_at_once_and_names_the_address(mq_fails: Mq) -> None:
     assert mq_fails("topic", "list", "--url", "http://127.0.0.1:9") == (
         "no connection to http://127.0.0.1:9: Connection refused; is a broker listening there?"
     )
+
+
+async def test_describing_names_lost_objects(capfd: pytest.CaptureFixture[str]) -> None:
+    """The last file of a segment is damaged, so nothing shows where the segment ends; another one is missing."""
+    lost = [
+        {"key": "topics/t/a", "what": "missing", "segment": 0, "offset": 3, "next_offset": 5},
+        {"key": "topics/t/b", "what": "damaged", "segment": 1, "offset": 7, "next_offset": None},
+    ]
+    body = json.dumps({"topic": "t", "config": {}, "version": 1, "segments": [], "damaged": lost})
+    async with scripted_server(lambda head: answer(200, body, Content_Type="application/json")) as server:
+        assert await asyncio.to_thread(run, ["topic", "describe", "t", "--url", server.url]) == 0
+    rows = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert ["topics/t/a", "missing", "0", "3", "4"] in rows
+    assert ["topics/t/b", "damaged", "1", "7", "unknown"] in rows
