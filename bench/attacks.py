@@ -33,7 +33,7 @@ PUBLISHES_PER_SECOND = 50
 QUIET_SECONDS = 10.0
 GIVE_UP_SECONDS = 5.0
 MOST_GROWTH_MIB, MOST_RATIO = 100, 2.0
-"""What issue 16 allows."""
+"""More than this is a finding."""
 _ROOT = Path(__file__).parents[1]
 
 

@@ -4,7 +4,7 @@
 
 Each attack gets a new `mq serve` with default settings. The other clients publish single messages and read small pages,
 at an even pace, from a process of their own; the attacker is a process of the lowest priority. All traffic stays on
-127.0.0.1, bounded in count and time. The numbers are those of issue 16. See bench/README.md.
+127.0.0.1, bounded in count and time. See bench/README.md.
 """
 
 import argparse
@@ -39,7 +39,7 @@ REQUESTS_PER_SECOND = 50
 GIVE_UP_SECONDS = 5.0
 QUIET_SECONDS = 8.0
 MOST_GROWTH_MIB, MOST_RATIO = 100, 2.0
-"""What issue 16 allows."""
+"""More than this is a finding."""
 _ROOT = Path(__file__).parents[1]
 _NICENESS = 19
 
