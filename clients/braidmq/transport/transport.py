@@ -108,8 +108,19 @@ class Transport:
         )
 
     async def aclose(self) -> None:
-        """Close every connection. Requests in flight and later ones raise `ClientClosed`."""
+        """Close every connection. Requests in flight and later ones raise `ClientClosed`.
+
+        A caller that is cancelled meanwhile is so only once all are closed.
+        """
         self._closed = True
+        closing = asyncio.ensure_future(self._close_all())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            raise
+
+    async def _close_all(self) -> None:
         # First: httpx would not wake requests that wait for an answer, and would leave open what connects meanwhile.
         await asyncio.gather(*(exchange.end() for exchange in self._exchanges))
         await self._broker.aclose()

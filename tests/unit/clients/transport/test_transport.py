@@ -192,6 +192,22 @@ async def test_connections_are_closed_when_no_request_is_in_flight() -> None:
         await asking
 
 
+async def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
+    """As when a reader runs out of time, and is stopped while it leaves `async with`."""
+    transport = WaitingTransport()
+    client = AsyncClient("http://b:1", http_transport=transport)
+    asking = asyncio.create_task(client.topic("t"))
+    await transport.asked.wait()
+    closing = asyncio.create_task(client.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert transport.at_close == 0
+    with pytest.raises(ClientClosed):
+        await asking
+
+
 async def test_a_closed_client_says_so(client: AsyncClient) -> None:
     await client.aclose()
     with pytest.raises(ClientClosed):
