@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.clock import Clock
-from filer.errors import CorruptFile
+from filer.errors import CorruptFile, DataMissing
 from filer.format.requests import StoredRequest
 from filer.format.segment_file import (
     DECODING_ERRORS,
@@ -222,12 +222,19 @@ class _Encoder:
         self._first_us = self._last_us = 0
 
     def add_files(self, files: Sequence[FileFacts], contents: Sequence[bytes]) -> None:
-        """Add the messages of the next files; raises `CorruptFile` if they do not follow each other."""
+        """Add the messages of the next files.
+
+        Raises `DataMissing` if a file between them is gone, and `CorruptFile` if they do not follow each other.
+        """
         for facts, data in zip(files, contents, strict=True):
             base = facts.base
             for table in _row_groups(self._ref, facts.name, data):
                 self.add(table.slice(max(self._reached - base, 0)))
                 base += table.num_rows
+            if base < facts.end and not facts.name.rolled:
+                # All bytes of the file were checked, so it ends here: the next one must have begun here.
+                key = self._ref.key(FileName(base))
+                raise DataMissing(f"{key} is gone: the file before it ends at {base}", key=key)
             if self._reached != facts.end:
                 key = self._ref.key(facts.name)
                 raise CorruptFile(f"{key}: it ends at {self._reached}, not at {facts.end}", key=key)

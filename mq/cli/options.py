@@ -1,6 +1,6 @@
 """Options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,3 +24,12 @@ UrlIfGiven = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+S3Endpoint = Annotated[
+    str | None,
+    typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store."),
+]
+S3Region = Annotated[str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")]
+S3Addressing = Annotated[
+    Literal["auto", "path", "virtual"],
+    typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
+]

@@ -1,6 +1,6 @@
 """`mq doctor`: check that everything a broker or a client needs is present and works."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 import uvloop
@@ -11,7 +11,7 @@ from filer.stores.store_address import StoreAddress
 from mq.cli.connect import with_client
 from mq.cli.diagnosis.checks import Finding, broker_findings, machine_findings, store_findings
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, UrlIfGiven
+from mq.cli.options import DEFAULT_URL, Json, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
 from mq.cli.output import print_json, print_table
 
 
@@ -20,17 +20,9 @@ def doctor(
         str | None,
         typer.Option("--store", envvar="BRAIDMQ_STORE", help="A store to check: a directory or s3://bucket/prefix."),
     ] = None,
-    endpoint: Annotated[
-        str | None,
-        typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store."),
-    ] = None,
-    region: Annotated[
-        str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")
-    ] = None,
-    addressing: Annotated[
-        Literal["auto", "path", "virtual"],
-        typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
-    ] = "auto",
+    endpoint: S3Endpoint = None,
+    region: S3Region = None,
+    addressing: S3Addressing = "auto",
     url: UrlIfGiven = None,
     as_json: Json = False,
 ) -> None:

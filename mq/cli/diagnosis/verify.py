@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 import uvloop
@@ -21,7 +21,7 @@ from filer.topic.catalogue import Catalogue
 from filer.verification.stored_topic import verify_cluster, verify_topic
 from filer.verification.verdict import Verdict
 from mq.cli.failures import CommandFailed
-from mq.cli.options import Json
+from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region
 from mq.cli.output import print_json, print_lines, print_table
 
 MOST_TOLD = 10_000
@@ -37,17 +37,9 @@ def verify(
         str,
         typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix."),
     ] = "braid-data",
-    endpoint: Annotated[
-        str | None,
-        typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store."),
-    ] = None,
-    region: Annotated[
-        str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")
-    ] = None,
-    addressing: Annotated[
-        Literal["auto", "path", "virtual"],
-        typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
-    ] = "auto",
+    endpoint: S3Endpoint = None,
+    region: S3Region = None,
+    addressing: S3Addressing = "auto",
     as_json: Json = False,
 ) -> None:
     """Check every byte of topics on their store, with or without brokers running. Changes nothing.

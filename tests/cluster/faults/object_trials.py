@@ -60,7 +60,8 @@ from tests.support.store.object_faults import (
     strike,
 )
 
-HEAL_SECONDS = 10.0
+# A damaged file that is put back with its old time and size is read again every 10 s.
+HEAL_SECONDS = 25.0
 TRIES, RETRY_SECONDS = 4, 0.2
 LOAD_MESSAGES = 12
 SHOWN_CHARS = 600

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from filer.clock import ManualClock, SystemClock
-from filer.errors import CorruptFile, ObjectNotFound
+from filer.errors import CorruptFile, DataMissing, ObjectNotFound
 from filer.format.segment_file import ROW_GROUP_BYTES, decode, read_footer
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
@@ -104,6 +105,10 @@ async def test_an_incomplete_run_makes_no_roll_up(executor: Executor):
         await append(store, REF, index, 10)
     with pytest.raises(CorruptFile, match="ends at 20, not at 30"):
         await write(store, [index.files[0], index.files[2]], executor)
+    # By names alone, as a job plans, the first file would reach to the third one.
+    with pytest.raises(DataMissing) as told:
+        await write(store, [replace(index.files[0], end=20), index.files[2]], executor)
+    assert told.value.key == REF.key(FileName(10))
     await store.delete([REF.key(FileName(10))])
     with pytest.raises(ObjectNotFound):
         await write(store, index.files, executor)
