@@ -27,6 +27,7 @@ from leader.traffic.traffic_table import TrafficTable
 from leader.traffic_reports import TrafficReports
 from mq.administration.segment_counts import SegmentCounts
 from mq.administration.topic_administration import TopicAdministration
+from mq.base.arrivals import Arrivals
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
@@ -93,6 +94,7 @@ class Broker:
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.metrics = Metrics()
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
+        self.arrivals = Arrivals(settings.arriving_bytes)
         self.draining = asyncio.Event()
         self.reads = Reads()
         self.read_budget = ReadBudget(settings.read_bytes)

@@ -101,6 +101,9 @@ class BrokerSettings(BaseModel):
         10.0, description="Seconds after which a read of the store is given up; enough to read the largest file."
     )
     front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
+    arriving_bytes: Annotated[int, Field(ge=MIB)] = Field(
+        16 * MIB, description="Memory for bodies of which a part is there, besides the one that began first."
+    )
     file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
     read_bytes: Annotated[int, Field(ge=MIB)] = Field(
         64 * MIB, description="Memory for answers with messages, of all reads together, until they are sent."

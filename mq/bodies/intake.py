@@ -6,12 +6,14 @@ What was declared and does not come takes no room. How long a body may take, `mq
 import asyncio
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
+from typing import Any
 
 from starlette.types import Receive
 
+from mq.base.arrivals import Arrivals
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
 from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
@@ -28,7 +30,7 @@ class Intake:
 
     A context manager: the room is released however the request ends. With `wait` (the topic has `overflow: block`),
     the body waits in the socket for room, where it costs the broker no memory. It waits for `patience_seconds` in all,
-    and then raises what `too_late` makes.
+    and then raises what `too_late` makes. A body that comes in pieces, or grows, shares `arrivals` with others.
     """
 
     def __init__(
@@ -40,7 +42,10 @@ class Intake:
         wait: bool,
         patience_seconds: float = math.inf,
         too_late: Callable[[], Exception] = FrontStoreFull,
+        arrivals: Arrivals | None = None,
     ) -> None:
+        # Without arrivals of others, a body is always the one that began first.
+        self._arrivals = Arrivals(0) if arrivals is None else arrivals
         self._left_seconds, self._too_late = patience_seconds, too_late
         self._front_store, self._upload_path, self._wait = front_store, upload_path, wait
         self._promised_bytes = 0
@@ -86,17 +91,21 @@ class Intake:
         finally:
             self._patience = None
             self._front_store.ends(self)
+            self._arrivals.end(self)
 
     async def _read_on(self, receive: Receive, first: bytes) -> bytes:
         chunks, size_bytes, next_step_bytes = [first], len(first), STEP_BYTES
+        self._arrivals.begin(self, size_bytes)
         await self._hold(size_bytes)
         more = True
         while more:
+            await self._wait_for_turn()
             message = await receive()
             if message["type"] != "http.request":
                 raise ClientGone
             chunks.append(message.get("body", b""))
             size_bytes += len(chunks[-1])
+            self._arrivals.holds(self, size_bytes)
             await self._hold(size_bytes)
             if size_bytes >= next_step_bytes:
                 next_step_bytes = size_bytes + STEP_BYTES
@@ -150,22 +159,37 @@ class Intake:
         gives_way = self._front_store.give_way()
         if self._left_seconds <= 0:
             raise self._too_late()
-        began_seconds = asyncio.get_running_loop().time()
-        try:
-            # Somebody may stall by then.
-            async with asyncio.timeout(min(STALLED_SECONDS, self._left_seconds)):
-                is_free = (gives_way or self._wait) and await self._front_store.room(
-                    self.held_bytes + self._promised_bytes
-                )
-        except TimeoutError:
-            return
-        finally:
-            self._left_seconds -= asyncio.get_running_loop().time() - began_seconds
-        if not is_free:
+        held_bytes = self.held_bytes + self._promised_bytes
+        may_wait = gives_way or self._wait
+        if not may_wait or await self._until_one_may_stall(self._front_store.room(held_bytes)) is False:
             raise FrontStoreFull(
                 f"{self._front_store.pending_bytes} bytes wait for the store, or are arriving, and at most "
                 f"{self._front_store.limit_bytes} may; nothing of this request was stored: send it again later"
             )
+
+    async def _wait_for_turn(self) -> None:
+        """Return once more of the body may be received: those that began before go first. Raises `FrontStoreFull`."""
+        while not self._arrivals.may_go_on(self):
+            if self._left_seconds <= 0:
+                raise self._arrivals.full()
+            # Not the client's fault: while it waits here, the body does not count as stalled. Who stalls makes room.
+            self._front_store.ends(self)
+            self._front_store.give_way()
+            await self._until_one_may_stall(self._arrivals.turn(self))
+            if self._patience is not None:
+                self._front_store.gets_on(self)
+
+    async def _until_one_may_stall(self, free: Coroutine[Any, Any, bool]) -> bool | None:
+        """What `free` returns; None if that takes so long that somebody may stall by now, or that patience is over."""
+        loop = asyncio.get_running_loop()
+        began_seconds = loop.time()
+        try:
+            async with asyncio.timeout(min(STALLED_SECONDS, self._left_seconds)):
+                return await free
+        except TimeoutError:
+            return None
+        finally:
+            self._left_seconds -= loop.time() - began_seconds
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
@@ -186,6 +210,7 @@ class Intake:
         chunks: list[bytes] = []
         size_bytes = 0
         waiting = body
+        self._arrivals.begin(self, 0)
         try:
             while waiting and not inflater.eof:
                 # The first step of a small body costs less than a thread; others would hold up the event loop.
@@ -195,9 +220,13 @@ class Intake:
                 waiting = inflater.unconsumed_tail
                 chunks.append(chunk)
                 size_bytes += len(chunk)
+                self._arrivals.holds(self, size_bytes)
                 await self._hold(max(size_bytes, self.held_bytes))
+                await self._wait_for_turn()
         except zlib.error as error:
             raise Malformed(f"the body is not valid gzip: {error}") from error
+        finally:
+            self._arrivals.end(self)
         if not inflater.eof or inflater.unused_data:
             raise Malformed("the body is not valid gzip: it is truncated, or has bytes after its end")
         return b"".join(chunks)

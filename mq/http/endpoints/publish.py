@@ -108,6 +108,7 @@ class Publisher:
             wait=wait,
             patience_seconds=deadlines.timeout_seconds,
             too_late=deadlines.nothing_stored,
+            arrivals=broker.arrivals,
         ) as intake:
             body = await intake.read(receive, request.declared_bytes)
             if request.encoding:

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from filer.clock import settle
+from mq.base.arrivals import Arrivals
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
 from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 from mq.bodies.intake import ClientGone, Intake
 
 MIB = 1024 * 1024
+ARRIVING_BYTES = 512 * 1024
 
 
 def sent(*parts: bytes, gone: bool = False) -> Callable[[], Awaitable[dict[str, Any]]]:
@@ -121,12 +123,13 @@ class Room:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.store = FrontStore(MIB, lambda: self.seconds)
+        self.arrivals = Arrivals(ARRIVING_BYTES)
 
     def read(self, sender: Sender, declared: int | None, *, wait: bool = False) -> "asyncio.Task[int]":
         """Begin to read a body; its length in the end."""
 
         async def read() -> int:
-            with Intake(self.store, MIB, "", wait=wait) as held:
+            with Intake(self.store, MIB, "", wait=wait, patience_seconds=20, arrivals=self.arrivals) as held:
                 return len(await held.read(sender.receive, declared))
 
         return asyncio.create_task(read())
@@ -226,3 +229,47 @@ async def test_who_waits_for_room_does_not_count_as_stalled() -> None:
     assert not room.store.has_stalled
     room.store.release(MIB - 10)
     assert await reading == 20
+
+
+async def test_bodies_wait_for_those_that_began_before_them() -> None:
+    room, first, second, third, small = Room(), Sender(), Sender(), Sender(), Sender()
+    one, two, three = (room.read(sender, None) for sender in (first, second, third))
+    for sender in (first, second, third):
+        sender.send(b"x" * (ARRIVING_BYTES // 2 + 1))
+    await settle()
+    for sender in (first, second, third):
+        sender.send(b"x", more=False)
+    assert await one == ARRIVING_BYTES // 2 + 2  # the first goes on while the others would hold too much
+    assert (await two, await three) == (ARRIVING_BYTES // 2 + 2,) * 2
+    small.send(b"whole", more=False)
+    assert await room.read(small, 5) == 5
+    assert room.arrivals.total_bytes == room.store.pending_bytes == 0
+
+
+async def test_who_waits_for_others_is_not_read_and_goes_on_when_they_stall() -> None:
+    room, stalls, waits = Room(), Sender(), Sender()
+    stalled, waiting = room.read(stalls, None), room.read(waits, None)
+    stalls.send(b"x")
+    waits.send(b"x" * (ARRIVING_BYTES + 1))
+    waits.send(b"x", more=False)
+    await settle()
+    assert not waiting.done() and room.arrivals.total_bytes == ARRIVING_BYTES + 2
+    room.seconds = STALLED_SECONDS
+    room.store.give_way()
+    with pytest.raises(BodyTimeout):
+        await stalled
+    assert await waiting == ARRIVING_BYTES + 2
+
+
+async def test_what_is_inflated_waits_for_others() -> None:
+    room, first = Room(), Sender()
+    reading = room.read(first, None)
+    first.send(b"x")
+    await settle()
+    with Intake(room.store, MIB, "", wait=False, patience_seconds=0, arrivals=room.arrivals) as held:
+        assert await held.inflate(gzip.compress(bytes(ARRIVING_BYTES)), "gzip") == bytes(ARRIVING_BYTES)
+        with pytest.raises(FrontStoreFull, match="--arriving-bytes"):
+            await held.inflate(gzip.compress(bytes(ARRIVING_BYTES + 1)), "gzip")
+    first.send(b"", more=False)
+    assert await reading == 1
+    assert room.arrivals.total_bytes == 0
