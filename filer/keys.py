@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
 | `cluster/settings.json` | never, once created | the same again with a check, and the grace period |
+| `cluster/settings-copy.json` | never, once created | the same as `cluster/settings.json` |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
 | `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that were moved out of topic.json |
@@ -22,6 +23,7 @@ from filer.errors import InvalidName
 
 CLUSTER = "cluster/cluster.json"
 CLUSTER_SETTINGS = "cluster/settings.json"
+CLUSTER_SETTINGS_COPY = "cluster/settings-copy.json"
 TOPICS = "topics/"
 NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
 NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"

@@ -3,26 +3,45 @@
 cluster.json is written once by the first broker that starts on the store. settings.json, beside it, has all of
 cluster.json again, a check over that, and `grace_seconds`. It is an object of its own because brokers of versions
 before refuse a cluster.json with a member that they do not know, and they may be started during an upgrade; of
-settings.json they know nothing. Each of the two shows damage to the other, and the next broker that starts writes the
-missing one again from the one that is there.
+settings.json they know nothing. settings-copy.json has the same content as settings.json.
+
+So damage to one of the three keeps no broker from starting. The two with a check vouch for themselves and for
+cluster.json, and the next broker that starts writes what is missing or damaged again. That is safe wherever it stops:
+none of the three ever changes, so there is nothing else that could be written, and it is written only over the bytes
+that were found damaged.
 
 A broker that cannot know its cluster must not start: with another id and another secret it would run a second cluster
-over the same files. So this is the one record whose damage keeps brokers from starting.
+over the same files. That takes damage to two of them at once.
 """
 
 import base64
 import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from filer import keys
 from filer.clock import Clock
-from filer.errors import CorruptFile, DataMissing, InvalidConfig, ObjectExists, ObjectNotFound
+from filer.errors import (
+    CorruptFile,
+    DataMissing,
+    EtagMismatch,
+    InvalidConfig,
+    ObjectExists,
+    ObjectNotFound,
+    OutcomeUnknown,
+)
 from filer.stores.store import Store
 from filer.topic.record_check import checked, with_check
 
 FORMAT_VERSION = 1
 _SECRET_BYTES = 32
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class ClusterRecord(BaseModel):
@@ -50,20 +69,79 @@ class ClusterSettings(BaseModel):
     grace_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Found(Generic[T]):
+    """What the store has under a key: a value, or bytes that are damaged; neither, if there is no such object."""
+
+    key: str
+    value: T | None = None
+    etag: str = ""
+    damage: CorruptFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """All three as they were found."""
+
+    record: _Found[ClusterRecord]
+    settings: _Found[ClusterSettings]
+    copy: _Found[ClusterSettings]
+
+    @property
+    def sound(self) -> ClusterSettings | None:
+        """The settings that fit their check. Raises `CorruptFile` if the two differ, or if one is damaged and alone."""
+        first, second = self.settings.value, self.copy.value
+        if first is not None and second is not None and first != second:
+            raise CorruptFile(
+                f"{self.settings.key} and {self.copy.key} differ: delete the wrong one (docs/operations.md, Damaged "
+                "and missing records)",
+                key=self.settings.key,
+            )
+        damage = self.settings.damage or self.copy.damage
+        if first is None and second is None and damage is not None:
+            raise damage
+        return first or second
+
+    @property
+    def known(self) -> ClusterRecord | None:
+        """The cluster that they name; None if none of them is there. Raises `CorruptFile` if that cannot be known."""
+        sound, record = self.sound, self.record.value
+        if sound is None:
+            if self.record.damage is not None:
+                raise self.record.damage
+            return record
+        if record is not None and record.id != sound.cluster.id and record.upload_secret != sound.cluster.upload_secret:
+            # Damage to one place leaves one of these two as it was. Those of another cluster have neither.
+            raise CorruptFile(
+                f"{keys.CLUSTER} and {keys.CLUSTER_SETTINGS} name different clusters: one of them is of another "
+                "store; put back the right one (docs/operations.md, Damaged and missing records)",
+                key=keys.CLUSTER,
+            )
+        return sound.cluster
+
+
 async def open_cluster(store: Store, clock: Clock, name: str, *, grace_seconds: float) -> ClusterRecord:
-    """The store's cluster record; both records are written if there are none.
+    """The store's cluster record. What is missing or damaged of the three objects is written.
 
     Raises `InvalidConfig` if the cluster has another grace period. Raises `CorruptFile` for a store of another format
-    or of another cluster, and for a damaged record, and `DataMissing` if there are topics but no record. Two brokers
-    that start at once agree: only one create of each object succeeds, and both read it. It is safe to stop anywhere: no
-    object changes once it is there, and the next start creates what is missing.
+    or of another cluster, or if damage does not let the cluster be known, and `DataMissing` if there are topics but no
+    record. Two brokers that start at once agree: only one create of each object succeeds, and both read it. It is safe
+    to stop anywhere: no object changes once it is there, and the next start creates what is missing.
     """
-    record, settings = await _read_record(store), await _read_settings(store)
-    if record is None:
-        record = await _create_record(store, settings.cluster if settings else await _fresh(store, clock, name))
+    found = await _read_all(store)
+    record, settings = found.known, found.sound
+    if record is not None:
+        # A store of another format is left as it is.
+        _check_format(record)
+    if found.record.value is None and found.record.damage is None:
+        record = await _create_record(store, record or await _fresh(store, clock, name))
+    assert record is not None
     if settings is None:
-        settings = await _create_settings(store, ClusterSettings(cluster=record, grace_seconds=grace_seconds))
-    _check_same(record, settings)
+        wanted = ClusterSettings(cluster=record, grace_seconds=grace_seconds)
+        settings = await _create_settings(store, keys.CLUSTER_SETTINGS, wanted)
+        if settings.cluster != record:
+            raise CorruptFile(f"{keys.CLUSTER_SETTINGS} was written for another cluster meanwhile", key=keys.CLUSTER)
+    await _complete(store, found, settings)
     if record.cluster != name:
         raise CorruptFile(
             f"this store belongs to cluster {record.cluster!r}, not {name!r}: "
@@ -78,21 +156,36 @@ async def open_cluster(store: Store, clock: Clock, name: str, *, grace_seconds: 
 
 
 async def check_cluster(store: Store) -> None:
-    """Check both records, as far as they are there. Raises `CorruptFile`, and `DataMissing` if cluster.json is gone."""
-    record, settings = await _read_record(store), await _read_settings(store)
+    """Check all three, as far as they are there. Raises `CorruptFile`, and `DataMissing` if cluster.json is gone."""
+    found = await _read_all(store)
+    for each in (found.record, found.settings, found.copy):
+        if each.damage is not None:
+            raise each.damage
+    known, record = found.known, found.record.value
     if record is None:
         raise DataMissing(f"{keys.CLUSTER} is gone", key=keys.CLUSTER)
-    if settings is not None:
-        _check_same(record, settings)
+    if record != known:
+        raise CorruptFile(f"{keys.CLUSTER} is damaged: {keys.CLUSTER_SETTINGS} says something else", key=keys.CLUSTER)
+    _check_format(record)
 
 
-def _check_same(record: ClusterRecord, settings: ClusterSettings) -> None:
-    if settings.cluster != record:
-        raise CorruptFile(
-            f"{keys.CLUSTER} and {keys.CLUSTER_SETTINGS} name different clusters: one of them is damaged or of another "
-            "store; put back the right one (docs/operations.md, Damaged and missing records)",
-            key=keys.CLUSTER,
-        )
+async def _complete(store: Store, found: _Records, settings: ClusterSettings) -> None:
+    """Write what is missing of the settings, and what is damaged of all three."""
+    for each in (found.settings, found.copy):
+        if each.value is None and each.damage is None:
+            await _create_settings(store, each.key, settings)
+        elif each.damage is not None:
+            await _mend(store, each.key, each.etag, _settings_bytes(settings))
+    record = found.record
+    if record.damage is not None or (record.value is not None and record.value != settings.cluster):
+        await _mend(store, record.key, record.etag, _record_bytes(settings.cluster))
+
+
+async def _mend(store: Store, key: str, etag: str, data: bytes) -> None:
+    """Write a damaged record again, unless somebody has done so. The next start does what did not take effect."""
+    _log.warning("%s is damaged: it is written again, from the records beside it", key)
+    with contextlib.suppress(EtagMismatch, ObjectNotFound, OutcomeUnknown):
+        await store.replace(key, data, etag=etag)
 
 
 async def _fresh(store: Store, clock: Clock, name: str) -> ClusterRecord:
@@ -110,50 +203,70 @@ async def _fresh(store: Store, clock: Clock, name: str) -> ClusterRecord:
 async def _create_record(store: Store, record: ClusterRecord) -> ClusterRecord:
     """The record that the store has afterwards: this one, or that of a broker that was faster."""
     with contextlib.suppress(ObjectExists):
-        await store.create(keys.CLUSTER, record.model_dump_json().encode())
-    return await _read_record(store) or record
+        await store.create(keys.CLUSTER, _record_bytes(record))
+    return _value_of(await _find(store, keys.CLUSTER, _to_record)) or record
 
 
-async def _create_settings(store: Store, settings: ClusterSettings) -> ClusterSettings:
-    """As `_create_record`."""
+async def _create_settings(store: Store, key: str, settings: ClusterSettings) -> ClusterSettings:
+    """As `_create_record`, for the settings or their copy."""
     with contextlib.suppress(ObjectExists):
-        await store.create(keys.CLUSTER_SETTINGS, with_check(settings.model_dump_json(indent=1).encode()))
-    return await _read_settings(store) or settings
+        await store.create(key, _settings_bytes(settings))
+    return _value_of(await _find(store, key, _to_settings)) or settings
 
 
-async def _read_record(store: Store) -> ClusterRecord | None:
+def _value_of(found: _Found[T]) -> T | None:
+    if found.damage is not None:
+        raise found.damage
+    return found.value
+
+
+def _record_bytes(record: ClusterRecord) -> bytes:
+    return record.model_dump_json().encode()
+
+
+def _settings_bytes(settings: ClusterSettings) -> bytes:
+    return with_check(settings.model_dump_json(indent=1).encode())
+
+
+async def _read_all(store: Store) -> _Records:
+    return _Records(
+        await _find(store, keys.CLUSTER, _to_record),
+        await _find(store, keys.CLUSTER_SETTINGS, _to_settings),
+        await _find(store, keys.CLUSTER_SETTINGS_COPY, _to_settings),
+    )
+
+
+async def _find(store: Store, key: str, parse: Callable[[str, bytes], T]) -> _Found[T]:
     try:
-        data = (await store.get(keys.CLUSTER)).data
+        fetched = await store.get(key)
     except ObjectNotFound:
-        return None
+        return _Found(key)
     try:
-        record = ClusterRecord.model_validate_json(data)
+        return _Found(key, parse(key, fetched.data), fetched.info.etag)
+    except CorruptFile as error:
+        return _Found(key, None, fetched.info.etag, error)
+
+
+def _to_record(key: str, data: bytes) -> ClusterRecord:
+    try:
+        return ClusterRecord.model_validate_json(data)
     except ValueError as error:
         raise CorruptFile(
-            f"{keys.CLUSTER} cannot be read: put it back, or delete it if {keys.CLUSTER_SETTINGS} is there, from which "
+            f"{key} cannot be read: put it back, or delete it if {keys.CLUSTER_SETTINGS} is there, from which "
             f"the next broker writes it again ({_first_line(error)})",
-            key=keys.CLUSTER,
+            key=key,
         ) from error
-    _check_format(record)
-    return record
 
 
-async def _read_settings(store: Store) -> ClusterSettings | None:
-    key = keys.CLUSTER_SETTINGS
+def _to_settings(key: str, data: bytes) -> ClusterSettings:
     try:
-        data = (await store.get(key)).data
-    except ObjectNotFound:
-        return None
-    try:
-        settings = ClusterSettings.model_validate(checked(data, key=key, first="cluster")[0])
+        return ClusterSettings.model_validate(checked(data, key=key, first="cluster")[0])
     except (CorruptFile, ValueError) as error:
         raise CorruptFile(
             f"{key} cannot be read: put it back, or delete it if all brokers have the same --grace, which the next "
             f"broker then writes ({_first_line(error)})",
             key=key,
         ) from error
-    _check_format(settings.cluster)
-    return settings
 
 
 def _check_format(record: ClusterRecord) -> None:

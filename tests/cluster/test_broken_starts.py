@@ -94,12 +94,16 @@ def test_a_cluster_that_cannot_be_known_is_refused_in_one_line(tmp_path: Path) -
     line = refused(tmp_path, "--grace", "7")
     assert "--grace 7" in line and "60" in line
     kept = record.read_bytes()
-    cut(record)
-    assert "cluster/cluster.json cannot be read: put it back, or delete it" in refused(tmp_path, "--grace", "60")
-    record.unlink()
-    with BrokerProcess(data=tmp_path, args=("--grace", "60")) as broker:
-        assert httpx.get(f"{broker.url}/v1/topics/orders").is_success
-    assert record.read_bytes() == kept
-    record.unlink()
-    settings.unlink()
+    copy = settings.with_name("settings-copy.json")
+    for damage in (cut, Path.unlink):
+        for each in (record, settings, copy):
+            damage(each)
+            with BrokerProcess(data=tmp_path, args=("--grace", "60")) as broker:
+                assert httpx.get(f"{broker.url}/v1/topics/orders").is_success
+        assert record.read_bytes() == kept and settings.read_bytes() == copy.read_bytes()
+    cut(settings)
+    cut(copy)
+    assert "cluster/settings.json cannot be read: put it back, or delete it" in refused(tmp_path, "--grace", "60")
+    for each in (record, settings, copy):
+        each.unlink()
     assert "cluster/cluster.json is gone, but the store has topics" in refused(tmp_path, "--grace", "60")

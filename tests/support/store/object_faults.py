@@ -30,6 +30,8 @@ MANNERS: tuple[Manner, ...] = get_args(Manner)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHANGING: tuple[Kind, ...] = ("snapshot", "topic.json")
 """Only these have older versions of themselves: all others never change once they are written."""
+OF_THE_CLUSTER = (keys.CLUSTER, keys.CLUSTER_SETTINGS, keys.CLUSTER_SETTINGS_COPY)
+"""The last two have the same content, and are of one kind."""
 SEALED_MARK = b"braidmq.sealed"
 
 
@@ -186,7 +188,7 @@ class Past:
 
 def kind_by_name(key: str) -> Kind | None:
     """The kind of an object; a seal counts as a segment file. None for uploads, probes and temporary files."""
-    if key in (keys.CLUSTER, keys.CLUSTER_SETTINGS):
+    if key in OF_THE_CLUSTER:
         return "cluster.json" if key == keys.CLUSTER else "settings.json"
     parts = key.split("/")
     if parts[0] != "topics" or len(parts) < 3:
@@ -213,7 +215,7 @@ def by_kind(objects: Objects, topic: str) -> dict[Kind, list[str]]:
     """The objects of a topic, and of the cluster, by kind."""
     found: dict[Kind, list[str]] = defaultdict(list)
     for key in objects.names():
-        if key in (keys.CLUSTER, keys.CLUSTER_SETTINGS) or key.startswith(keys.topic_folder(topic)):
+        if key in OF_THE_CLUSTER or key.startswith(keys.topic_folder(topic)):
             data = objects.read(key)
             kind = None if data is None else kind_of(key, data)
             if kind is not None:

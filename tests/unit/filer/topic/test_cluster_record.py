@@ -8,13 +8,23 @@ import pytest
 from filer import keys
 from filer.clock import ManualClock
 from filer.errors import CorruptFile, DataMissing, InvalidConfig
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import ScriptedFaults
 from filer.stores.memory_store import MemoryStore
-from filer.topic.cluster_record import ClusterRecord, open_cluster
+from filer.stores.store import Store
+from filer.topic.cluster_record import ClusterRecord, check_cluster, open_cluster
+from tests.support.store.object_faults import flipped
 
 BOTH = (keys.CLUSTER, keys.CLUSTER_SETTINGS)
+SETTINGS = (keys.CLUSTER_SETTINGS, keys.CLUSTER_SETTINGS_COPY)
+ALL = (keys.CLUSTER, *SETTINGS)
 
 
-async def opened(store: MemoryStore, name: str = "c", grace_seconds: float = 3600) -> ClusterRecord:
+class Stopped(Exception):
+    """The process stops here."""
+
+
+async def opened(store: Store, name: str = "c", grace_seconds: float = 3600) -> ClusterRecord:
     return await open_cluster(store, ManualClock(), name, grace_seconds=grace_seconds)
 
 
@@ -36,7 +46,7 @@ async def test_another_grace_is_refused_and_both_are_named() -> None:
     await opened(store, grace_seconds=3600)
     with pytest.raises(InvalidConfig, match=r"--grace 7\.5, but cluster 'c' has 3600"):
         await opened(store, grace_seconds=7.5)
-    await store.delete([keys.CLUSTER_SETTINGS])
+    await store.delete(list(SETTINGS))
     await opened(store, grace_seconds=7.5)
     with pytest.raises(InvalidConfig, match=r"3600, but cluster 'c' has 7\.5"):
         await opened(store, grace_seconds=3600)
@@ -59,7 +69,7 @@ async def test_brokers_of_the_version_before_find_what_they_know() -> None:
 async def test_a_store_of_the_version_before_gets_its_settings() -> None:
     store = MemoryStore()
     first = await opened(store)
-    await store.delete([keys.CLUSTER_SETTINGS])
+    await store.delete(list(SETTINGS))
     assert await opened(store, grace_seconds=60) == first
     assert orjson.loads((await store.get(keys.CLUSTER_SETTINGS)).data)["grace_seconds"] == 60
 
@@ -82,17 +92,83 @@ async def test_no_other_cluster_is_made_over_topics() -> None:
     assert [info.key async for info in store.list("cluster/")] == []
 
 
-@pytest.mark.parametrize("key", BOTH)
-async def test_a_damaged_record_says_how_to_mend_it(key: str) -> None:
+@pytest.mark.parametrize("key", ALL)
+async def test_a_damaged_record_is_written_again(key: str) -> None:
     store = MemoryStore()
     first = await opened(store)
+    whole = (await store.get(key)).data
+    for damaged in (b"", b"{}", flipped(whole, 8 * (len(whole) // 2))):
+        await store.replace(key, damaged, etag=(await store.head(key)).etag)
+        with pytest.raises(CorruptFile) as told:
+            await check_cluster(store)
+        assert told.value.key == key and "\n" not in str(told.value)
+        with pytest.raises(InvalidConfig):
+            await opened(store, grace_seconds=7)
+        assert await opened(store) == first
+        assert (await store.get(key)).data == whole
+        await check_cluster(store)
+
+
+@pytest.mark.parametrize("key", ALL)
+async def test_no_single_flipped_bit_keeps_a_broker_from_starting(key: str) -> None:
+    store = MemoryStore()
+    first = await opened(store)
+    whole = (await store.get(key)).data
+    for bit in range(8 * len(whole)):
+        await store.replace(key, flipped(whole, bit), etag=(await store.head(key)).etag)
+        assert await opened(store) == first
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+async def test_the_grace_period_outlives_the_loss_of_its_record(key: str) -> None:
+    store = MemoryStore()
+    await opened(store, grace_seconds=9)
     await store.delete([key])
-    await store.create(key, b"{}")
-    with pytest.raises(CorruptFile, match=f"{key} cannot be read: put it back, or delete it") as damaged:
+    with pytest.raises(InvalidConfig, match="but cluster 'c' has 9"):
+        await opened(store, grace_seconds=7)
+    assert (await store.get(SETTINGS[0])).data == (await store.get(SETTINGS[1])).data
+
+
+async def test_two_damaged_records_keep_a_broker_from_starting() -> None:
+    store = MemoryStore()
+    await opened(store)
+    for key in SETTINGS:
+        await store.replace(key, b"{}", etag=(await store.head(key)).etag)
+    with pytest.raises(CorruptFile, match=f"{keys.CLUSTER_SETTINGS} cannot be read: put it back, or delete it"):
         await opened(store)
-    assert damaged.value.key == key and "\n" not in str(damaged.value)
-    await store.delete([key])
+    await store.delete(list(ALL))
+    await store.create(keys.CLUSTER, b"{}")
+    with pytest.raises(CorruptFile, match=f"{keys.CLUSTER} cannot be read: put it back, or delete it"):
+        await opened(store)
+
+
+async def test_settings_that_differ_are_refused() -> None:
+    store = MemoryStore()
+    await opened(store, grace_seconds=9)
+    kept = (await store.get(keys.CLUSTER_SETTINGS)).data
+    await store.delete(list(SETTINGS))
+    await opened(store, grace_seconds=7)
+    await store.replace(keys.CLUSTER_SETTINGS, kept, etag=(await store.head(keys.CLUSTER_SETTINGS)).etag)
+    for grace_seconds in (7, 9):
+        with pytest.raises(CorruptFile, match=r"settings\.json and .*settings-copy\.json differ"):
+            await opened(store, grace_seconds=grace_seconds)
+
+
+@pytest.mark.parametrize("point", ["before replace", "after replace"])
+async def test_a_mending_that_stops_there_is_done_by_the_next_start(point: str) -> None:
+    store = MemoryStore()
+    first = await opened(store)
+    whole = (await store.get(keys.CLUSTER)).data
+    await store.replace(keys.CLUSTER, b"{", etag=(await store.head(keys.CLUSTER)).etag)
+
+    def stop(at: str, key: str) -> None:
+        if at == point:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        await opened(FailingStore(store, ScriptedFaults(), clock=ManualClock(), on_point=stop))
     assert await opened(store) == first
+    assert (await store.get(keys.CLUSTER)).data == whole
 
 
 async def test_records_of_different_clusters_are_refused() -> None:
