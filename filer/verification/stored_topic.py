@@ -14,7 +14,7 @@ from filer.verification.verdict import Verdict
 
 
 async def verify_cluster(store: Store) -> AsyncIterator[Verdict]:
-    """A verdict on cluster.json, settings.json and its copy together, named by the one that is wrong. Raises `StoreError`."""
+    """A verdict on the three records of the cluster, named by the one that is wrong. Raises `StoreError`."""
     try:
         await check_cluster(store)
     except UnreadableObject as error:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from filer.clock import Clock
-from filer.errors import BraidError
+from filer.errors import BraidError, UnreadableObject
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment
 from mq.base.errors import OwnerSilent, PeerSilent, PeerUnreachable
@@ -83,12 +83,17 @@ class RemoteSegments:
         remote.keep_alive()
 
     async def ask(self, ref: SegmentRef, segment: Segment, offset: int, *, max_rows: int, max_bytes: int) -> TailPage:
-        """The messages that the segment's owner has now, from `offset` on. Raises `OwnerSilent`."""
+        """The messages that the segment's owner has now, from `offset` on.
+
+        Raises `OwnerSilent`, and `DataMissing` or `CorruptFile` as the owner does.
+        """
         url = self._url_of(segment.owner)
         try:
             return await self._peers.tail(
                 url, ref.topic, ref.segment, offset, max_rows=max_rows, max_bytes=max_bytes, wait_seconds=0
             )
+        except UnreadableObject:
+            raise
         except BraidError as error:
             owner = f"broker {segment.owner}, which owns segment {ref.segment} of topic {ref.topic!r}"
             silent = isinstance(error, (PeerUnreachable, PeerSilent))

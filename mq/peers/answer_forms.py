@@ -1,13 +1,22 @@
 """Answers of brokers to each other: what they say, and how that is packed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
 
 import orjson
 import pyarrow as pa
 
-from filer.errors import BraidError, InvalidInput, OutcomeUnknown, SegmentMoved, SequenceExpired
+from filer.errors import (
+    BraidError,
+    CorruptFile,
+    DataMissing,
+    InvalidInput,
+    OutcomeUnknown,
+    SegmentMoved,
+    SequenceExpired,
+    UnreadableObject,
+)
 from filer.format.requests import Position
 from leader.transitions import SealedEnd
 from mq.base.errors import CopyGap, CopyRefused, Draining, FrontStoreFull, NoOtherBroker, PeerFailed, PeerSilent
@@ -39,18 +48,34 @@ _ERRORS: Mapping[str, type[BraidError]] = {
     "draining": Draining,
     "store-unavailable": OutcomeUnknown,
 }
+# An object that the peer cannot read. What it says of the object is passed on.
+_UNREADABLE: Mapping[str, type[UnreadableObject]] = {"data-missing": DataMissing, "data-damaged": CorruptFile}
+_PLACE: Mapping[str, type[str] | type[int]] = {"key": str, "segment": int, "offset": int, "next_offset": int}
+Place = Mapping[str, Any]
+"""Which object cannot be read, and which messages that concerns: `key`, `segment`, `offset`, `next_offset`."""
+
+
+def place_in(document: Mapping[str, Any]) -> Place:
+    """The place that a problem names, as far as it names one."""
+    return {name: kind(document[name]) for name, kind in _PLACE.items() if document.get(name) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a broker did not do one thing of several: the problem's slug and detail, and the cause of a store's error."""
+    """Why a broker did not do one thing of several: the problem's slug and detail, and the cause of a store's error.
+
+    `place` is what the problem says of an object that cannot be read.
+    """
 
     slug: str
     detail: str
     cause: str | None = None
+    place: Place = field(default_factory=dict)
 
     def error(self, status: int = 503) -> BraidError:
         """The error to raise at the caller: `PeerSilent`, an unknown outcome, unless the slug says more."""
+        if (unreadable := _UNREADABLE.get(self.slug)) is not None:
+            return unreadable(self.detail, **self.place)
         kind = _ERRORS.get(self.slug)
         if kind is OutcomeUnknown:
             return OutcomeUnknown(self.detail, cause=self.cause)
@@ -111,7 +136,7 @@ def _pack_outcomes(outcomes: Outcomes) -> object:
 
 def _pack_outcome(outcome: list[Position] | Refusal) -> dict[str, object]:
     if isinstance(outcome, Refusal):
-        told: dict[str, object] = {"error": outcome.slug, "detail": outcome.detail}
+        told: dict[str, object] = {"error": outcome.slug, "detail": outcome.detail, **outcome.place}
         return told if outcome.cause is None else {**told, "cause": outcome.cause}
     return {"positions": [(p.segment, p.offset, p.count) for p in outcome]}
 
@@ -123,8 +148,8 @@ def _unpack_outcomes(document: Any) -> Outcomes:
 def _unpack_outcome(entry: Any) -> list[Position] | Refusal:
     if "positions" in entry:
         return [Position(*numbers) for numbers in entry["positions"]]
-    # Older brokers name no cause.
-    return Refusal(str(entry["error"]), str(entry["detail"]), entry.get("cause"))
+    # Older brokers name no cause, and no object.
+    return Refusal(str(entry["error"]), str(entry["detail"]), entry.get("cause"), place_in(entry))
 
 
 def _pack_sealed_end(end: SealedEnd | None) -> object:

@@ -17,7 +17,7 @@ import orjson
 from filer.errors import InvalidInput
 from mq.base.errors import PeerSilent
 from mq.peers import answer_forms
-from mq.peers.answer_forms import UNREADABLE, AnswerForm, Refusal
+from mq.peers.answer_forms import UNREADABLE, AnswerForm, Refusal, place_in
 from mq.peers.transport import PeerAnswer
 
 
@@ -152,7 +152,7 @@ class Call(Generic[P, A]):
             if answer.status == 200:
                 return self._form.unpack(answer)
             problem = orjson.loads(answer.body)
-            refusal = Refusal(_slug(problem), str(problem["detail"]))
+            refusal = Refusal(_slug(problem), str(problem["detail"]), place=place_in(problem))
         except UNREADABLE as error:
             raise PeerSilent(
                 f"that is not how a broker answers ({answer.status}): {type(error).__name__}: {error}"

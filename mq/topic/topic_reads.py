@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from filer.errors import UnreadableObject
 from filer.segment.next_file import Accepted, join
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
@@ -88,7 +89,7 @@ class TopicReads:
     async def ask_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> TailPage | None:
         """The messages that another broker has of its open segment; None if the segment is sealed or this broker's own.
 
-        Raises `OwnerSilent`.
+        Raises as `RemoteSegments.ask`.
         """
         segment = self._remote_open(segment_id)
         if segment is None:
@@ -126,7 +127,7 @@ class TopicReads:
             return end
         try:
             page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
-        except OwnerSilent:
+        except (OwnerSilent, UnreadableObject):
             # It may have given readers what the store does not have yet.
             return max(end, (await self.index(segment_id, fresh=True)).end, at_least or 0)
         if page is not None:
@@ -141,7 +142,7 @@ class TopicReads:
         writer = self._owned.writers.get(segment_id)
         if writer is not None:
             return await self.end_of(segment_id), writer.index.stored_bytes
-        with contextlib.suppress(OwnerSilent):
+        with contextlib.suppress(OwnerSilent, UnreadableObject):
             page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
             if page is not None:
                 return page.end, page.stored_bytes

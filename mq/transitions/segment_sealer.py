@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from filer.clock import Clock
-from filer.errors import OutcomeUnknown, SegmentMoved
+from filer.errors import OutcomeUnknown, SegmentMoved, UnreadableObject
 from filer.segment.next_file import Accepted
 from filer.segment.take_over import flush_and_seal
 from filer.stores.store import Store
@@ -135,7 +135,8 @@ class SegmentSealer:
         url = self._last_url_of(segment.owner)
         timeout_seconds = min(OWNER_SEAL_SECONDS, session_seconds * OWNER_SEAL_SHARE)
         deadline_seconds = self._clock.monotonic_seconds() + max(OWNER_SEAL_SECONDS, session_seconds)
-        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown):
+        # One that cannot read an object is like a silent one: this broker looks for itself.
+        with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown, UnreadableObject):
             while self._clock.monotonic_seconds() < deadline_seconds:
                 end = await self._peers.seal(url, topic, segment.id, state.version, timeout_seconds=timeout_seconds)
                 if end is not None:
@@ -161,9 +162,10 @@ class SegmentSealer:
             if follower == self._broker:
                 return await self.take_over(runtime, segment.id)
             url = self._last_url_of(follower)
-            return await self._peers.take_over(
-                url, runtime.topic, segment.id, state.version, timeout_seconds=TAKE_OVER_SECONDS
-            )
+            with contextlib.suppress(UnreadableObject):
+                return await self._peers.take_over(
+                    url, runtime.topic, segment.id, state.version, timeout_seconds=TAKE_OVER_SECONDS
+                )
         return None
 
     # -- who is gone ---------------------------------------------------------------------------------------

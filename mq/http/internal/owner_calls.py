@@ -15,7 +15,7 @@ from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.internal.topic_at import topic_at
 from mq.http.problems import problem_of
-from mq.peers.answer_forms import Outcomes, Refusal, TailPage
+from mq.peers.answer_forms import Outcomes, Refusal, TailPage, place_in
 from mq.peers.calls import Call, ToReadTail, ToSeal, ToSegmentAt
 from mq.peers.part_batch import Part, unpack_parts
 from mq.peers.transport import PeerAnswer
@@ -137,4 +137,4 @@ def _outcome(outcome: list[Position] | BaseException) -> list[Position] | Refusa
     problem = problem_of(outcome)
     if problem.status == 500:
         _log.error("a part of a request failed", exc_info=outcome)
-    return Refusal(problem.slug, problem.detail, problem.extras.get("cause"))
+    return Refusal(problem.slug, problem.detail, problem.extras.get("cause"), place_in(problem.extras))

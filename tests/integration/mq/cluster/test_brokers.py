@@ -5,12 +5,13 @@ import contextlib
 import hashlib
 import hmac
 from dataclasses import replace
+from typing import NoReturn
 
 import orjson
 import pytest
 
 from filer.clock import SystemClock, settle
-from filer.errors import InvalidConfig
+from filer.errors import CorruptFile, InvalidConfig
 from filer.slots import slot_of
 from filer.stores.memory_store import MemoryStore
 from filer.topic.catalogue import Catalogue, TopicRecord
@@ -108,6 +109,28 @@ async def test_a_line_to_an_owner_that_breaks_during_a_publish(brokers: HttpClus
         assert check_problem(silent, 503, "broker-unreachable", owning.broker.id)["retryable"]
         lines[owner].heal()
         brokers.stores[owner].release()
+
+
+async def test_an_object_that_an_owner_cannot_read_is_named_by_any_broker(
+    brokers: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await brokers.create("a", "t")
+    [[owner]] = await brokers.brokers_of("a", "t")
+    [other, _] = sorted(set("abc") - {owner})
+    error = CorruptFile("x is damaged", key="topics/t/x", segment=0, offset=0, next_offset=4)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    owning = brokers.up[owner].broker
+    monkeypatch.setattr(owning, "reader", refuse)
+    monkeypatch.setattr(owning.topics["t"].writers[0], "append", refuse)
+    for answer in (
+        await brokers.up[other].client.get("/v1/topics/t/segments/0/messages"),
+        await brokers.up[other].client.post("/v1/topics/t/messages", content=b"y"),
+    ):
+        problem = check_problem(answer, 503, "data-damaged", "x is damaged")
+        assert (problem["key"], problem["offset"], problem["next_offset"]) == ("topics/t/x", 0, 4)
 
 
 async def test_a_killed_broker_is_failed_over(brokers: HttpCluster) -> None:

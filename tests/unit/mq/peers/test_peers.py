@@ -6,12 +6,15 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
+from filer.errors import BraidError, CorruptFile, DataMissing, OutcomeUnknown, SegmentMoved, UnreadableObject
 from filer.format.schema import log_schema
 from filer.segment.segment_log import SegmentRef
 from leader.transitions import SealedEnd
 from mq.base.errors import NotFound, OwnerSilent, PeerFailed, PeerSilent, PeerUnreachable
 from mq.http.problems import problem_of
+from mq.peers.answer_forms import Refusal
+from mq.peers.calls import APPEND
+from mq.peers.part_batch import Part
 from mq.peers.peers import Peers
 from mq.peers.traffic_report import TrafficReport
 from mq.peers.transport import PeerAnswer
@@ -71,6 +74,8 @@ async def raised(call: Call, answer: PeerAnswer) -> type[BaseException]:
         (PeerUnreachable(), PeerSilent),
         (OwnerSilent(), PeerSilent),
         (RuntimeError(), PeerSilent),
+        (DataMissing(), DataMissing),
+        (CorruptFile(), CorruptFile),
     ],
 )
 async def test_what_a_broker_says_is_wrong_is_raised(call: Call, error: Exception, expected: type[Exception]) -> None:
@@ -137,3 +142,20 @@ async def test_one_transport_for_all_is_closed_once() -> None:
     transport = Transport(PeerAnswer(404, {}, b""))
     await Peers(transport, transport).close()
     assert transport.closed == 1
+
+
+@pytest.mark.parametrize("kind", [DataMissing, CorruptFile])
+async def test_the_object_that_another_broker_cannot_read_is_named(kind: type[UnreadableObject]) -> None:
+    error = kind("x is gone", key="topics/t/x", segment=0, offset=3, next_offset=5)
+    problem = problem_of(error)
+    with pytest.raises(kind, match="x is gone") as told:
+        await tail(Peers(Transport(PeerAnswer(problem.status, {}, problem.body()))))
+    assert problem_of(told.value) == problem
+
+
+async def test_so_is_one_that_keeps_a_part_of_a_request_from_being_stored() -> None:
+    outcomes = [Refusal("data-damaged", "x is damaged", place={"key": "topics/t/x"})]
+    transport = Transport(APPEND.pack(outcomes))
+    rows = REF.schema.empty_table()
+    [told] = await Peers(transport).append(URL, "t", 0, 1, rows, [Part(1, 1, None, False)])
+    assert isinstance(told, CorruptFile) and (str(told), told.key) == ("x is damaged", "topics/t/x")
