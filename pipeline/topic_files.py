@@ -13,8 +13,8 @@ from filer.clock import Clock
 from filer.errors import CorruptFile, DataMissing, InvalidInput
 from filer.format.segment_file import DECODING_ERRORS, of_file, read_whole, undecodable
 from filer.keys import FileName
-from filer.segment.live_files import live_names
-from filer.segment.segment_log import SegmentRef, recover_index
+from filer.segment.live_files import LiveName, live_names
+from filer.segment.segment_log import SegmentRef, read_snapshot, recover_index
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment, TopicState
@@ -91,16 +91,34 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
         counted = {facts.name for facts in index.files}
         found = {name: info for name, info in found.items() if name.rolled or name in counted}
     live = live_names(found)
-    if end > segment.start_offset and (not live or live[0].start > segment.start_offset):
-        key = ref.key(FileName(segment.start_offset))
-        raise DataMissing(f"{key} is gone from the store, or a roll-up that held its messages", key=key)
     stops = [each.start for each in live[1:]] + [end] * bool(live)
+    if (gap := _first_gap(live, stops, segment.start_offset, end)) is not None:
+        raise await _missing(store, ref, segment, gap)
     files = (
         LiveFile(ref, each.name, max(each.start, segment.start_offset), stop, info.size_bytes, info.modified_us)
         for each, stop in zip(live, stops, strict=True)
         if stop > segment.start_offset and (info := found[each.name])
     )
     return SegmentFiles(segment, ref, end, tuple(files))
+
+
+def _first_gap(live: Sequence[LiveName], stops: Sequence[int], start: int, end: int) -> int | None:
+    """The first offset in `[start, end)` that no file can hold, as far as names show it; None if there is none."""
+    if end > start and (not live or live[0].start > start):
+        return start
+    ends = (each.name.end for each in live)
+    return next(
+        (reach for reach, stop in zip(ends, stops, strict=True) if reach is not None and start < reach < stop), None
+    )
+
+
+async def _missing(store: Store, ref: SegmentRef, segment: Segment, offset: int) -> DataMissing:
+    """The error that names the lost file. A roll-up that is gone is known to the snapshot alone."""
+    snapshot = await read_snapshot(store, ref, segment.start_offset)
+    known = snapshot.covering(offset)[:1] if snapshot is not None else ()
+    name = known[0].name if known and known[0].start <= offset else FileName(offset)
+    key = ref.key(name)
+    return DataMissing(f"{key} is gone from the store: no file holds offset {offset}", key=key)
 
 
 def in_parts(

@@ -151,6 +151,12 @@ class SegmentIndex:
             key=lambda hole: hole.start,
         )
 
+    def learn(self, facts: FileFacts, found: FileFacts) -> None:
+        """Have what was found of a file in the place of what was known. Does nothing if the file no longer counts."""
+        if facts in self.files and (found.name, found.start, found.end) == (facts.name, facts.start, facts.end):
+            position = self.files.index(facts)
+            self._replace(position, position + 1, [found])
+
     def refill(self, hole: Hole, files: Sequence[FileFacts], holes: Sequence[Hole]) -> None:
         """Put the files that were found again in the place of a hole; `holes` are what remains of it.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from filer.errors import ObjectNotFound
+from filer.errors import CorruptFile, ObjectNotFound
 from filer.segment.segment_index import SegmentIndex
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
@@ -27,6 +27,8 @@ class SegmentRounds:
         self._context, self._catalogue, self._coordinator, self._metrics = context, catalogue, coordinator, metrics
         self._upkeeps: dict[tuple[str, int], SegmentUpkeep] = {}
         self._first_indexes_left = 0
+        # Segments whose index named files that are gone, and was read again.
+        self._stale: set[tuple[str, int]] = set()
 
     def begin_round(self) -> None:
         """Allow reading a few more indexes of segments that earlier lives of this broker left behind."""
@@ -77,12 +79,35 @@ class SegmentRounds:
             return
         try:
             done = await upkeep.run(rollup_bytes=runtime.state.config.rollup_bytes, start_offset=segment.start_offset)
+            self._stale.discard((runtime.topic, segment.id))
         except ObjectNotFound:
-            # Another process has rolled up, and deleted files that our index names.
-            runtime.reads.invalidate_index(segment.id)
+            await self._lose_gone(runtime, segment, upkeep.index)
+            raise
+        except CorruptFile as error:
+            # The next round goes on around it.
+            await runtime.reads.lose_named(segment.id, upkeep.index, error.key or "")
             raise
         self._metrics.rollups.labels(runtime.topic).inc(done.rollups)
         self._metrics.deleted.inc(done.deleted)
+
+    async def _lose_gone(self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex) -> None:
+        """Files that our index names are gone. The next round goes on around those that are lost.
+
+        Another process may have rolled them up, and deleted them a grace period later. So the index of a segment that
+        is not written here is read again first. What is not there by that one, which is a round old, is lost, unless
+        the topic's record has a newer start.
+        """
+        key, writer = (runtime.topic, segment.id), runtime.writers.get(segment.id)
+        is_ours = writer is not None and writer.is_open and writer.index is index
+        if not is_ours and key not in self._stale:
+            self._stale.add(key)
+            runtime.reads.invalidate_index(segment.id)
+            return
+        self._stale.discard(key)
+        await runtime.refresh()
+        now = runtime.state.segment(segment.id)
+        if now is not None and now.start_offset == segment.start_offset:
+            await runtime.reads.lose_gone(segment.id, index)
 
     def indexes(self, runtime: TopicRuntime) -> dict[int, SegmentIndex]:
         """The indexes at hand of a topic's segments, by segment."""
@@ -94,6 +119,7 @@ class SegmentRounds:
         present = {(name, segment.id) for name, runtime in topics.items() for segment in runtime.state.segments}
         for key in [key for key in self._upkeeps if key not in present]:
             del self._upkeeps[key]
+        self._stale &= present
 
     def _upkeep(self, runtime: TopicRuntime, segment_id: int, index: SegmentIndex, *, born_here: bool) -> SegmentUpkeep:
         async def exists() -> bool:

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from filer.clock import Clock
-from filer.errors import BraidError
+from filer.errors import BraidError, StoreError
+from filer.segment.listed_files import compare_listed
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, catch_up, find_again, reach, recover_index
@@ -48,6 +49,7 @@ class SegmentIndexes:
         self._checked_seconds: dict[int, float] = {}
         self._checks: dict[int, int] = {}
         self._read_seconds: dict[int, float] = {}
+        self._compared_seconds: dict[int, float] = {}
         self._reading: dict[int, asyncio.Task[SegmentIndex]] = {}
 
     def put(self, segment_id: int, index: SegmentIndex) -> None:
@@ -59,6 +61,7 @@ class SegmentIndexes:
         """Recover the index at its next use, if there is one."""
         self.known.pop(segment_id, None)
         self._read_seconds.pop(segment_id, None)
+        self._compared_seconds.pop(segment_id, None)
 
     def forget_older(self, segment_id: int, seconds: float) -> None:
         """As `forget`, if the index was read from the store longer ago."""
@@ -122,6 +125,37 @@ class SegmentIndexes:
         index.lose(facts, damaged=damaged, etag=etag)
         self._looked_seconds[segment_id] = self._checked_seconds[segment_id] = self._clock.monotonic_seconds()
         self._on_lost(segment_id, index)
+
+    async def compare(self, segment_id: int, index: SegmentIndex, *, longest_seconds: float) -> None:
+        """Learn the sizes anew of files that others have written again since, unless that was done lately.
+
+        A file of another size that cannot be read is a hole from then on. One that is not listed may have been rolled
+        up. A store that does not answer changes nothing.
+        """
+        now_seconds = self._clock.monotonic_seconds()
+        # No other file is ever written anew.
+        if not any(facts.name.rolled for facts in index.files):
+            return
+        if now_seconds - self._compared_seconds.get(segment_id, -1e9) < longest_seconds:
+            return
+        self._compared_seconds[segment_id] = now_seconds
+        with contextlib.suppress(StoreError):
+            found = await compare_listed(self._store, self._ref(segment_id), index)
+            for before, now in found.learned:
+                index.learn(before, now)
+            for facts in found.damaged:
+                await self.lose(segment_id, index, facts, damaged=True)
+
+    async def lose_gone(self, segment_id: int, index: SegmentIndex) -> Sequence[FileFacts]:
+        """Have holes in the place of the files that are not on the store, or damaged; returns these files.
+
+        Call it only with an index that was read from the store a moment ago, or which this broker alone changes: files
+        that others have rolled up stay for a grace period. Raises `StoreError`.
+        """
+        found = await compare_listed(self._store, self._ref(segment_id), index)
+        for facts in (*found.gone, *found.damaged):
+            await self.lose(segment_id, index, facts, damaged=facts in found.damaged)
+        return (*found.gone, *found.damaged)
 
     async def close(self) -> None:
         """Stop reading."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
 from filer.errors import UnreadableObject
+from filer.segment.live_files import FileFacts
 from filer.segment.next_file import Accepted, join
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
@@ -164,15 +165,30 @@ class TopicReads:
             return index
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else REMOTE_INDEX_SECONDS)
 
-    async def index_for_listing(self, segment_id: int, *, longest_seconds: float) -> SegmentIndex:
-        """As a fresh `index`. The snapshot of a sealed segment may be `longest_seconds` old.
+    async def index_for_listing(self, segment_id: int, *, maintained: bool, longest_seconds: float) -> SegmentIndex:
+        """As a fresh `index`. The snapshot of a sealed segment may be `longest_seconds` old, and so may sizes of files.
 
-        The broker that maintains a sealed segment rolls it up, and deletes what the roll-ups replace, without notice.
+        The broker that maintains a sealed segment rolls it up, and deletes what the roll-ups replace, without notice;
+        `maintained` says that it is this broker.
         """
         segment = self._state.segment(segment_id)
-        if segment is not None and segment.state == "sealed":
+        if segment is not None and segment.state == "sealed" and not maintained:
             self._indexes.forget_older(segment_id, longest_seconds)
-        return await self.index(segment_id, fresh=True)
+        index = await self.index(segment_id, fresh=True)
+        await self._indexes.compare(segment_id, index, longest_seconds=longest_seconds)
+        return index
+
+    async def lose_gone(self, segment_id: int, index: SegmentIndex) -> Sequence[FileFacts]:
+        """As `SegmentIndexes.lose_gone`."""
+        return await self._indexes.lose_gone(segment_id, index)
+
+    async def lose_named(self, segment_id: int, index: SegmentIndex, key: str) -> bool:
+        """Have a hole in the place of the damaged file of that key; whether it was in the index."""
+        for facts in index.files:
+            if self._ref(segment_id).key(facts.name) == key:
+                await self._indexes.lose(segment_id, index, facts, damaged=True)
+                return True
+        return False
 
     async def lose(self, segment_id: int, index: SegmentIndex, offset: int, *, damaged: bool) -> None:
         """Have a hole in the index in the place of the file that holds `offset`: it is gone, or damaged."""

@@ -22,7 +22,7 @@ from mq.topic.topic_runtime import TopicRuntime
 
 PRESIGNED_SECONDS = 3600
 LISTING_AGE_SHARE = 0.05
-"""Segments that another broker maintains are listed as of at most this share of the grace period ago."""
+"""Segments that another broker maintains, and sizes of files, are listed as of at most this share of `grace` ago."""
 _AFTER = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
@@ -144,10 +144,11 @@ def _begin(since: Positions | None, passed: Set[int], segment_id: int, start_off
 
 async def _index(broker: Broker, runtime: TopicRuntime, segment_id: int) -> SegmentIndex:
     """An index whose files stay for the grace period, or nearly so long if another broker maintains the segment."""
-    if broker.maintenance.is_maintainer(runtime):
-        return await runtime.reads.index(segment_id, fresh=True)
-    longest_seconds = broker.settings.grace * LISTING_AGE_SHARE
-    return await runtime.reads.index_for_listing(segment_id, longest_seconds=longest_seconds)
+    return await runtime.reads.index_for_listing(
+        segment_id,
+        maintained=broker.maintenance.is_maintainer(runtime),
+        longest_seconds=broker.settings.grace * LISTING_AGE_SHARE,
+    )
 
 
 async def _index_to(broker: Broker, runtime: TopicRuntime, segment_id: int, end: int | None) -> SegmentIndex:
