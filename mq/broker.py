@@ -65,6 +65,8 @@ from mq.transitions.transition_executor import TransitionExecutor
 BILLED_FLUSH_INTERVAL_SECONDS = 0.1
 # What another broker forwards is answered after this share of the time limit, so that its answer is there in time.
 FORWARDED_SHARE = 0.9
+# Answers with messages hold so much of `read_bytes` before the cache of files gives its room to them.
+FREE_OF_CACHE_SHARE = 4
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +99,7 @@ class Broker:
         self.arrivals = Arrivals(settings.arriving_bytes)
         self.draining = asyncio.Event()
         self.reads = Reads()
-        self.read_budget = ReadBudget(settings.read_bytes)
+        self.read_budget = ReadBudget(settings.read_bytes, self._share_with_cache)
         self.streams = Streams(settings.max_streams, settings.streams_per_address, self.metrics)
         self.decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
@@ -395,6 +397,11 @@ class Broker:
         self._read_pool.shutdown(wait=True)
         self._upkeep_pool.shutdown(wait=True)
         await self.store.close()
+
+    def _share_with_cache(self, held_bytes: int) -> None:
+        """Have the cache of files give its room to answers, above the share that they need all the time."""
+        free_bytes = self.settings.read_bytes // FREE_OF_CACHE_SHARE
+        self.segment_reader.limit_cache(self.settings.file_cache_bytes + free_bytes - held_bytes)
 
     async def reader(self, name: str, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
         """A reader of that topic. Raises as `TopicRegistry.topic`."""

@@ -19,6 +19,10 @@ class ReadRoom(Protocol):
         """Take so much more; False if the page has to end before that. Waits only for the first room of a page."""
         ...
 
+    async def enlarge(self) -> bool:
+        """After a page that ended before its first message: wait for what it lacked. False if it lacked no room."""
+        ...
+
 
 class Page:
     """The messages found so far for a read from `offset` on, and the room that was taken to decode them."""

@@ -49,6 +49,10 @@ class SegmentReader:
         self._gate = asyncio.Semaphore(FILES_AT_ONCE)
         self._by_row_groups: dict[str, None] = {}
 
+    def limit_cache(self, most_bytes: int) -> None:
+        """Have the cache hold no more than that for now, and never more than its own limit."""
+        self._cache.limit(most_bytes)
+
     async def read(
         self,
         ref: SegmentRef,
@@ -262,7 +266,8 @@ class _TableCache:
     """The most recently read tables, up to a number of bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes, self._size_bytes = limit_bytes, 0
+        self._most_bytes = self._limit_bytes = limit_bytes
+        self._size_bytes = 0
         self._tables: OrderedDict[tuple[str, int | None], pa.Table] = OrderedDict()
 
     def get(self, key: tuple[str, int | None]) -> pa.Table | None:
@@ -276,6 +281,13 @@ class _TableCache:
             return
         self._tables[key] = table
         self._size_bytes += table.nbytes
+        self._evict()
+
+    def limit(self, most_bytes: int) -> None:
+        self._limit_bytes = min(self._most_bytes, max(most_bytes, 0))
+        self._evict()
+
+    def _evict(self) -> None:
         while self._size_bytes > self._limit_bytes:
             _, dropped = self._tables.popitem(last=False)
             self._size_bytes -= dropped.nbytes

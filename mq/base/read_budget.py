@@ -1,7 +1,9 @@
 """The bounded memory of answers with messages: what all reads together hold, decoded or rendered, until it is sent."""
 
 import asyncio
+import contextlib
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 
 from mq.base.errors import ReadsFull
@@ -10,51 +12,69 @@ WAIT_SECONDS = 5.0
 """How long a read waits for its first room. Most reads give theirs back within milliseconds."""
 PAGE_BYTES = 32 * 1024 * 1024
 """The most that one page decodes, unless a single row group has more: files are decoded by row groups."""
+LARGE_BYTES = 2 * 1024 * 1024
+"""A page above this is large. While it is rendered, its messages are there several times."""
+COPIES = 3
+SMALL_SHARE = 4
+"""Large pages leave this share of the budget to small ones, which never wait for them."""
+
+_Queue = deque[tuple[int, "asyncio.Future[None]"]]
 
 
 class ReadBudget:
-    """Counts the bytes that leases hold. First come, first served. Belongs to one event loop.
+    """Counts the bytes that leases hold. First come, first served, small and large pages each. Of one event loop.
 
-    A read for which even the whole budget is too small goes on alone: a message may be larger than the budget, and must
-    stay readable.
+    A read for which even the whole budget is too small goes on as the only large one: a message may be larger than the
+    budget, and must stay readable. `on_change` is told what all hold together.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, on_change: Callable[[int], None] = lambda held_bytes: None) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         # While it is rendered, a page takes several times its size.
         self.large_page = asyncio.Semaphore(1)
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._on_change = on_change
+        self._large_bytes = 0
+        self._waiting: tuple[_Queue, _Queue] = (deque(), deque())
 
     def lease(self) -> "ReadLease":
         """What one read will hold; nothing yet."""
         return ReadLease(self)
 
-    def _fits(self, size_bytes: int) -> bool:
-        return not self.held_bytes or self.held_bytes + size_bytes <= self.limit_bytes
+    def _fits(self, before_bytes: int, after_bytes: int) -> bool:
+        others_bytes = self.held_bytes - before_bytes
+        large_bytes = self._large_bytes - _if_large(before_bytes)
+        kept_bytes = self.limit_bytes // SMALL_SHARE
+        if not others_bytes or others_bytes + after_bytes <= self.limit_bytes - _if_large(kept_bytes, after_bytes):
+            return True
+        if after_bytes > LARGE_BYTES:
+            return not large_bytes
+        return others_bytes - large_bytes + after_bytes <= kept_bytes
 
-    def try_hold(self, size_bytes: int) -> bool:
-        """Hold that much at once, if nobody waits and there is room."""
-        if self._waiting or not self._fits(size_bytes):
+    def try_grow(self, before_bytes: int, after_bytes: int) -> bool:
+        """Have a lease hold that much instead of what it holds, if nobody waits and there is room."""
+        if self._waiting[after_bytes > LARGE_BYTES] or not self._fits(before_bytes, after_bytes):
             return False
-        self.held_bytes += size_bytes
+        self.change(before_bytes, after_bytes)
         return True
 
     async def hold(self, size_bytes: int) -> None:
         """Hold that much once there is room. Raises `ReadsFull` after `WAIT_SECONDS`."""
-        if self.try_hold(size_bytes):
+        if self.try_grow(0, size_bytes):
             return
+        queue = self._waiting[size_bytes > LARGE_BYTES]
         turn = asyncio.get_running_loop().create_future()
         entry = (size_bytes, turn)
-        self._waiting.append(entry)
+        queue.append(entry)
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self.change(-size_bytes)  # it was given room in the very moment in which it gave up
+                self.change(size_bytes, 0)  # it was given room in the very moment in which it gave up
             else:
-                self._waiting.remove(entry)
+                with contextlib.suppress(ValueError):  # it was passed over, in the very moment in which it gave up
+                    queue.remove(entry)
                 self._serve()
             if isinstance(error, TimeoutError):
                 raise ReadsFull(
@@ -63,18 +83,30 @@ class ReadBudget:
                 ) from error
             raise
 
-    def change(self, by_bytes: int) -> None:
-        """Hold so many bytes more, even above the limit, or fewer."""
-        self.held_bytes += by_bytes
-        if by_bytes < 0:
+    def change(self, before_bytes: int, after_bytes: int) -> None:
+        """A lease holds so many bytes instead of what it held, even above the limit."""
+        self.held_bytes += after_bytes - before_bytes
+        self._large_bytes += _if_large(after_bytes) - _if_large(before_bytes)
+        self._on_change(self.held_bytes)
+        if after_bytes < before_bytes:
             self._serve()
 
     def _serve(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size_bytes, turn = self._waiting.popleft()
-            if not turn.done():
-                self.held_bytes += size_bytes
-                turn.set_result(None)
+        for queue in self._waiting:
+            while queue and self._fits(0, queue[0][0]):
+                size_bytes, turn = queue.popleft()
+                if not turn.done():
+                    self.change(0, size_bytes)
+                    turn.set_result(None)
+
+
+def _if_large(size_bytes: int, of_bytes: int | None = None) -> int:
+    """That size, if it is that of a large page (or if `of_bytes` is); else nothing."""
+    return size_bytes if (size_bytes if of_bytes is None else of_bytes) > LARGE_BYTES else 0
+
+
+def _cost_bytes(taken_bytes: int) -> int:
+    return taken_bytes if taken_bytes <= LARGE_BYTES else COPIES * taken_bytes
 
 
 class ReadLease:
@@ -87,7 +119,8 @@ class ReadLease:
         self._budget = budget
         self._first = asyncio.Lock()
         self._closed = False
-        self.held_bytes = 0
+        self.held_bytes = self.taken_bytes = 0
+        self._short_bytes = 0
         self.large_page = budget.large_page
 
     def __enter__(self) -> "ReadLease":
@@ -100,33 +133,56 @@ class ReadLease:
             self.close()
 
     async def take(self, size_bytes: int) -> bool:
-        """Hold so many bytes more; False if the page has to end before them.
+        """Decode so many bytes more; False if the page has to end before them.
 
         Only a read that holds nothing waits, so none waits for another in a circle. Raises `ReadsFull`.
         """
         async with self._first:
             if self._closed:
                 return False
-            if not self.held_bytes:
-                await self._budget.hold(size_bytes)
-            elif self.held_bytes + size_bytes > PAGE_BYTES or not self._budget.try_hold(size_bytes):
-                return False
-            self.held_bytes += size_bytes
-            if self._closed:
-                # Another part of the read has failed while this one waited.
-                self.release()
-                return False
-            return True
+            taken_bytes = self.taken_bytes + size_bytes
+            wanted_bytes = _cost_bytes(taken_bytes)
+            if wanted_bytes > self.held_bytes:
+                if not self.held_bytes:
+                    await self._budget.hold(wanted_bytes)
+                elif taken_bytes > PAGE_BYTES or not self._budget.try_grow(self.held_bytes, wanted_bytes):
+                    self._short_bytes = wanted_bytes
+                    return False
+                self.held_bytes = wanted_bytes
+            self.taken_bytes = taken_bytes
+            return self._still_wanted()
+
+    async def enlarge(self) -> bool:
+        """After a page that ended before its first message: wait for the room that it lacked, and read it again.
+
+        False if it did not end for want of room. Meanwhile it holds nothing. Raises `ReadsFull`.
+        """
+        wanted_bytes = self._short_bytes
+        if not wanted_bytes:
+            return False
+        self.release()
+        async with self._first:
+            await self._budget.hold(wanted_bytes)
+            self.held_bytes = wanted_bytes
+            return self._still_wanted()
+
+    def _still_wanted(self) -> bool:
+        """False if another part of the read has failed while this one waited."""
+        if self._closed:
+            self.release()
+        return not self._closed
 
     def keep(self, size_bytes: int) -> None:
         """Hold exactly that much from now on: the page as it was rendered, or nothing."""
-        self._budget.change(size_bytes - self.held_bytes)
+        self._budget.change(self.held_bytes, size_bytes)
         self.held_bytes = size_bytes
+        self.taken_bytes = self._short_bytes = 0
 
     def release(self) -> None:
         """Hold nothing for now."""
         if self.held_bytes:
             self.keep(0)
+        self._short_bytes = 0
 
     def close(self) -> None:
         """Hold nothing any more: the answer has been sent, or there will be none."""

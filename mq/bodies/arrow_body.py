@@ -6,6 +6,7 @@ columns are accepted: compressed buffers, dictionaries and views can expand to f
 
 import struct
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
 from filer.uploads import Claim
 from mq.base.errors import Malformed
-from mq.bodies.rows import Columns, Rows, check_json_values
+from mq.bodies.rows import Columns, Rows, check_header_count, check_json_values
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
 MAX_BATCHES = 10_000
@@ -166,6 +167,7 @@ def _times(array: pa.Array) -> pa.Array:
 
 
 def _headers(array: pa.Array) -> pa.Array:
+    check_header_count(int(np.diff(array.offsets.to_numpy()).max(initial=0)), "column 'headers'")
     if array.items.null_count:
         raise InvalidInput("column 'headers' has a header without a value: leave it out, or give it empty bytes")
     return _cast(array, HEADERS, "headers")

@@ -15,14 +15,17 @@ from filer.times import parse_rfc3339
 from filer.uploads import Claim
 from mq.base import exact_json
 from mq.base.errors import Malformed
-from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_json_text
+from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_header_count, check_json_text, check_parsed_size
 
 MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")
+MOST_LINES = 200_000
+"""Each message takes several hundred bytes while a body is read."""
 REF_FIELDS = ("upload", "size", "etag", "sha256")
 
 
 def decode_json(body: bytes, columns: Columns) -> Rows:
     """The rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
+    check_parsed_size(body, "the body")
     document = _parse(body, "the body")
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         raise InvalidInput('the body must be an object {"messages": [...]}')
@@ -35,6 +38,8 @@ def decode_json(body: bytes, columns: Columns) -> Rows:
 
 def decode_ndjson(body: bytes, columns: Columns) -> Rows:
     """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
+    if body.count(b"\n") > MOST_LINES:
+        raise InvalidInput(f"the body has more than {MOST_LINES} lines: send fewer messages in a request, or Arrow")
     return _to_rows(_lines(body), columns)
 
 
@@ -42,6 +47,7 @@ def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(body.split(b"\n"), start=1):
         if line and not line.isspace():
             where = f"line {number}"
+            check_parsed_size(line, where)
             yield where, _parse(line, where)
 
 
@@ -133,7 +139,8 @@ def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
     if isinstance(value, str):
         return _encode(value, where), False
     try:
-        return orjson.dumps(value), True
+        # A copy: what orjson returns holds on to the kilobytes in which it was written.
+        return bytes(memoryview(orjson.dumps(value))), True
     except TypeError as error:
         raise InvalidInput(f"{where}: the value is nested too deeply: send it as a string of JSON text") from error
 
@@ -160,6 +167,7 @@ def _headers(headers: Any, where: str) -> list[tuple[str, bytes]]:
         return []
     if not isinstance(headers, dict):
         raise InvalidInput(f"{where}: headers must be an object of strings")
+    check_header_count(len(headers), where)
     return [(_encode(name, where).decode(), _header(name, value, where)) for name, value in headers.items()]
 
 

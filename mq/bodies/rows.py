@@ -9,7 +9,10 @@ import pyarrow as pa
 from filer.errors import InvalidInput
 from filer.format.schema import KeyType, ValueType, rows_schema
 from filer.uploads import Claim
+from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
 
+MOST_HEADERS = 1000
+"""Of one message. Each takes some 200 bytes when it is read as JSON, and may take nine in a body."""
 JSON_HEADER = ("content-type", b"application/json")
 
 
@@ -42,8 +45,24 @@ def check_json_values(values: pa.Array, first_row: int = 0) -> None:
 
 
 def check_json_text(value: str | bytes, where: str) -> None:
-    """Raise `InvalidInput` if the value is not JSON text."""
+    """Raise `InvalidInput` if the value is not JSON text, or would take too much memory to find out."""
+    check_parsed_size(value.encode() if isinstance(value, str) else value, where)
     try:
         orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"{where}: the topic's values must be JSON, but this one is not JSON: {error}") from error
+
+
+def check_parsed_size(text: bytes, where: str) -> None:
+    """Raise `InvalidInput` if a JSON text takes too much memory while it is parsed."""
+    if parsed_bytes(text) > MOST_PARSED_BYTES:
+        raise InvalidInput(
+            f"{where}: JSON of so many lists, objects and strings takes more than {MOST_PARSED_BYTES} bytes of memory "
+            "while it is read: send fewer messages in a request, or Arrow"
+        )
+
+
+def check_header_count(most: int, where: str) -> None:
+    """Raise `InvalidInput` if a message has too many headers."""
+    if most > MOST_HEADERS:
+        raise InvalidInput(f"{where}: a message has at most {MOST_HEADERS} headers, not {most}")

@@ -75,7 +75,7 @@ async def messages_response(
     assert chosen.page is not None
     render = partial(chosen.page, runtime.state, runs, about)
     rows = sum(run.table.num_rows for run in runs)
-    size_bytes = lease.held_bytes
+    size_bytes = lease.taken_bytes
     body = (
         render() if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES else await in_thread(render, size_bytes, lease)
     )

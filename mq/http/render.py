@@ -1,7 +1,7 @@
 """Messages as readers get them: as JSON for people, as Arrow for programs."""
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -13,6 +13,8 @@ from filer.format.schema import log_schema
 from filer.times import rfc3339
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import TopicState
+from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
+from mq.http.large_values import LARGE_BYTES, put_text
 from mq.topic.topic_reader import Run
 
 JSON_TYPE = b"application/json"
@@ -32,7 +34,7 @@ class MessageRenderer:
             table["_offset"].to_pylist(),
             table["_timestamp"].cast(pa.int64()).to_pylist(),
             table["key"].to_pylist(),
-            table["value"].to_pylist(),
+            _values(table["value"]),
             table["event_time"].cast(pa.int64()).to_pylist(),
             table["headers"].to_pylist(),
             table["_ref"].to_pylist(),
@@ -46,7 +48,7 @@ class MessageRenderer:
         offset: int,
         timestamp_us: int,
         key: bytes | str | None,
-        value: bytes | str | None,
+        value: bytes | str | memoryview | None,
         event_time_us: int | None,
         headers: Sequence[tuple[str, bytes]] | None,
         ref: dict[str, Any] | None,
@@ -69,8 +71,27 @@ class MessageRenderer:
         return message
 
 
-def _put_text(message: dict[str, Any], name: str, data: bytes | str | None) -> None:
+def _values(column: pa.ChunkedArray) -> Iterable[bytes | str | memoryview | None]:
+    """The values, large ones as views of their bytes."""
+    if column.nbytes <= LARGE_BYTES:
+        values: list[bytes | str | None] = column.to_pylist()
+        return values
+    return (_value(scalar) for scalar in column)
+
+
+def _value(scalar: pa.Scalar) -> bytes | str | memoryview | None:
+    buffer = scalar.as_buffer()
+    if buffer is None or buffer.size <= LARGE_BYTES:
+        small: bytes | str | None = scalar.as_py()
+        return small
+    return memoryview(buffer)
+
+
+def _put_text(message: dict[str, Any], name: str, data: bytes | str | memoryview | None) -> None:
     """As a string if it is UTF-8, else as base64 under `<name>_base64`."""
+    if isinstance(data, memoryview):
+        put_text(message, name, data)
+        return
     if data is None or isinstance(data, str):
         message[name] = data
         return
@@ -80,14 +101,19 @@ def _put_text(message: dict[str, Any], name: str, data: bytes | str | None) -> N
         message[f"{name}_base64"] = base64.b64encode(data).decode()
 
 
-def _put_json(message: dict[str, Any], value: bytes | str) -> None:
+def _put_json(message: dict[str, Any], value: bytes | str | memoryview) -> None:
     """As JSON if it is valid JSON, else as text: its producer may have declared JSON falsely.
+
+    To check it, it is parsed. What would take too much memory then is text too.
 
     The text is copied as it is. Parsed and written again it would lose digits of long numbers, and orjson cannot write
     values as deeply nested as it reads. Line breaks become spaces, since NDJSON needs one line; in valid JSON they can
     only stand between tokens.
     """
-    text = value.encode() if isinstance(value, str) else value
+    text = value.encode() if isinstance(value, str) else bytes(value)
+    if parsed_bytes(text) > MOST_PARSED_BYTES:
+        _put_text(message, "value", value)
+        return
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:

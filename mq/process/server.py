@@ -32,6 +32,7 @@ from mq.process.connections.limits import connection_limits, open_files, raise_o
 from mq.process.connections.protocol import limited_protocol
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
+from mq.process.freed_memory import Heap, give_back, glibc_heap
 from mq.process.garbage import spare_what_is_loaded
 from mq.process.listen import CannotListen, advertised_url, bind, local_url
 from mq.process.memory_pool import choose_memory_pool
@@ -66,15 +67,19 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     choose_memory_pool()
+    heap = glibc_heap()
     keep_pandas_out()
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, sock, on_ready))
+        runner.run(_serve(settings, sock, on_ready, heap))
 
 
-async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callable[[Serving], None]) -> None:
+async def _serve(
+    settings: BrokerSettings, sock: socket.socket, on_ready: Callable[[Serving], None], heap: Heap | None
+) -> None:
     stop = StopSignals()
     clock = SystemClock()
+    giving_back = None if heap is None else asyncio.create_task(give_back(heap, clock), name="freed memory")
     broker = _broker(settings, clock)
     serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
     try:
@@ -82,6 +87,8 @@ async def _serve(settings: BrokerSettings, sock: socket.socket, on_ready: Callab
         if await _finished_before_stop(start, stop):
             await serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
     finally:
+        if giving_back is not None:
+            giving_back.cancel()
         await broker.close()
 
 

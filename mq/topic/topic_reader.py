@@ -59,6 +59,17 @@ class TopicReader:
 
         Raises `OwnerSilent` if there may be more that only the segment's owner has.
         """
+        while True:
+            run = await self._read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            if run.table.num_rows or not await self._enlarged():
+                return run
+
+    async def _enlarged(self) -> bool:
+        """Whether there was no room for the first message, and is now."""
+        return self._room is not None and await self._room.enlarge()
+
+    async def _read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
+        """As `read_segment`; none also if there is no room for the first."""
         tail = self._reads.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
         if table is None and self._streaming and tail is not None and offset == tail.end:
@@ -157,6 +168,15 @@ class TopicReader:
         object cannot be read: its messages come next. Otherwise `unreadable` has that error, and the position stays
         before those messages.
         """
+        while True:
+            runs, moved = await self._read(positions, max_rows=max_rows, max_bytes=max_bytes)
+            if runs or not await self._enlarged():
+                return runs, moved
+
+    async def _read(
+        self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int
+    ) -> tuple[list[Run], Positions]:
+        """As `read`; nothing also if there is no room for the first message."""
         self.unreadable = None
         moved = advance(self._runtime.state, positions)
         runs: list[Run] = []
@@ -200,7 +220,7 @@ class TopicReader:
         self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int
     ) -> Run | OwnerSilent | UnreadableObject:
         try:
-            return await self.read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            return await self._read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         except (OwnerSilent, UnreadableObject) as error:
             return error
 

@@ -15,6 +15,7 @@ from filer.nearest import unknown_name
 from filer.segment.next_file import Single
 from filer.topic.topic_config import TopicConfig
 from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable
+from mq.base.json_size import LARGE_BYTES
 from mq.bodies.intake import ClientGone, Intake
 from mq.bodies.json_body import check_types, decode_base64
 from mq.bodies.rows import Columns, Rows
@@ -116,7 +117,7 @@ class Publisher:
             try:
                 if body_format is not None:
                     return await self._publish_rows(runtime, request, body_format, body, intake.held_bytes, replicated)
-                single = _single(request, body, config)
+                single = await self._single(request, body, config)
                 return _answer(
                     [await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated)]
                 )
@@ -124,6 +125,13 @@ class Publisher:
                 if request.id is None:
                     raise
                 raise Repeatable(error) from error
+
+    async def _single(self, request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+        """The one value of a body. A large one is checked in a thread: it would hold up the event loop."""
+        if config.value_type == "binary" or len(body) <= LARGE_BYTES:
+            return _single(request, body, config)
+        work = partial(_single, request, body, config)
+        return await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, work)
 
     async def _publish_rows(
         self,

@@ -7,7 +7,7 @@ import pytest
 
 from mq.base import read_budget
 from mq.base.errors import ReadsFull
-from mq.base.read_budget import PAGE_BYTES, ReadBudget
+from mq.base.read_budget import COPIES, LARGE_BYTES, PAGE_BYTES, SMALL_SHARE, ReadBudget
 
 LIMIT = 100
 
@@ -112,3 +112,57 @@ async def test_after_a_failure_no_part_of_the_read_gets_room(budget: ReadBudget)
     holder.release()
     assert not await waiting, "it waited in another task"
     assert not await failed.take(10)
+
+
+MIB = 1024 * 1024
+ROOMY = 64 * MIB
+
+
+async def test_a_large_page_counts_with_its_copies_and_then_as_it_is_sent() -> None:
+    seen: list[int] = []
+    budget = ReadBudget(ROOMY, seen.append)
+    lease = budget.lease()
+    assert await lease.take(LARGE_BYTES) and budget.held_bytes == LARGE_BYTES
+    assert await lease.take(MIB)
+    assert (lease.taken_bytes, budget.held_bytes) == (LARGE_BYTES + MIB, COPIES * (LARGE_BYTES + MIB))
+    lease.keep(4 * MIB)
+    lease.close()
+    assert seen == [LARGE_BYTES, COPIES * (LARGE_BYTES + MIB), 4 * MIB, 0]
+
+
+async def test_small_pages_never_wait_for_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = ReadBudget(ROOMY)
+    huge, large, small = budget.lease(), budget.lease(), budget.lease()
+    assert await huge.take(2 * ROOMY)
+    waiting = asyncio.create_task(large.take(4 * MIB))
+    await asyncio.sleep(0)
+    held = [budget.lease() for _ in range(ROOMY // SMALL_SHARE // MIB)]
+    for each in held:
+        assert await each.take(MIB)
+    monkeypatch.setattr(read_budget, "WAIT_SECONDS", 0.001)
+    with pytest.raises(ReadsFull):
+        await small.take(MIB)
+    assert not waiting.done()
+    huge.close()
+    assert await waiting
+    large.close()
+    for each in held:
+        each.close()
+    assert budget.held_bytes == 0
+
+
+async def test_a_page_without_a_first_message_waits_for_the_room_that_it_lacks() -> None:
+    budget = ReadBudget(ROOMY)
+    other, lease = budget.lease(), budget.lease()
+    assert await other.take(16 * MIB) and await lease.take(MIB)
+    assert not await lease.enlarge(), "it lacks nothing"
+    assert not await lease.take(PAGE_BYTES)
+    waiting = asyncio.create_task(lease.enlarge())
+    await asyncio.sleep(0)
+    assert (waiting.done(), lease.held_bytes) == (False, 0), "it holds nothing while it waits"
+    other.close()
+    assert await waiting
+    assert await lease.take(MIB) and await lease.take(PAGE_BYTES)
+    assert budget.held_bytes == COPIES * (MIB + PAGE_BYTES)
+    lease.close()
+    assert budget.held_bytes == 0

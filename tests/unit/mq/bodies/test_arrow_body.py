@@ -7,7 +7,7 @@ import pytest
 from filer.errors import InvalidInput
 from mq.base.errors import Malformed
 from mq.bodies.arrow_body import decode_arrow
-from mq.bodies.rows import Columns
+from mq.bodies.rows import MOST_HEADERS, Columns
 
 BINARY, STRING, JSON = Columns("binary", "binary"), Columns("string", "string"), Columns("string", "json")
 MUTATIONS = 4000
@@ -108,3 +108,19 @@ def test_damaged_streams_are_refused_and_never_crash() -> None:
         rows.batch.validate(full=True)
         for name in ("key", "value", "headers"):
             rows.batch[name].to_pylist()
+
+
+def test_headers_of_a_message_are_bounded() -> None:
+    kind = pa.map_(pa.string(), pa.binary())
+    for count in (MOST_HEADERS, MOST_HEADERS + 1):
+        headers = pa.array([[("a", b"")], None, [(str(n), b"") for n in range(count)]], kind)
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([pa.array([b"v"] * 3, pa.binary()), headers], names=["value", "headers"])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        body = sink.getvalue().to_pybytes()
+        if count <= MOST_HEADERS:
+            assert decode_arrow(body, Columns("binary", "binary")).batch.num_rows == 3
+        else:
+            with pytest.raises(InvalidInput, match=f"at most {MOST_HEADERS} headers, not {count}"):
+                decode_arrow(body, Columns("binary", "binary"))

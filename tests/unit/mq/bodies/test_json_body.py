@@ -1,4 +1,5 @@
 import base64
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from filer.errors import InvalidInput
 from filer.times import EARLIEST_US, LATEST_US, rfc3339
 from mq.base.errors import Malformed
-from mq.bodies.json_body import decode_json, decode_ndjson, parse_time
-from mq.bodies.rows import JSON_HEADER, Columns
+from mq.bodies.json_body import MOST_LINES, decode_json, decode_ndjson, parse_time
+from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Columns
 
 BINARY = Columns("binary", "binary")
 VALUES = st.recursive(
@@ -132,3 +133,36 @@ def test_offsets_are_understood(moment: datetime, hours: int) -> None:
 def test_other_things_are_no_times(text: Any) -> None:
     with pytest.raises(InvalidInput, match="such as 2026-01-31T12:00:00Z"):
         parse_time(text, "event_time")
+
+
+LISTS = b"[[]" + b",[]" * 700_000 + b"]"
+
+
+@pytest.mark.parametrize(
+    ("decode", "body", "wrong"),
+    [
+        (decode_json, b'{"messages":[{"value":%b}]}' % LISTS, "the body: JSON of so many lists"),
+        (decode_ndjson, b'{"value":1}\n{"value":%b}' % LISTS, "line 2: JSON of so many lists"),
+        (decode_ndjson, b"\n" * (MOST_LINES + 1), f"more than {MOST_LINES} lines"),
+        (
+            decode_json,
+            orjson.dumps({"messages": [{"value": 1, "headers": {str(n): "" for n in range(MOST_HEADERS + 1)}}]}),
+            f"at most {MOST_HEADERS} headers, not {MOST_HEADERS + 1}",
+        ),
+    ],
+    ids=["document", "line", "lines", "headers"],
+)
+def test_what_takes_far_more_memory_than_its_size_is_refused(decode: Any, body: bytes, wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=wrong):
+        decode(body, Columns("binary", "binary"))
+
+
+def test_a_value_holds_no_more_memory_than_its_bytes() -> None:
+    body = b'{"messages":[%b]}' % b",".join([b'{"value":1}'] * 20_000)
+    tracemalloc.start()
+    try:
+        decode_json(body, Columns("binary", "binary"))
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 20_000 * 1024

@@ -1,0 +1,17 @@
+"""How much memory JSON takes while it is parsed, which is known before it is."""
+
+LARGE_BYTES = 256 * 1024
+"""A text up to this is parsed without a look."""
+MOST_PARSED_BYTES = 64 * 1024 * 1024
+# Rough sizes of what each of these begins, in a list or in a dictionary of few entries.
+_OBJECT_BYTES = ((b"[", 72), (b"{", 240), (b",", 40), (b'"', 32), (b":", 16))
+
+
+def parsed_bytes(text: bytes) -> int:
+    """About how much the objects of a JSON text take at most; 0 for one that is not large.
+
+    A text of empty lists takes forty times its size.
+    """
+    if len(text) <= LARGE_BYTES:
+        return 0
+    return len(text) + sum(text.count(sign) * size_bytes for sign, size_bytes in _OBJECT_BYTES)
