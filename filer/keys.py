@@ -6,6 +6,7 @@
 | `cluster/settings.json` | never, once created | the same again with a check, and the grace period |
 | `cluster/settings-copy.json` | never, once created | the same as `cluster/settings.json` |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
+| `cluster/scrub/<topic>.json` | by compare-and-swap | when the scrub has read which segment, and what it found |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
 | `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that were moved out of topic.json |
 | `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
@@ -69,6 +70,11 @@ class FileName:
 def fence_check(ulid: str) -> str:
     """A probe object of the start-up check."""
     return f"cluster/fence-check/{ulid}"
+
+
+def scrub_record(topic: str) -> str:
+    """What the background scrub has read of a topic. It lies apart from the topic, which does not depend on it."""
+    return f"cluster/scrub/{topic}.json"
 
 
 def topic(topic: str) -> str:

@@ -40,6 +40,8 @@ from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
 from mq.drain import Drainer
 from mq.maintenance.maintenance import Maintenance
+from mq.maintenance.scrubber import Scrubber
+from mq.maintenance.verifications import Verifications
 from mq.peers.http_peers import POLLS_PER_BROKER, HttpPeers
 from mq.peers.peers import Peers
 from mq.peers.transport import PeerTransport
@@ -250,7 +252,7 @@ class Broker:
         )
 
     def _make_background_work(self) -> None:
-        """Bulk loads, upkeep, and the drain."""
+        """Bulk loads, upkeep, checking what is stored, and the drain."""
         self.loads = BulkLoads(
             store=self.store,
             clock=self.clock,
@@ -282,6 +284,25 @@ class Broker:
             interval_seconds=self.settings.maintenance_interval,
             grace_seconds=self.settings.grace,
             rollup_age_seconds=self.settings.rollup_age,
+        )
+        self.scrubber = Scrubber(
+            broker=self.id,
+            store=self.store,
+            clock=self.clock,
+            catalogue=self.catalogue,
+            coordinator=self.coordinator,
+            metrics=self.metrics,
+            pool=self._upkeep_pool,
+            draining=self.draining,
+            period_days=self.settings.scrub_days,
+            most_bytes_per_second=self.settings.scrub_bytes_per_second,
+        )
+        self.verifications = Verifications(
+            store=self.store,
+            clock=self.clock,
+            catalogue=self.catalogue,
+            pool=self._upkeep_pool,
+            bytes_per_second=self.settings.verify_bytes_per_second,
         )
         self.drainer = Drainer(
             self.clock,
@@ -328,6 +349,7 @@ class Broker:
             await self.repair.take_over_all()
         for run, name in (
             (self.maintenance, "maintenance"),
+            (self.scrubber, "scrub"),
             (self.traffic_reporter, "reports"),
             (self.scaling_controller, "scaling"),
         ):

@@ -50,8 +50,10 @@ from braidmq.message import Message, Reference
 from braidmq.models import (
     Broker,
     BrokerDrain,
+    CheckedObject,
     Cluster,
     CommittedLoad,
+    DamagedTopic,
     LoadedSegment,
     LostObject,
     Owner,
@@ -65,6 +67,8 @@ from braidmq.models import (
     Topic,
     TopicPosition,
     TopicSummary,
+    UnusableTopic,
+    Verification,
 )
 from braidmq.positions import Acknowledgement, Position, PositionRange, Published
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Upload
@@ -88,12 +92,14 @@ __all__ = [
     "Broker",
     "BrokerDrain",
     "BrokerFailed",
+    "CheckedObject",
     "Client",
     "ClientClosed",
     "Cluster",
     "CommittedLoad",
     "Conflict",
     "ConnectionBroken",
+    "DamagedTopic",
     "DataDamaged",
     "DataMissing",
     "DataUnreadable",
@@ -148,6 +154,8 @@ __all__ = [
     "TopicPosition",
     "TopicSummary",
     "Unavailable",
+    "UnusableTopic",
     "Upload",
     "UploadNotFound",
+    "Verification",
 ]

@@ -39,6 +39,8 @@ from braidmq.models import (
     Topic,
     TopicPosition,
     TopicSummary,
+    UnusableTopic,
+    Verification,
 )
 from braidmq.positions import Position, Published
 from braidmq.publish.delivery import Delivery
@@ -53,6 +55,7 @@ from braidmq.read.cursors import AsyncMessages, AsyncTables
 from braidmq.read.payload import AsyncPayload
 from braidmq.read.reader import PAGE_ROWS, Reader, has_message_after, start_parameters
 from braidmq.read.segment_pages import SegmentPage, segment_page
+from braidmq.read.verification import verification
 from braidmq.transport.addresses import Addresses, parse_addresses
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Transport
@@ -169,7 +172,17 @@ class AsyncClient:
         """Iterate over all topics, ordered by name."""
         after: str | None = None
         while True:
-            page, after = await self._admin.topics(after)
+            page, _, after = await self._admin.topics(after)
+            for each in page:
+                yield each
+            if after is None:
+                return
+
+    async def unusable_topics(self) -> AsyncIterator[UnusableTopic]:
+        """Iterate over the topics whose record on the store is damaged or missing, ordered by name."""
+        after: str | None = None
+        while True:
+            _, page, after = await self._admin.topics(after)
             for each in page:
                 yield each
             if after is None:
@@ -178,6 +191,15 @@ class AsyncClient:
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic with its messages. Raises `TopicNotFound`."""
         await self._admin.delete_topic(topic)
+
+    async def verify(self, topic: str | None = None) -> AsyncIterator[Verification]:
+        """Have a broker check every byte of a topic on its store, or of the cluster's records; iterate over its report.
+
+        The last report has `is_complete`. Raises `TopicNotFound`, and `ConnectionBroken` or the broker's own error if
+        the check was not completed: it is not begun again.
+        """
+        async for report in verification(self._transport, topic):
+            yield report
 
     async def route(self, topic: str) -> Route:
         """Return a topic's open segments and the brokers that own them."""

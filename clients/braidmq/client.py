@@ -37,6 +37,8 @@ from braidmq.models import (
     Topic,
     TopicPosition,
     TopicSummary,
+    UnusableTopic,
+    Verification,
 )
 from braidmq.positions import Position, Published
 from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
@@ -128,9 +130,21 @@ class Client:
         """Iterate over all topics, ordered by name."""
         return self._loop.iterate(self._async.topics())
 
+    def unusable_topics(self) -> Iterator[UnusableTopic]:
+        """Iterate over the topics whose record on the store is damaged or missing, ordered by name."""
+        return self._loop.iterate(self._async.unusable_topics())
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its messages. Raises `TopicNotFound`."""
         self._loop.call(self._async.delete_topic, topic)
+
+    def verify(self, topic: str | None = None) -> Iterator[Verification]:
+        """Have a broker check every byte of a topic on its store, or of the cluster's records; iterate over its report.
+
+        The last report has `is_complete`. Raises `TopicNotFound`, and `ConnectionBroken` or the broker's own error if
+        the check was not completed: it is not begun again.
+        """
+        return self._loop.iterate(self._async.verify(topic))
 
     def route(self, topic: str) -> Route:
         """Return a topic's open segments and the brokers that own them."""

@@ -70,14 +70,24 @@ class SegmentLife(_Answer):
 class LostObject(_Answer):
     """An object on the store that is `damaged` or `missing`, by its key.
 
-    Without it the messages `[offset, next_offset)` of the segment cannot be read; None: no end is known.
+    Without it the messages `[offset, next_offset)` of the segment cannot be read. `next_offset` is None if no end is
+    known; all are None if no message depends on it. `why` is what a check of its bytes has found wrong.
     """
 
     key: str
     what: str
-    segment: int
-    offset: int
+    segment: int | None = None
+    offset: int | None = None
     next_offset: int | None = None
+    why: str = ""
+
+
+class CheckedObject(_Answer):
+    """An object on the store whose bytes were checked: `damaged` or `missing`, and why that is known."""
+
+    key: str
+    condition: str
+    why: str
 
 
 class Topic(_Answer):
@@ -93,12 +103,38 @@ class Topic(_Answer):
     damaged: tuple[LostObject, ...] = ()
 
 
+class Verification(_Answer):
+    """What a broker has found by now as it checks a topic, or the records of the cluster.
+
+    So many objects are `ok`, `unchecked` (they have no digests), `damaged` or `missing`; `at` is the last one looked
+    at, and `bytes` is what was read. `found` is set as one is found that is damaged or missing. `is_complete` comes
+    last.
+    """
+
+    ok: int
+    unchecked: int
+    damaged: int
+    missing: int
+    bytes: int
+    at: str = ""
+    found: CheckedObject | None = None
+    is_complete: bool = False
+
+
 class TopicSummary(_Answer):
     """A topic in the list of all topics: its name, the number of its open segments, its version."""
 
     topic: str
     open_segments: int = Field(alias="segments")
     version: int
+
+
+class UnusableTopic(_Answer):
+    """A topic whose record on the store, `key`, is damaged or missing; `problem` says which."""
+
+    topic: str
+    problem: str
+    key: str | None = None
 
 
 class Owner(_Answer):
@@ -142,14 +178,22 @@ class BrokerDrain(_Answer):
     segments: int
 
 
+class DamagedTopic(_Answer):
+    """A topic of which so many objects are known to be damaged or missing."""
+
+    topic: str
+    objects: int
+
+
 class Cluster(_Answer):
-    """The brokers, the leader among them, and the transitions under way."""
+    """The brokers, the leader among them, the transitions under way, and the topics of which objects are damaged."""
 
     cluster: str
     version: str
     leader: str | None
     brokers: tuple[Broker, ...]
     transitions: tuple[dict[str, Any], ...] = ()
+    damaged: tuple[DamagedTopic, ...] = ()
 
 
 class SegmentFile(_Answer):

@@ -1,6 +1,9 @@
 """Checks files on a store. Each is read once, a row group at a time."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from functools import partial
 
 from filer.errors import CorruptFile, ObjectNotFound
 from filer.format.digests import PIECE_BYTES
@@ -12,12 +15,17 @@ from filer.verification.chain_check import Link
 from filer.verification.file_check import FileCheck
 from filer.verification.verdict import Verdict
 
+SMALL_BYTES = 64 * 1024
+"""So few bytes are hashed faster than a thread is asked to do it."""
 
-async def verify_file(store: Store, ref: SegmentRef, name: FileName) -> tuple[Verdict, Link | None]:
+
+async def verify_file(
+    store: Store, ref: SegmentRef, name: FileName, *, hashing: Executor | None = None
+) -> tuple[Verdict, Link | None]:
     """The condition of a segment's file, and its link of the chain if its footer is sound. Raises `OutcomeUnknown`.
 
-    A row group is in memory. A file that is rolled up and deleted meanwhile is told as missing: look whether another
-    one counts by now.
+    A row group is in memory. With `hashing`, large ones are hashed on its threads. A file that is rolled up and deleted
+    meanwhile is told as missing: look whether another one counts by now.
     """
     key = ref.key(name)
     link: Link | None = None
@@ -29,16 +37,24 @@ async def verify_file(store: Store, ref: SegmentRef, name: FileName) -> tuple[Ve
         for number in range(end.metadata.num_row_groups):
             start, stop = end.row_group_range(number)
             async for piece in _pieces(store, key, reached, start):
-                check.body(piece)
-            check.row_group(number, await fetch_row_group(store, key, end, number))
+                await _hash(hashing, piece, check.body)
+            group = await fetch_row_group(store, key, end, number)
+            await _hash(hashing, group, partial(check.row_group, number))
             reached = stop
         async for piece in _pieces(store, key, reached, end.body_bytes):
-            check.body(piece)
+            await _hash(hashing, piece, check.body)
         return Verdict(key, "ok" if check.finish() else "unchecked"), link
     except CorruptFile as error:
         return Verdict(key, "damaged", str(error).removeprefix(f"{key}: ")), link
     except ObjectNotFound:
         return Verdict(key, "missing", "it is not there"), None
+
+
+async def _hash(hashing: Executor | None, data: bytes, work: Callable[[bytes], None]) -> None:
+    if hashing is None or len(data) <= SMALL_BYTES:
+        work(data)
+    else:
+        await asyncio.get_running_loop().run_in_executor(hashing, work, data)
 
 
 async def _pieces(store: Store, key: str, start: int, stop: int) -> AsyncIterator[bytes]:

@@ -1,7 +1,10 @@
 """Checks one segment on a store: every file that counts, what is missing between them, and their chain."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import pairwise
 
 from filer.keys import FileName
 from filer.segment.segment_index import SegmentIndex
@@ -14,14 +17,36 @@ from filer.verification.verdict import Verdict
 FILES_AT_ONCE = 8
 
 
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """How a segment is read for a check.
+
+    `from_offset`: files that end before it are left out. The one that ends there is read again, for the chain.
+    `files_at_once` bounds the memory, at a row group for each. With `hashing`, its threads compute.
+    """
+
+    from_offset: int = 0
+    files_at_once: int = FILES_AT_ONCE
+    hashing: Executor | None = None
+
+
+WHOLE = ReadPlan()
+
+
 async def verify_segment(
-    store: Store, ref: SegmentRef, *, start_offset: int, end_offset: int | None, seal_offset: int | None
-) -> AsyncIterator[Verdict]:
+    store: Store,
+    ref: SegmentRef,
+    *,
+    start_offset: int,
+    end_offset: int | None,
+    seal_offset: int | None,
+    plan: ReadPlan = WHOLE,
+) -> AsyncGenerator[Verdict, None]:
     """A verdict on each file that counts, and on each that is missing; a broken chain is told of the later file.
 
     `end_offset` is that of a sealed segment, None for an open one. `seal_offset` is that of the seal's file. The
     segment may go on meanwhile: what it gets later is not looked at, and a file that was rolled up is looked for under
-    its new name. Raises `OutcomeUnknown`.
+    its new name. Files go in the order of their offsets, except for those. Raises `OutcomeUnknown`.
     """
     links: dict[FileName, Link | None] = {}
     until: int | None = None
@@ -30,25 +55,33 @@ async def verify_segment(
         until = index.end if until is None else until
         if end_offset is not None and not index.sealed and index.end < end_offset:
             reach(index, end_offset)
-        names = [facts.name for facts in index.files if facts.start <= until]
+        names = [facts.name for facts in index.files if facts.start <= until and facts.end >= plan.from_offset]
         left = [name for name in names if name not in links]
+        at_name = {name: at for at, name in enumerate(names)}
         if not left:
             break
-        for at in range(0, len(left), FILES_AT_ONCE):
-            for verdict in await _verify_files(store, ref, left[at : at + FILES_AT_ONCE], start_offset, links):
+        for at in range(0, len(left), plan.files_at_once):
+            batch = left[at : at + plan.files_at_once]
+            for verdict in await _verify_files(store, ref, batch, start_offset, links, plan.hashing):
+                yield verdict
+            for verdict in _chain_breaks(
+                ref, names[max(at_name[batch[0]] - 1, 0) : at_name[batch[-1]] + 2], links, {*batch}
+            ):
                 yield verdict
     for verdict in _missing(ref, index, end_offset, seal_offset):
         yield verdict
-    for each in check_chain(link for name in names if (link := links[name]) is not None).breaks:
-        why = f"it was not written behind {each.before}: one of the two is not the file that was there"
-        yield Verdict(ref.key(each.after), "damaged", why)
 
 
 async def _verify_files(
-    store: Store, ref: SegmentRef, names: Sequence[FileName], start_offset: int, links: dict[FileName, Link | None]
+    store: Store,
+    ref: SegmentRef,
+    names: Sequence[FileName],
+    start_offset: int,
+    links: dict[FileName, Link | None],
+    hashing: Executor | None,
 ) -> list[Verdict]:
     """The verdicts on files; adds their links. One that counts no more by now has none."""
-    found = await asyncio.gather(*(verify_file(store, ref, name) for name in names))
+    found = await asyncio.gather(*(verify_file(store, ref, name, hashing=hashing) for name in names))
     verdicts: list[Verdict] = []
     for name, (verdict, link) in zip(names, found, strict=True):
         links[name] = link
@@ -58,6 +91,19 @@ async def _verify_files(
             if any(facts.start <= name.base < facts.end and facts.name != name for facts in index.files):
                 continue
         verdicts.append(verdict)
+    return verdicts
+
+
+def _chain_breaks(
+    ref: SegmentRef, names: Sequence[FileName], links: Mapping[FileName, Link | None], new: Set[FileName]
+) -> list[Verdict]:
+    """What the links of files show that were just read (`new`), about each of them and its neighbours in `names`."""
+    verdicts: list[Verdict] = []
+    for before, after in pairwise(names):
+        pair = [link for name in (before, after) if (link := links.get(name)) is not None]
+        if len(pair) == 2 and not new.isdisjoint((before, after)) and check_chain(pair).breaks:
+            why = f"it was not written behind {before}: one of the two is not the file that was there"
+            verdicts.append(Verdict(ref.key(after), "damaged", why))
     return verdicts
 
 

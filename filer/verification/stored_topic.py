@@ -1,19 +1,22 @@
 """Checks a whole topic on a store, and the records of the cluster. Reads every byte that counts once, and no more."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from filer import keys
 from filer.errors import BraidError, CorruptFile, DataMissing, ObjectNotFound, UnreadableObject
+from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef
 from filer.segment.snapshot_format import from_snapshot
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue, read_lineage
 from filer.topic.cluster_record import check_cluster
-from filer.verification.stored_segment import verify_segment
+from filer.topic.topic_state import Segment
+from filer.verification.stored_segment import WHOLE, ReadPlan, verify_segment
 from filer.verification.verdict import Verdict
 
 
-async def verify_cluster(store: Store) -> AsyncIterator[Verdict]:
+async def verify_cluster(store: Store) -> AsyncGenerator[Verdict, None]:
     """A verdict on the three records of the cluster, named by the one that is wrong. Raises `StoreError`."""
     try:
         await check_cluster(store)
@@ -23,12 +26,30 @@ async def verify_cluster(store: Store) -> AsyncIterator[Verdict]:
         yield Verdict(keys.CLUSTER, "ok")
 
 
-async def verify_topic(store: Store, catalogue: Catalogue, topic: str) -> AsyncIterator[Verdict]:
+async def verify_topic(
+    store: Store, catalogue: Catalogue, topic: str, *, plan: ReadPlan = WHOLE
+) -> AsyncGenerator[Verdict, None]:
     """A verdict on each object of a topic that counts: its record, lineage, snapshots, and segment files.
 
     Without its record nothing says which segments count, so its files are not looked at. There are none if there never
-    was such a topic. Raises `StoreError`.
+    was such a topic. Brokers may go on meanwhile: what they delete is not told as lost. Raises `StoreError`.
     """
+    async for verdict in verify_records(store, catalogue, topic):
+        yield verdict
+        if verdict.key == keys.topic(topic) and not verdict.is_sound:
+            return
+    try:
+        record = await catalogue.read(topic)
+        for segment in () if record is None else record.state.segments:
+            async with aclosing(verify_segment_of(store, catalogue, topic, segment.id, plan=plan)) as verdicts:
+                async for verdict in verdicts:
+                    yield verdict
+    except UnreadableObject as error:
+        yield _told(error, keys.topic(topic))
+
+
+async def verify_records(store: Store, catalogue: Catalogue, topic: str) -> AsyncGenerator[Verdict, None]:
+    """A verdict on each object of a topic but its segment files; on its record alone if that is not sound."""
     try:
         record = await catalogue.read(topic)
     except UnreadableObject as error:
@@ -41,19 +62,53 @@ async def verify_topic(store: Store, catalogue: Catalogue, topic: str) -> AsyncI
         yield verdict
     async for verdict in _verify_objects(store, keys.snapshots_folder(topic), lambda _, data: from_snapshot(data, 0)):
         yield verdict
-    for segment in record.state.segments:
-        files = verify_segment(
-            store,
-            SegmentRef(topic, segment.id),
-            start_offset=segment.start_offset,
-            end_offset=segment.end_offset,
-            seal_offset=segment.seal_offset,
-        )
+
+
+async def verify_segment_of(
+    store: Store, catalogue: Catalogue, topic: str, segment_id: int, *, plan: ReadPlan = WHOLE
+) -> AsyncGenerator[Verdict, None]:
+    """As `verify_segment`, by the topic's record. None if the topic has no such segment any more.
+
+    What does not count any more when it is found to be wrong is left out: retention, or the deletion of the topic, may
+    have removed it meanwhile. Both change the record before they delete a file. Raises `UnreadableObject` if the record
+    cannot be used, and `StoreError`.
+    """
+    segment = await _segment(catalogue, topic, segment_id)
+    if segment is None:
+        return
+    files = verify_segment(
+        store,
+        SegmentRef(topic, segment.id),
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        seal_offset=segment.seal_offset,
+        plan=plan,
+    )
+    async with aclosing(files):
         async for verdict in files:
-            yield verdict
+            if verdict.is_sound or await _still_counts(catalogue, topic, segment, verdict.key):
+                yield verdict
 
 
-async def _verify_objects(store: Store, folder: str, read: Callable[[str, bytes], object]) -> AsyncIterator[Verdict]:
+async def _segment(catalogue: Catalogue, topic: str, segment_id: int) -> Segment | None:
+    record = await catalogue.read(topic)
+    return None if record is None or record.state.deleted else record.state.segment(segment_id)
+
+
+async def _still_counts(catalogue: Catalogue, topic: str, checked: Segment, key: str) -> bool:
+    """Whether nothing has removed the segment's file since the segment was looked up.
+
+    A file in which the segment begins by now is left to the next check: its end is not known here.
+    """
+    now, name = await _segment(catalogue, topic, checked.id), FileName.parse(key)
+    if now is None:
+        return False
+    return now.start_offset == checked.start_offset or name is None or name.base >= now.start_offset
+
+
+async def _verify_objects(
+    store: Store, folder: str, read: Callable[[str, bytes], object]
+) -> AsyncGenerator[Verdict, None]:
     async for info in store.list(folder):
         try:
             read(info.key, (await store.get(info.key)).data)

@@ -69,6 +69,10 @@ class TooManyStreams(BraidError):
     """The broker, or the client's address, has as many subscriptions as it may."""
 
 
+class TooManyVerifications(BraidError):
+    """The broker checks as many topics as it may at a time."""
+
+
 class Draining(BraidError):
     """This broker is shutting down."""
 

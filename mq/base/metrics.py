@@ -106,6 +106,24 @@ class Metrics:
             ["topic", "kind"],
             registry=registry,
         )
+        self.scrubbed_bytes = Counter("braidmq_scrubbed_bytes", "Bytes that the scrub has read.", registry=registry)
+        self.scrubbed_objects = Counter(
+            "braidmq_scrubbed_objects",
+            "Objects that the scrub has checked, by what it found: ok, unchecked, damaged or missing.",
+            ["condition"],
+            registry=registry,
+        )
+        self.scrub_findings = Gauge(
+            "braidmq_scrub_findings",
+            "Objects that the scrub of any broker has found to be damaged or missing, and not sound since.",
+            ["topic", "kind"],
+            registry=registry,
+        )
+        self.scrub_oldest_seconds = Gauge(
+            "braidmq_scrub_oldest_seconds",
+            "For how long the segment that waits longest for this broker's scrub has not been read.",
+            registry=registry,
+        )
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",
             "Rounds of upkeep that failed and will be tried again.",

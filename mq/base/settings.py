@@ -135,6 +135,15 @@ class BrokerSettings(BaseModel):
     maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
         5.0, description="Seconds between rounds of roll-up, retention and snapshots."
     )
+    scrub_days: Annotated[float, Field(ge=0, le=3650)] = Field(
+        30.0, description="Days in which everything stored is read once and checked against its digests; 0 for never."
+    )
+    scrub_bytes_per_second: Annotated[int, Field(ge=65_536)] = Field(
+        32 * MIB, description="Fastest rate of that reading; it is slower where that is enough for --scrub-days."
+    )
+    verify_bytes_per_second: Annotated[int, Field(ge=65_536)] = Field(
+        64 * MIB, description="Fastest rate at which this broker reads for mq verify --url, for all that ask together."
+    )
     report_interval: Annotated[float, Field(ge=0.05, le=3600)] = Field(
         1.0,
         description="Seconds between reports of traffic to the leader, and between its decisions to split or merge.",

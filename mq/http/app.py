@@ -26,6 +26,7 @@ from mq.http.endpoints.split_merge import split_merge_router
 from mq.http.endpoints.subscribe import subscribe_router
 from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
+from mq.http.endpoints.verification import verification_router
 from mq.http.openapi import describe_hot_paths
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
@@ -62,6 +63,7 @@ def create_app(broker: Broker) -> FastAPI:
         files_router,
         uploads_router,
         loads_router,
+        verification_router,
         cluster_router,
     )
     add_routes(app, (*(router(broker) for router in routers), docs_router()))

@@ -64,6 +64,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more messages at the moment", 429, True),
     (errors.ReadsFull, "reads-full", "The broker has no room for another answer at the moment", 429, True),
     (errors.TooManyStreams, "too-many-streams", "There are too many subscriptions at the moment", 429, True),
+    (errors.TooManyVerifications, "too-many-verifications", "Too many topics are being checked", 429, True),
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
     (errors.OutOfTouch, "out-of-touch", "The follower has lost touch with the cluster", 503, True),

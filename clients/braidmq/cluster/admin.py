@@ -19,6 +19,7 @@ from braidmq.models import (
     Topic,
     TopicPosition,
     TopicSummary,
+    UnusableTopic,
 )
 from braidmq.names import topic_path
 from braidmq.transport.problems import json_of
@@ -47,12 +48,16 @@ class Admin:
         """Return one topic."""
         return _read(Topic, await self._transport.request(Call("GET", topic_path(topic)), retry=retry))
 
-    async def topics(self, after: str | None) -> tuple[list[TopicSummary], str | None]:
-        """Return a page of topics, ordered by name, and where the next page begins."""
+    async def topics(self, after: str | None) -> tuple[list[TopicSummary], list[UnusableTopic], str | None]:
+        """Return a page of topics, ordered by name, those of it that cannot be used, and where the next page begins."""
         params: dict[str, str | int] = {"limit": _PAGE} if after is None else {"limit": _PAGE, "after": after}
         response = await self._transport.request(Call("GET", "/v1/topics", params=params))
         answer = json_of(response)
-        return [_parse(TopicSummary, each, response) for each in answer["topics"]], answer.get("next")
+        return (
+            [_parse(TopicSummary, each, response) for each in answer["topics"]],
+            [_parse(UnusableTopic, each, response) for each in answer.get("unusable", ())],
+            answer.get("next"),
+        )
 
     async def delete_topic(self, topic: str) -> None:
         """Delete the topic. Raises `TopicNotFound`."""

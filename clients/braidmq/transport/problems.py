@@ -28,6 +28,11 @@ def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
     return error_of(problem, publishing=publishing, retry_after_seconds=_retry_after_seconds(response))
 
 
+def told_problem(document: dict[str, Any]) -> BraidMQError:
+    """Return the exception for a problem that a broker tells in the middle of an answer."""
+    return error_of(_problem(document, int(document.get("status", 500))), publishing=False, retry_after_seconds=0.0)
+
+
 def bare_problem(response: httpx.Response, *, retryable: bool) -> Problem:
     """Return a problem for an answer without one: from a gateway, or from the object store."""
     return Problem(

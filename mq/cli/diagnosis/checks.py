@@ -31,6 +31,7 @@ _SKEW_SECONDS = 3.0
 _OPEN_FILES = 1024
 _PRESIGNED_SECONDS = 60
 _READINESS_SECONDS = 5.0
+_TOPICS_NAMED = 5
 _REMEDIES = {
     "ENOSPC": "Free space on the device, or enlarge it: publishing goes on by itself",
     "EDQUOT": "Free space, or raise the quota: publishing goes on by itself",
@@ -97,6 +98,7 @@ async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
     if findings[0].result != "failed":
         findings.append(await _check("readiness", lambda: _readiness(client)))
         findings.append(await _check("topics", lambda: _topics(client)))
+        findings.append(await _check("damage", lambda: _damage(client)))
     return findings
 
 
@@ -202,3 +204,16 @@ async def _topics(client: AsyncClient) -> _Outcome:
     async for _ in client.topics():
         count += 1
     return "ok", f"{count} in the catalogue"
+
+
+async def _damage(client: AsyncClient) -> _Outcome:
+    """What the scrubs of all brokers have found, and the readers of this one."""
+    damaged = (await client.cluster()).damaged
+    if not damaged:
+        return "ok", "nothing is known to be damaged"
+    objects = sum(each.objects for each in damaged)
+    names = ", ".join(each.topic for each in damaged[:_TOPICS_NAMED]) + (", …" if len(damaged) > _TOPICS_NAMED else "")
+    return "failed", (
+        f"{objects} damaged or missing objects, of topics {names}: mq topic describe names them. Put them back from a "
+        "copy of the store"
+    )

@@ -1,16 +1,17 @@
-"""`mq verify`: read every byte of topics on their store, and tell what is damaged or missing."""
+"""`mq verify`: have every byte of topics read, here or by a broker, and tell what is damaged or missing."""
 
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 import uvloop
 from rich import progress as bars
 from rich.console import Console
 
+from braidmq import AsyncClient, CheckedObject
 from filer.clock import SystemClock
 from filer.errors import InvalidInput
 from filer.keys import check_name
@@ -19,16 +20,18 @@ from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
 from filer.topic.catalogue import Catalogue
 from filer.verification.stored_topic import verify_cluster, verify_topic
-from filer.verification.verdict import Verdict
+from filer.verification.verdict import Condition, Verdict
+from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region
-from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
+from mq.cli.output import print_json, print_lines, print_table, size
 
 MOST_TOLD = 10_000
 """Verdicts that are kept and printed; all are counted."""
 
 
 def verify(
+    context: typer.Context,
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics to check.", show_default=False)
     ] = None,
@@ -37,6 +40,7 @@ def verify(
         str,
         typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix."),
     ] = "braid-data",
+    url: UrlIfGiven = None,
     endpoint: S3Endpoint = None,
     region: S3Region = None,
     addressing: S3Addressing = "auto",
@@ -44,17 +48,34 @@ def verify(
 ) -> None:
     """Check every byte of topics on their store, with or without brokers running. Changes nothing.
 
-    Prints each object that is damaged or missing. The exit code is 0 only if there is none.
+    With --url, a broker reads the store: nothing but its address is needed here. Prints each object that is damaged or
+    missing. The exit code is 0 only if there is none.
     """
     if bool(topics) == every:
         raise InvalidInput("name the topics to check, or give --all")
     names = [check_name(name) for name in topics or ()]
-    _check_directory(store)
-    counts, told = uvloop.run(_verify(StoreAddress(store, endpoint, region, addressing), names))
+    if url is not None and _is_chosen(context, "url", "store"):
+        counts, told = with_client(url, lambda client: _verify_by_broker(client, names))
+    else:
+        _check_directory(store)
+        counts, told = uvloop.run(_verify(StoreAddress(store, endpoint, region, addressing), names))
     _print(counts, told, as_json=as_json)
     wrong = counts["damaged"] + counts["missing"]
     if wrong:
         raise CommandFailed(f"{wrong} of {counts.total()} objects are damaged or missing")
+
+
+def _is_chosen(context: typer.Context, name: str, other: str) -> bool:
+    """Whether the option was given, and is to be used instead of the other one: those of the command line go first."""
+    rank, other_rank = _rank(context, name), _rank(context, other)
+    if rank == other_rank and rank:
+        raise InvalidInput(f"give --{name} or --{other}, not both")
+    return rank > other_rank
+
+
+def _rank(context: typer.Context, name: str) -> int:
+    source = context.get_parameter_source(name)
+    return {"COMMANDLINE": 2, "ENVIRONMENT": 1}.get("" if source is None else source.name, 0)
 
 
 def _check_directory(url: str) -> None:
@@ -82,6 +103,36 @@ async def _verify(address: StoreAddress, names: Sequence[str]) -> tuple["Counter
     finally:
         await store.close()
     return counts, told
+
+
+async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple["Counter[str]", list[Verdict]]:
+    """As `_verify`: what a broker finds."""
+    done: Counter[str] = Counter()
+    told: list[Verdict] = []
+    with _progress() as progress:
+        task = progress.add_task("objects checked", total=None)
+        everything: list[str | None] = [None, *await _all_topics(client)] if not names else [*names]
+        for topic in everything:
+            counts: Counter[str] = Counter()
+            async for report in client.verify(topic):
+                counts = Counter({condition: getattr(report, condition) for condition in get_args(Condition)})
+                if report.found is not None and len(told) < MOST_TOLD:
+                    told.append(_verdict(report.found))
+                checked = (done + counts).total()
+                text = f"objects checked, {size(report.bytes)} of {topic or 'the cluster'}, the last one {report.at}"
+                progress.update(task, completed=checked, description=text)
+            done += counts
+    return done, told
+
+
+async def _all_topics(client: AsyncClient) -> list[str]:
+    """Also those that cannot be used: their damage is to be told."""
+    usable = [each.topic async for each in client.topics()]
+    return sorted([*usable, *[each.topic async for each in client.unusable_topics()]])
+
+
+def _verdict(found: CheckedObject) -> Verdict:
+    return Verdict(found.key, "missing" if found.condition == "missing" else "damaged", found.why)
 
 
 async def _verdicts(store: Store, catalogue: Catalogue, names: Sequence[str]) -> AsyncIterator[Verdict]:

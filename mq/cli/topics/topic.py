@@ -164,6 +164,8 @@ def delete(
 
 
 def _lost_row(lost: LostObject) -> tuple[object, ...]:
+    if lost.offset is None:
+        return lost.key, lost.what, None, None, None
     last = "unknown" if lost.next_offset is None else str(lost.next_offset - 1)
     return lost.key, lost.what, str(lost.segment), str(lost.offset), last
 

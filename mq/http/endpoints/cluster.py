@@ -10,6 +10,7 @@ from leader.membership.coordinator import BrokerInfo
 from mq.base.errors import NotFound, PeerSilent, PeerUnreachable
 from mq.base.version import VERSION
 from mq.broker import Broker
+from mq.http.endpoints.topics import damaged_objects
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 
@@ -20,7 +21,7 @@ def cluster_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/cluster")
     async def cluster() -> Response:
-        """Describe the cluster: brokers, the leader, and transitions in progress."""
+        """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged."""
         owned = await broker.segment_counts.by_owner()
         brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
         transitions = [
@@ -35,6 +36,7 @@ def cluster_router(broker: Broker) -> APIRouter:
                 "leader": broker.coordinator.leader(),
                 "brokers": brokers,
                 "transitions": transitions,
+                "damaged": _damaged_topics(broker),
             }
         )
 
@@ -76,6 +78,13 @@ def cluster_router(broker: Broker) -> APIRouter:
         return Response(_rendered(broker), media_type="text/plain; version=0.0.4")
 
     return router
+
+
+def _damaged_topics(broker: Broker) -> list[dict[str, str | int]]:
+    """The topics of which this broker knows damaged or missing objects, by the scrub or by its readers."""
+    counts = broker.scrubber.findings.topics()
+    counts |= {topic: n for topic, runtime in broker.topics.items() if (n := len(damaged_objects(broker, runtime)))}
+    return [{"topic": topic, "objects": counts[topic]} for topic in sorted(counts)]
 
 
 def _called(brokers: Sequence[BrokerInfo], name: str) -> BrokerInfo:

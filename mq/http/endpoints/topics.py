@@ -15,6 +15,7 @@ from mq.http.problems import problem_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.peers.traffic_report import ShownTraffic
+from mq.topic.lost_objects import SHOWN
 from mq.topic.topic_runtime import TopicRuntime
 
 _UNKNOWN = ShownTraffic(None, None)
@@ -100,8 +101,15 @@ async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
         "config": state.config.model_dump(mode="json"),
         "version": state.version,
         "segments": segments,
-        "damaged": runtime.lost.shown(),
+        "damaged": damaged_objects(broker, runtime),
     }
+
+
+def damaged_objects(broker: Broker, runtime: TopicRuntime) -> list[dict[str, Any]]:
+    """What readers of this broker have found to be lost, then what the scrub of any broker has found besides."""
+    read = runtime.lost.shown()
+    keys = {each["key"] for each in read}
+    return [*read, *(each for each in broker.scrubber.findings.shown(runtime.topic) if each["key"] not in keys)][:SHOWN]
 
 
 async def end_of(runtime: TopicRuntime, segment: Segment) -> int:

@@ -1,14 +1,19 @@
 import asyncio
 import json
 import shutil
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from filer import keys
 from filer.keys import FileName
 from mq.cli.main import run
+from tests.support.broker.broker_process import BrokerProcess
 from tests.support.topic.stored_topic import TOPIC, store_topic
+
+WAIT_SECONDS = 60
 
 
 @pytest.fixture
@@ -63,3 +68,53 @@ def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest
 def test_the_store_may_be_copied_and_checked_elsewhere(root: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(root, tmp_path / "copy")
     assert run(["verify", "--all", "--store", str(copy)]) == 0
+
+
+def test_a_broker_checks_for_those_who_have_no_access_to_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And its own scrub finds the same, also after it was killed."""
+    root = tmp_path / "data"
+    asyncio.run(store_topic(root, sealed={0: [3, 2], 1: [2, 2]}, still_open=[2]))
+    monkeypatch.chdir(tmp_path)
+    key = keys.segment_file(TOPIC, 0, FileName(3))
+    with BrokerProcess(data=root, args=["--scrub-days", "0.0002"]) as broker:
+        assert run(["verify", TOPIC, "--url", broker.url]) == 0
+        assert run(["verify", "--all", "--url", broker.url, "--json"]) == 0
+        assert run(["verify", "none", "--url", broker.url]) == 1
+        out, err = capfd.readouterr()
+        assert "objects are sound" in out
+        assert "there is no topic 'none'" in err
+        (root / key).unlink()
+        assert run(["verify", TOPIC, "--url", broker.url, "--json"]) == 1
+        out, err = capfd.readouterr()
+        assert [each["key"] for each in json.loads(out)["objects"]] == [key]
+        assert "objects are damaged or missing" in err
+        told_by_scrub(broker.url, key)
+        broker.kill()
+        broker.restart()
+        told_by_scrub(broker.url, key)
+        capfd.readouterr()
+        assert run(["doctor", "--url", broker.url]) == 1
+        assert f"of topics {TOPIC}: mq topic describe names them" in capfd.readouterr().out
+        assert run(["topic", "describe", TOPIC, "--url", broker.url]) == 0
+        assert key in capfd.readouterr().out
+
+
+def told_by_scrub(url: str, key: str) -> None:
+    """Wait until the broker shows what its scrub has found."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while f'braidmq_scrub_findings{{kind="missing",topic="{TOPIC}"}} 1.0' not in httpx.get(f"{url}/metrics").text:
+        assert time.monotonic() < deadline, "the scrub has found nothing"
+        time.sleep(0.05)
+    assert [each["key"] for each in httpx.get(f"{url}/v1/topics/{TOPIC}").json()["damaged"]] == [key]
+
+
+def test_a_store_and_an_address_are_one_too_many(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["verify", TOPIC, "--store", str(root), "--url", "http://127.0.0.1:9"]) == 1
+    assert "give --url or --store, not both" in capfd.readouterr().err
+    # The command line goes before the environment.
+    monkeypatch.setenv("BRAIDMQ_URL", "http://127.0.0.1:9")
+    assert run(["verify", TOPIC, "--store", str(root)]) == 0

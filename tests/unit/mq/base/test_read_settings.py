@@ -25,7 +25,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
         "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2",
         "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
-        "report_interval": "2", "segments_per_broker": "2",
+        "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
     }.get(field, "10000000")  # fmt: skip
     others = {"session_timeout": {"zookeeper": "z", "store": "s"}, "zookeeper": {"store": "s"}}.get(field, {})

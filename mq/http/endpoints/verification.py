@@ -1,0 +1,121 @@
+"""`GET /v1/topics/{topic}/verification`: every byte of a topic is checked at the broker, and told as it goes.
+
+The broker reads, and not the client by presigned addresses: it alone knows which objects count and what is missing
+between them, a directory has no such addresses, and the check stays one piece of code.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from fastapi.responses import Response, StreamingResponse
+
+from filer.errors import BraidError
+from filer.keys import check_name
+from filer.verification.verdict import Verdict
+from mq.base.errors import Draining
+from mq.broker import Broker
+from mq.http.problems import problem_of
+from mq.http.reply import PacedStream
+from mq.http.routers import new_router
+from mq.maintenance.verifications import Verification
+
+PROGRESS_SECONDS = 1.0
+_NDJSON = "application/x-ndjson"
+
+
+def verification_router(broker: Broker) -> APIRouter:
+    """The endpoints that check what is stored."""
+    router = new_router("verification")
+
+    @router.get("/v1/topics/{topic}/verification", response_class=StreamingResponse)
+    async def verify_topic(topic: str) -> Response:
+        """Check every byte of a topic. Each second, and for each object that is wrong, a line says what was found."""
+        broker.verifications.check()
+        return _answer(broker, await broker.verifications.of_topic(check_name(topic)))
+
+    @router.get("/v1/cluster/verification", response_class=StreamingResponse)
+    async def verify_cluster() -> Response:
+        """Check the records of the cluster; lines as those of a topic."""
+        broker.verifications.check()
+        return _answer(broker, broker.verifications.of_cluster())
+
+    return router
+
+
+def _answer(broker: Broker, verification: Verification) -> Response:
+    return PacedStream(_lines(broker, verification), {"cache-control": "no-store", "x-accel-buffering": "no"}, _NDJSON)
+
+
+async def _lines(broker: Broker, verification: Verification) -> AsyncGenerator[bytes, None]:
+    """The lines of the answer. The last one has `is_complete`, or a `problem`; without either it is not whole."""
+    report = _Report(verification)
+    with broker.verifications.counted():
+        try:
+            async with aclosing(_in_time(verification.verdicts)) as verdicts:
+                async for verdict in verdicts:
+                    if broker.draining.is_set():
+                        raise Draining("this broker is shutting down: check through another, or when it is back")
+                    if verdict is None:
+                        yield report.line()
+                        continue
+                    report.add(verdict)
+                    if not verdict.is_sound:
+                        found = {"key": verdict.key, "condition": verdict.condition, "why": verdict.why}
+                        yield report.line(found=found)
+            yield report.line(is_complete=True)
+        except BraidError as error:
+            yield report.line(problem=orjson.loads(problem_of(error).body()))
+
+
+class _Report:
+    """What was found by now."""
+
+    def __init__(self, verification: Verification) -> None:
+        self._verification = verification
+        self._counts: Counter[str] = Counter()
+        self._at = ""
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one more object."""
+        self._counts[verdict.condition] += 1
+        self._at = verdict.key
+
+    def line(self, **more: Any) -> bytes:
+        """A line with the counts, and what else there is to tell."""
+        counts = {condition: self._counts[condition] for condition in ("ok", "unchecked", "damaged", "missing")}
+        return orjson.dumps({**counts, "bytes": self._verification.read_bytes, "at": self._at, **more}) + b"\n"
+
+
+async def _in_time(verdicts: AsyncGenerator[Verdict, None]) -> AsyncGenerator[Verdict | None, None]:
+    """The verdicts, and None each `PROGRESS_SECONDS`. What is under way is ended where this is closed."""
+    loop = asyncio.get_running_loop()
+    told_seconds = loop.time()
+    coming: asyncio.Task[Verdict | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.create_task(_next(verdicts))
+            await asyncio.wait([coming], timeout=max(told_seconds + PROGRESS_SECONDS - loop.time(), 0))
+            if loop.time() - told_seconds >= PROGRESS_SECONDS:
+                told_seconds = loop.time()
+                yield None
+            if coming.done():
+                ended, coming = coming, None
+                verdict = ended.result()
+                if verdict is None:
+                    return
+                yield verdict
+    finally:
+        if coming is not None:
+            coming.cancel()
+            with suppress(asyncio.CancelledError):
+                await coming
+        await verdicts.aclose()
+
+
+async def _next(verdicts: AsyncGenerator[Verdict, None]) -> Verdict | None:
+    return await anext(verdicts, None)

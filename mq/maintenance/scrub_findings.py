@@ -1,0 +1,57 @@
+"""What the scrubs of all brokers have found to be damaged or missing: logged once, counted, and shown."""
+
+import logging
+from typing import Any
+
+from filer.keys import FileName
+from filer.verification.scrub_record import RECORDS, Finding, ScrubRecord
+from mq.base.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+
+class ScrubFindings:
+    """The findings by topic and key, as of this broker's last look at the scrub's records."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._gauge = metrics.scrub_findings
+        self._found: dict[str, dict[str, tuple[int, Finding]]] = {}
+
+    def apply(self, topic: str, record: ScrubRecord) -> None:
+        """Take over what a topic's record says. What was not known is logged, and what is sound again."""
+        before = self._found.get(topic, {})
+        found = {each.key: (scrub.segment, each) for scrub in record.segments for each in scrub.findings}
+        if not before and not found:
+            return
+        for key, (_, each) in found.items():
+            if key not in before:
+                _log.warning("the scrub of topic %r found that %s is %s: %s", topic, key, each.condition, each.why)
+        for key in before.keys() - found.keys():
+            _log.warning("the scrub of topic %r found nothing wrong with %s any more", topic, key)
+        self._found[topic] = found
+        for kind in ("damaged", "missing"):
+            self._gauge.labels(topic, kind).set(sum(each.condition == kind for _, each in found.values()))
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted."""
+        if self._found.pop(topic, None):
+            for kind in ("damaged", "missing"):
+                self._gauge.labels(topic, kind).set(0)
+
+    def topics(self) -> dict[str, int]:
+        """How many objects of each topic are damaged or missing; only topics that have some."""
+        return {topic: len(found) for topic, found in self._found.items() if found}
+
+    def shown(self, topic: str) -> list[dict[str, Any]]:
+        """The findings of a topic as answers show them. Objects that are no segment files have no offsets."""
+        return [
+            {
+                "segment": None if segment == RECORDS else segment,
+                "offset": None if (name := FileName.parse(each.key)) is None else name.base,
+                "next_offset": None if name is None else name.end,
+                "key": each.key,
+                "what": each.condition,
+                "why": each.why,
+            }
+            for segment, each in self._found.get(topic, {}).values()
+        ]
