@@ -9,6 +9,7 @@
 | `cluster/scrub/<topic>.json` | by compare-and-swap | when the scrub has read which segment, and what it found |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
 | `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that were moved out of topic.json |
+| `topics/<topic>/versions/<version:020d>` | never | nothing: its name says that topic.json was of that version |
 | `topics/<topic>/segments/segment=<id>/<base:020d>.parquet` | never | messages from offset `base` on; maybe the seal |
 | `topics/<topic>/segments/segment=<id>/<base:020d>-<end:020d>.parquet` | never | a roll-up of `[base, end)` |
 | `topics/<topic>/index/<id>.snapshot` | by compare-and-swap | the in-memory index of a segment, producer windows |
@@ -106,6 +107,22 @@ def history_bounds(key: str) -> tuple[int, int] | None:
 def history_folder(topic: str) -> str:
     """The folder of all history files."""
     return f"topics/{topic}/history/"
+
+
+def version_mark(topic: str, version: int) -> str:
+    """The mark of a version of topic.json. These keys sort in the order of the versions."""
+    return f"{version_marks_folder(topic)}{version:020d}"
+
+
+def marked_version(key: str) -> int | None:
+    """The version that a mark names; None if the key is not one of a mark."""
+    name = key.rpartition("/")[2]
+    return int(name) if len(name) == 20 and name.isdecimal() else None
+
+
+def version_marks_folder(topic: str) -> str:
+    """The folder of the marks of topic.json's versions."""
+    return f"topics/{topic}/versions/"
 
 
 def segments_folder(topic: str) -> str:

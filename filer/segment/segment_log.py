@@ -150,6 +150,13 @@ async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0)
     return index
 
 
+async def recover_by_names(store: Store, ref: SegmentRef, *, start_offset: int = 0) -> SegmentIndex:
+    """As `recover_index`, without the snapshot: it may be an older one, which names files that are gone since."""
+    index = await catch_up(store, ref, SegmentIndex(start_offset))
+    index.windows.refuse_gaps()
+    return index
+
+
 async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> SegmentIndex:
     """The index with the files that came after its end; a new index if there are names beyond a gap.
 

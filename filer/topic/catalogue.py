@@ -56,6 +56,8 @@ class Catalogue:
     def __init__(self, store: Store, clock: Clock, *, on_read: OnRead = lambda topic, fault: None) -> None:
         self._store, self._clock, self._on_read = store, clock, on_read
         self._known = KnownRecords()
+        # The newest version of each topic that has a mark on the store.
+        self._marked: dict[str, int] = {}
 
     def stamp_us(self) -> int:
         """The time to note in a record: this machine's, unless the store has told a later one.
@@ -129,21 +131,42 @@ class Catalogue:
         state = fetched[0].state
         # A history file that has a segment from `next_segment` on begins at most so far before it.
         begin = keys.history_from(topic, max(0, state.next_segment + 1 - MOST_IN_ONE_RECORD))
-        folders, histories = await asyncio.gather(
-            self._store.list_folders(keys.segments_folder(topic)), self._keys(keys.history_folder(topic), begin)
+        folders, histories, marks = await asyncio.gather(
+            self._store.list_folders(keys.segments_folder(topic)),
+            self._keys(keys.history_folder(topic), begin),
+            self._keys(keys.version_marks_folder(topic), keys.version_mark(topic, state.version)),
         )
         try:
-            check_covers(state, folders, histories)
+            check_covers(state, folders, histories, marks)
         except CorruptFile:
             again = await self._fetch(topic)
             if again is None:
                 raise _missing(topic) from None
-            check_covers(again[0].state, folders, histories)
+            check_covers(again[0].state, folders, histories, marks)
             return again
         return fetched
 
     async def _keys(self, folder: str, after: str) -> list[str]:
         return [info.key async for info in self._store.list(folder, after=after, limit=MOST_IN_ONE_RECORD)]
+
+    async def mark(self, topic: str, version: int) -> None:
+        """Leave a mark on the store that the record was of that version: an older one is found by it after a restart.
+
+        Call it only with a version that was on the store. Marks of lower versions go. Stopped before the mark is there,
+        nothing shows an older record, as before; stopped after it, a lower mark stays, which says nothing wrong.
+        """
+        known = self._marked.get(topic)
+        if known is not None and known >= version:
+            return
+        folder, key = keys.version_marks_folder(topic), keys.version_mark(topic, version)
+        found = await self._keys(folder, folder) if known is None else [keys.version_mark(topic, known)]
+        newest = max((keys.marked_version(each) or 0 for each in found), default=0)
+        if newest < version:
+            with contextlib.suppress(ObjectExists):
+                await self._store.create(key, b"")
+        self._marked[topic] = max(newest, version)
+        if lower := [each for each in found if (keys.marked_version(each) or 0) < max(newest, version)]:
+            await self._store.delete(lower)
 
     async def create(self, state: TopicState) -> bool:
         """Write the first topic.json of a topic; False if there is one already.

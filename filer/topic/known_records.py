@@ -3,7 +3,8 @@
 Records go forward only: each compare-and-swap takes the version up by one. So a record of a lower version than one that
 was on the store, or of the same version with other content, was put back. And the record names each segment before the
 segment has a file: `next_segment` goes up, or a bulk load is reserved, in a compare-and-swap that comes first. So a
-folder of a segment that the record cannot know of was written under a newer record.
+folder of a segment that the record cannot know of was written under a newer record. And brokers leave a mark of each
+version that they find, whose name is the version (`Catalogue.mark`); a record of a lower version is older.
 
 A record that was put back must not be changed: it would give new segments the names of files that are there.
 """
@@ -58,12 +59,15 @@ def check_not_older(topic: str, version: int, digest: str, known: KnownRecord | 
     )
 
 
-def check_covers(state: TopicState, folders: Sequence[str], histories: Sequence[str]) -> None:
-    """Raise `OlderRecord` if the store had these segment folders or history files before the record was read, and the
-    record cannot know of one of them.
+def check_covers(
+    state: TopicState, folders: Sequence[str], histories: Sequence[str], marks: Sequence[str] = ()
+) -> None:
+    """Raise `OlderRecord` if the store had these segment folders, history files or marks of versions before the record
+    was read, and the record cannot know of one of them.
     """
     unknown = [name for name in folders if (i := _segment_of(name)) is not None and not _may_exist(state, i)]
     unknown += [key for key in histories if (keys.history_bounds(key) or (0, 0))[1] >= state.next_segment]
+    unknown += [key for key in marks if (keys.marked_version(key) or 0) > state.version]
     if unknown:
         raise OlderRecord(
             f"{keys.topic(state.topic)} is older than {unknown[0]!r}, which lies beside it: it is of version "

@@ -195,12 +195,29 @@ class BulkLoads:
         try:
             async with self._committing.setdefault((topic, load_id), asyncio.Lock()):
                 state, load = await self._settled(topic, load_id)
-                if load.version is not None:
-                    return load
-                self._check_open(state, load)
-                return await self._commit(state, load, files)
+                if load.version is None:
+                    self._check_open(state, load)
+                    load = await self._commit(state, load, files)
+                return await self._confirmed(topic, load)
         except OutcomeUnknown as error:
             raise Repeatable(error) from error
+
+    async def _confirmed(self, topic: str, load: Load) -> Load:
+        """The load, once no older record can make brokers forget that it was adopted: they would sweep its files.
+
+        First a mark of the version that adopted it, then a look. A record that is put back before the look is seen
+        here; after it, the mark is seen by every broker that reads that record for the first time
+        (`model/older_records.py`). Stopped anywhere, nobody was told; the request comes again, and finds it adopted.
+        """
+        await self._catalogue.mark(topic, load.version or 0)
+        record = await self._catalogue.read(topic)
+        now = None if record is None else find_load(record.state, load.id)
+        if now is None or now.version != load.version:
+            raise OutcomeUnknown(
+                f"{keys.topic(topic)} no longer says that load {load.id!r} was committed: somebody has put back an "
+                "older one, or all its messages have expired"
+            )
+        return now
 
     async def _settled(self, topic: str, load_id: str) -> tuple[TopicState, Load]:
         """As `find`; if the load is being adopted, after that has finished."""

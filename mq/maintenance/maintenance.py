@@ -48,6 +48,7 @@ class Maintenance:
         rollup_age_seconds: float,
     ) -> None:
         self._clock, self._topics, self._executor, self._draining = clock, topics, executor, draining
+        self._catalogue = catalogue
         self._interval_seconds = interval_seconds
         self._pauses = FailurePauses(clock, metrics, interval_seconds=interval_seconds)
         self.deletions = DeletionClock(store, clock, grace_seconds=grace_seconds)
@@ -105,6 +106,7 @@ class Maintenance:
             await attempt(topic, "bulk loads", partial(self._retention.abandon_bulk_loads, runtime))
             await attempt(topic, "removal", partial(self._retention.delete_removed, runtime))
             await attempt(topic, "uploads", lambda: self._uploads.sweep(runtime, segments.indexes(runtime)))
+            await attempt(topic, "version mark", lambda: self._catalogue.mark(topic, runtime.state.version))
 
     async def _refresh(self, runtime: TopicRuntime) -> None:
         """Read topic.json every 10 s: another process may have changed it."""

@@ -81,7 +81,8 @@ class SegmentRounds:
             done = await upkeep.run(rollup_bytes=runtime.state.config.rollup_bytes, start_offset=segment.start_offset)
             self._stale.discard((runtime.topic, segment.id))
         except ObjectNotFound:
-            await self._lose_gone(runtime, segment, upkeep.index)
+            if await self._lose_gone(runtime, segment, upkeep.index):
+                return
             raise
         except CorruptFile as error:
             # The next round goes on around it.
@@ -90,8 +91,8 @@ class SegmentRounds:
         self._metrics.rollups.labels(runtime.topic).inc(done.rollups)
         self._metrics.deleted.inc(done.deleted)
 
-    async def _lose_gone(self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex) -> None:
-        """Files that our index names are gone. The next round goes on around those that are lost.
+    async def _lose_gone(self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex) -> bool:
+        """Files that our index names are gone. Whether the next round goes on around those that are lost.
 
         Another process may have rolled them up, and deleted them a grace period later. So the index of a segment that
         is not written here is read again first. What is not there by that one, which is a round old, is lost, unless
@@ -102,12 +103,13 @@ class SegmentRounds:
         if not is_ours and key not in self._stale:
             self._stale.add(key)
             runtime.reads.invalidate_index(segment.id)
-            return
+            return False
         self._stale.discard(key)
         await runtime.refresh()
         now = runtime.state.segment(segment.id)
-        if now is not None and now.start_offset == segment.start_offset:
-            await runtime.reads.lose_gone(segment.id, index)
+        if now is None or now.start_offset != segment.start_offset:
+            return False
+        return await runtime.reads.lose_gone(segment.id, index)
 
     def indexes(self, runtime: TopicRuntime) -> dict[int, SegmentIndex]:
         """The indexes at hand of a topic's segments, by segment."""

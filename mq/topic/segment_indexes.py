@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from filer.clock import Clock
 from filer.errors import BraidError, StoreError
 from filer.segment.listed_files import compare_listed
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef, catch_up, find_again, reach, recover_index
+from filer.segment.segment_log import SegmentRef, catch_up, find_again, reach, recover_by_names, recover_index
 from filer.stores.store import Store
 from filer.topic.topic_state import Segment
 from filer.verification.stored_files import verify_file
@@ -146,16 +146,37 @@ class SegmentIndexes:
             for facts in found.damaged:
                 await self.lose(segment_id, index, facts, damaged=True)
 
-    async def lose_gone(self, segment_id: int, index: SegmentIndex) -> Sequence[FileFacts]:
-        """Have holes in the place of the files that are not on the store, or damaged; returns these files.
+    async def lose_gone(self, segment_id: int, index: SegmentIndex, segment: Segment | None) -> bool:
+        """Have holes in the place of the files that are not on the store, or damaged; whether none is named any more.
 
         Call it only with an index that was read from the store a moment ago, or which this broker alone changes: files
-        that others have rolled up stay for a grace period. Raises `StoreError`.
+        that others have rolled up stay for a grace period. `segment` is one that is not written here. Raises
+        `StoreError`.
         """
         found = await compare_listed(self._store, self._ref(segment_id), index)
+        if found.gone and segment is not None and await self.rebuild(segment, found.gone[0].start):
+            return True
         for facts in (*found.gone, *found.damaged):
             await self.lose(segment_id, index, facts, damaged=facts in found.damaged)
-        return (*found.gone, *found.damaged)
+        # A seal has no messages, so it leaves no hole.
+        return not any(facts in index.files for facts in found.gone)
+
+    async def rebuild(self, segment: Segment, offset: int) -> bool:
+        """Read the index from the names of files alone, as the one at hand names a file at `offset` that is gone.
+
+        Whether that one has the offset, and is used from now on. Then the snapshot is an older one that somebody has
+        put back. The files of a bulk load are known by their snapshot alone. Raises `StoreError`.
+        """
+        if segment.load is not None:
+            return False
+        index = await recover_by_names(self._store, self._ref(segment.id), start_offset=segment.start_offset)
+        if not index.readable(offset):
+            return False
+        if segment.end_offset is not None and not index.sealed and index.end < segment.end_offset:
+            reach(index, segment.end_offset)
+        self._on_rebuilt(segment.id)
+        self.put(segment.id, index)
+        return True
 
     async def close(self) -> None:
         """Stop reading."""

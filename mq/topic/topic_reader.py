@@ -152,7 +152,8 @@ class TopicReader:
                 # By an index that was read a moment ago: files stay for a grace period after they are replaced, so it
                 # was not replaced. The next try says so, unless the topic's record has a newer start.
                 await self._runtime.refresh()
-                await self._reads.lose(segment_id, index, offset, damaged=False)
+                if not await self._reads.rebuild(segment_id, offset):
+                    await self._reads.lose(segment_id, index, offset, damaged=False)
             except CorruptFile as error:
                 if index.hole_at(offset) is None and index.blocked is None:
                     await self._reads.lose(segment_id, index, error.offset or offset, damaged=True)

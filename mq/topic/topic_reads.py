@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
 from filer.errors import UnreadableObject
-from filer.segment.live_files import FileFacts
 from filer.segment.next_file import Accepted, join
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
@@ -178,9 +177,9 @@ class TopicReads:
         await self._indexes.compare(segment_id, index, longest_seconds=longest_seconds)
         return index
 
-    async def lose_gone(self, segment_id: int, index: SegmentIndex) -> Sequence[FileFacts]:
+    async def lose_gone(self, segment_id: int, index: SegmentIndex) -> bool:
         """As `SegmentIndexes.lose_gone`."""
-        return await self._indexes.lose_gone(segment_id, index)
+        return await self._indexes.lose_gone(segment_id, index, self._read_from_store(segment_id))
 
     async def lose_named(self, segment_id: int, index: SegmentIndex, key: str) -> bool:
         """Have a hole in the place of the damaged file of that key; whether it was in the index."""
@@ -189,6 +188,17 @@ class TopicReads:
                 await self._indexes.lose(segment_id, index, facts, damaged=True)
                 return True
         return False
+
+    async def rebuild(self, segment_id: int, offset: int) -> bool:
+        """As `SegmentIndexes.rebuild`; False for a segment that is written here."""
+        segment = self._read_from_store(segment_id)
+        return segment is not None and await self._indexes.rebuild(segment, offset)
+
+    def _read_from_store(self, segment_id: int) -> Segment | None:
+        """The segment, unless it is written here: then its index is not one that was read."""
+        writer = self._owned.writers.get(segment_id)
+        done = writer is None or writer.has_stopped or writer.is_sealed
+        return self._state.segment(segment_id) if done else None
 
     async def lose(self, segment_id: int, index: SegmentIndex, offset: int, *, damaged: bool) -> None:
         """Have a hole in the index in the place of the file that holds `offset`: it is gone, or damaged."""

@@ -173,7 +173,8 @@ class TopicRuntime:
 
     def _snapshot_rebuilt(self, segment_id: int) -> None:
         _log.warning(
-            "%s is damaged: the segment's files were read instead", keys.index_snapshot(self.topic, segment_id)
+            "%s is damaged or an older one: the segment's files were read instead",
+            keys.index_snapshot(self.topic, segment_id),
         )
         self._services.metrics.snapshots_rebuilt.labels(self.topic).inc()
 

@@ -372,7 +372,8 @@ async def test_a_deleted_topic_leaves_nothing_but_its_tombstone_and_its_history(
         state = await state_of(broker)
         assert (state.deleted, state.segments, state.removals) == (True, (), ())
         left = [info.key async for info in store.list("topics/t/")]
-        assert left == [keys.history("t", 0, 1), keys.history("t", 2, 2), keys.topic("t")]
+        tombstone = [keys.topic("t"), keys.version_mark("t", state.version)]
+        assert left == [keys.history("t", 0, 1), keys.history("t", 2, 2), *tombstone]
 
 
 async def upload(broker: Broker, topic: str = "t") -> str:

@@ -12,6 +12,7 @@ from filer.clock import SystemClock
 from filer.format.segment_file import Footer, decode
 from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef
+from filer.segment.snapshot_format import to_snapshot
 from filer.stores.memory_store import MemoryStore
 from tests.support.broker.http_broker import HttpBroker, http_broker
 
@@ -126,3 +127,29 @@ async def test_upkeep_tells_of_a_damaged_file_and_goes_on_around_it() -> None:
         assert await lost(broker) == [(rotten, "damaged")]
         names = [info.key async for info in store.list(keys.segment_folder("t", 0))]
         assert {REF.key(FileName(0, FILES)), REF.key(FileName(FILES + 1, 2 * FILES))} <= set(names)
+
+
+@pytest.mark.parametrize("by", ["a reader", "upkeep"])
+async def test_an_older_snapshot_that_names_files_that_are_gone_is_rebuilt(by: str) -> None:
+    """The roll-up that replaced them came later, and they were deleted a grace period after that."""
+    store, snapshot = MemoryStore(), keys.index_snapshot("t", 0)
+    async with broker_on(store) as broker:
+        (await broker.client.put("/v1/topics/t", json={"segments": 1})).raise_for_status()
+        await publish(broker, FILES - 1)
+    async with broker_on(store) as broker:
+        index = await broker.broker.topics["t"].reads.index(0)
+        older = to_snapshot(index)
+        await broker.broker.maintenance.round()
+    await store.delete([REF.key(FileName(base)) for base in range(FILES - 1)])
+    await put(store, snapshot, older)
+    async with broker_on(store) as broker:
+        if by == "upkeep":
+            for _ in range(3):
+                broker.broker.maintenance.invalidate("t")
+                await broker.broker.maintenance.round()
+            assert (await store.get(snapshot)).data != older
+        else:
+            answer = await broker.client.get("/v1/topics/t/segments/0/messages")
+            assert len(answer.raise_for_status().json()["messages"]) == FILES - 1
+        assert list(await sizes(broker)) == [ROLLED]
+        assert await lost(broker) == []

@@ -131,7 +131,8 @@ async def make_topic(opens: Callable[[], Store], objects: Objects, past: Past) -
         await _until(lambda: _has(objects, "roll-up"), past)
         await publisher.fill(broker.client, FILES_A_SEGMENT)
         past.remember()
-        await _until(lambda: _has(objects, "snapshot"), past)
+        # Twice: one that somebody may put back.
+        await _until(lambda: _has_older(objects, "snapshot", past), past)
     async with broker_on(opens, **NO_UPKEEP) as broker:
         await publisher.fill(broker.client, FILES_A_SEGMENT)
         past.remember()
@@ -168,6 +169,11 @@ async def _put(client: httpx.AsyncClient, settings: Mapping[str, Any]) -> None:
 
 async def _has(objects: Objects, kind: Kind) -> bool:
     return bool((await asyncio.to_thread(by_kind, objects, TOPIC)).get(kind))
+
+
+async def _has_older(objects: Objects, kind: Kind, past: Past) -> bool:
+    found = (await asyncio.to_thread(by_kind, objects, TOPIC)).get(kind, [])
+    return any(past.older(key, objects.read(key) or b"") for key in found)
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], past: Past) -> None:

@@ -354,6 +354,58 @@ async def test_what_was_never_committed_is_swept_after_a_day(local: HttpBroker) 
             await asyncio.sleep(0.05)
 
 
+# -- a topic.json that forgets a load ----------------------------------------------------------------------
+
+
+async def test_an_older_record_makes_no_broker_sweep_what_was_committed(local: HttpBroker, tmp_path: Path) -> None:
+    """Nothing was published since, so nothing but the mark lies beyond the older record."""
+    record = tmp_path / "data" / keys.topic("t")
+    load = await reserve(local.client, "t", 2, "x")
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    older = record.read_bytes()
+    (await commit(local.client, load, files)).raise_for_status()
+    newest = record.read_bytes()
+    listed = await list_folder(local, load)
+    replace_file(record, older)
+    async with http_broker(LocalStore(tmp_path / "data", clock=SystemClock()), grace=1.0) as again:
+        problem = check_problem(await again.client.get(TOPIC), 503, "data-damaged")
+        assert problem["key"] == keys.topic("t") and "/versions/" in problem["detail"]
+        await again.broker.maintenance.round()
+        assert await list_folder(again, load) == listed
+        replace_file(record, newest)
+        await again.broker.topics.refresh("t")
+        assert len(await read_all(again.client, "t")) == 100
+
+
+async def test_no_commit_is_answered_that_an_older_record_has_forgotten(
+    local: HttpBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "data" / keys.topic("t")
+    load = await reserve(local.client, "t", 2, "x")
+    files = load.files(numbered(0, 100))
+    await put_files(local.client, load, files)
+    older, mark = record.read_bytes(), local.broker.catalogue.mark
+
+    async def forgotten(topic: str, version: int) -> None:
+        nonlocal newest
+        newest = record.read_bytes()
+        replace_file(record, older)
+        await mark(topic, version)
+
+    newest = b""
+    monkeypatch.setattr(local.broker.catalogue, "mark", forgotten)
+    check_problem(await commit(local.client, load, files), 503, "data-damaged")
+    monkeypatch.undo()
+    replace_file(record, newest)
+    assert (await commit(local.client, load, files)).json()["messages"] == 100
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    path.unlink()
+    path.write_bytes(data)
+
+
 # -- files that lie ----------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,14 @@
 """A topic.json that is gone, or older than one that was there, is told, and nothing is built on it."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from filer import keys
 from filer.errors import CorruptFile, DataMissing, UnreadableObject
 from filer.keys import FileName
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import ScriptedFaults
 from filer.stores.memory_store import MemoryStore
 from filer.topic.catalogue import MOST_IN_ONE_RECORD, Catalogue
 from filer.topic.known_records import OlderRecord
@@ -14,6 +18,10 @@ from leader.transitions import new_topic
 from tests.support.instant_clock import InstantClock
 
 KEY = keys.topic("t")
+
+
+class Stopped(Exception):
+    """The process stops here."""
 
 
 def state(segments: int = 2, name: str = "t") -> TopicState:
@@ -189,3 +197,71 @@ async def test_each_read_is_told(store: MemoryStore) -> None:
     await put(store, KEY, state().to_json())
     await catalogue.read("t")
     assert told == [("t", damaged.value), ("t", None)]
+
+
+async def marks(store: MemoryStore) -> list[int | None]:
+    return [keys.marked_version(info.key) async for info in store.list(keys.version_marks_folder("t"))]
+
+
+async def test_an_older_record_is_found_by_the_mark_of_a_newer_one(store: MemoryStore) -> None:
+    catalogue = catalogue_of(store)
+    await catalogue.create(state())
+    older = (await store.get(KEY)).data
+    await catalogue.change("t", lambda s: s.model_copy(update={"created_us": 7}))
+    newest = (await store.get(KEY)).data
+    await put(store, KEY, older)
+    assert await catalogue_of(store).read("t") is not None, "nothing lies beyond it"
+    await catalogue.mark("t", 2)
+    with pytest.raises(OlderRecord, match="older than 'topics/t/versions/00000000000000000002'"):
+        await catalogue_of(store).read("t")
+    await put(store, KEY, newest)
+    assert await catalogue_of(store).read("t") is not None
+
+
+async def test_the_newest_mark_alone_stays(store: MemoryStore) -> None:
+    catalogue = catalogue_of(store)
+    for version in (1, 2, 5, 4):
+        await catalogue.mark("t", version)
+    assert await marks(store) == [5]
+    await put(store, keys.version_mark("t", 3))
+    await catalogue_of(store).mark("t", 5)
+    assert await marks(store) == [5]
+    await catalogue_of(store).mark("t", 4)
+    assert await marks(store) == [5], "a mark never goes back"
+
+
+async def test_a_mark_that_comes_while_the_record_is_looked_at_is_no_older_record(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = catalogue_of(store)
+    await other.create(state())
+    list_folders = store.list_folders
+
+    async def overtaken(prefix: str) -> Sequence[str]:
+        monkeypatch.setattr(store, "list_folders", list_folders)
+        await other.change("t", grown)
+        await other.mark("t", 2)
+        return await list_folders(prefix)
+
+    monkeypatch.setattr(store, "list_folders", overtaken)
+    record = await catalogue_of(store).read("t")
+    assert record is not None and record.state.version == 2
+
+
+@pytest.mark.parametrize("point", ["before create", "after create", "before delete", "after delete"])
+async def test_marking_stops_there_and_says_nothing_wrong(store: MemoryStore, point: str) -> None:
+    catalogue = catalogue_of(store)
+    await catalogue.create(state())
+    await catalogue.mark("t", 1)
+    await catalogue.change("t", grown)
+
+    def stop(at: str, key: str) -> None:
+        if at == point:
+            raise Stopped
+
+    stopping = Catalogue(FailingStore(store, ScriptedFaults(), clock=InstantClock(), on_point=stop), InstantClock())
+    with pytest.raises(Stopped):
+        await stopping.mark("t", 2)
+    assert await catalogue_of(store).read("t") is not None
+    await catalogue_of(store).mark("t", 2)
+    assert await marks(store) == [2]
