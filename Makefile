@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 SECONDS ?= 300
+TRIALS ?= 1000
+SEED ?= 1
+TMPDIR ?= /tmp
 ARGS ?=
 # In one process each, without Spark, ZooKeeper and brokers of their own.
 FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integration/mq/http tests/integration/docs
@@ -14,7 +17,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast setup check lint style types imports format model unit integration cluster chaos prove \
-	bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	trials bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -24,6 +27,7 @@ help:
 	@echo "make setup      a complete .venv with .venv/bin/mq"
 	@echo "make chaos      random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
 	@echo "make prove      every fault there is for SECONDS=300, and the figures in docs/reliability.md (ARGS='--seed N')"
+	@echo "make trials     damage TRIALS=1000 single objects, on a directory and on S3; goes on where it was stopped"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
@@ -76,6 +80,10 @@ chaos: $(VENV)/.all
 
 prove: $(VENV)/.all
 	$(BIN)/python -m tests.cluster.faults.prove --seconds $(SECONDS) $(ARGS)
+
+trials: $(VENV)/.all
+	$(BIN)/python -m tests.cluster.faults.object_trials --trials $(TRIALS) --store both --seed $(SEED) \
+		--journal $(TMPDIR)/braidmq-trials-$(SEED).jsonl $(ARGS)
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)

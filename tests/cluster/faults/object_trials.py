@@ -13,11 +13,14 @@ import logging
 import random
 import re
 import secrets
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 
 import httpx
@@ -25,6 +28,7 @@ import httpx
 from filer import keys
 from filer.keys import FileName
 from filer.topic.topic_state import TopicState
+from tests.cluster.faults.trials.trial_journal import Entry, Journal
 from tests.cluster.faults.trials.trial_readers import (
     READERS,
     Address,
@@ -63,11 +67,12 @@ from tests.support.store.object_faults import (
 # A damaged file that is put back with its old time and size is read again every 10 s.
 HEAL_SECONDS = 25.0
 TRIES, RETRY_SECONDS = 4, 0.2
+STRIKES = 10
 LOAD_MESSAGES = 12
 SHOWN_CHARS = 600
 EVERY_TIME = ("browse", "arrow", "subscribe", "files", "python client")
 BY_TURNS = ("compaction", "export")
-WHOLE_TOPIC: tuple[Kind, ...] = ("topic.json", "history", "cluster.json", "settings.json")
+WHOLE_TOPIC: tuple[Kind, ...] = ("topic.json", "version mark", "history", "cluster.json", "settings.json")
 NAMES_TAKEN: tuple[Kind, ...] = ("segment file", "seal")
 """Names that nobody may take again. A roll-up may be written anew from its originals, while these stand."""
 _SEGMENT = re.compile(r"/segment=(\d+)/|/index/(\d+)\.snapshot")
@@ -175,9 +180,13 @@ class Trial:
             candidates = [key for key in candidates if self._past.older(key, self._objects.read(key) or b"")]
         if not candidates:
             return
-        key = self._chance.choice(candidates)
         newest = await asyncio.to_thread(self._newest_of_open)
-        damage = await asyncio.to_thread(strike, self._objects, key, self._plan.manner, self._chance, self._past)
+        damage = None
+        # Upkeep may be faster: then there is another one.
+        for key in self._chance.sample(candidates, min(STRIKES, len(candidates))):
+            damage = await asyncio.to_thread(strike, self._objects, key, self._plan.manner, self._chance, self._past)
+            if damage is not None:
+                break
         self.outcome.damage = damage
         unseen = not self._plan.under_load and self._plan.manner == "delete"
         self.outcome.invisible = unseen and key in newest
@@ -383,6 +392,12 @@ def segment_of(key: str) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
+def commit() -> str:
+    """The commit of this checkout, with a + where something in it has changed since."""
+    asked = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
+
+
 async def run_trials(
     store: str,
     seed: int,
@@ -411,54 +426,154 @@ async def run_trials(
 
 def summary(outcomes: Sequence[Outcome]) -> str:
     """The outcomes as a table in Markdown, by kind of object and manner of damage."""
+    return table([_entry(each, "", 0, "", 0.0) for each in outcomes])
+
+
+def table(entries: Sequence[Entry]) -> str:
+    """As `summary`, of entries of a journal. Trials that found nothing to damage are left out."""
     lines = [
         "| object | damage | trials | acknowledged | told | cannot be seen | wrong |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
+    struck = [each for each in entries if each.damage is not None]
     for kind in KINDS:
         for manner in manners_of(kind):
-            those = [each for each in outcomes if each.damage and (each.plan.kind, each.plan.manner) == (kind, manner)]
-            if not those:
-                continue
-            lines.append(
-                f"| {kind} | {manner} | {len(those)} | {sum(each.acknowledged for each in those)} "
-                f"| {sum(each.told > 0 for each in those)} | {sum(each.invisible for each in those)} "
-                f"| {sum(bool(each.complaints) for each in those)} |"
-            )
+            those = [each for each in struck if (each.kind, each.manner) == (kind, manner)]
+            if those:
+                lines.append(_line(f"{kind} | {manner}", those))
+    lines.append(_line("**all** | ", struck))
     return "\n".join(lines)
+
+
+def _line(name: str, those: Sequence[Entry]) -> str:
+    return (
+        f"| {name} | {len(those)} | {sum(each.acknowledged for each in those)} | {sum(each.told for each in those)} "
+        f"| {sum(each.invisible for each in those)} | {sum(bool(each.complaints) for each in those)} |"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the trials. Returns 0 if nothing was wrong in any."""
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster.faults.object_trials", description=__doc__)
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first trial")
-    parser.add_argument("--seed", type=int, help="draw the trials of a former run")
-    parser.add_argument("--store", choices=["directory", "s3"], default="directory")
-    parser.add_argument("--spark", action="store_true", help="read with Spark as well, which takes seconds each time")
-    options = parser.parse_args(arguments)
+    options = _options().parse_args(arguments)
     seed = options.seed if options.seed is not None else secrets.randbelow(2**32)
     print(f"seed {seed}", flush=True)
+    if options.store == "both":
+        return _run_both(options, seed)
     logging.disable(logging.CRITICAL)
+    journal, made_at = Journal(options.journal), commit()
+    numbers = [each for each in _numbers(options) if each not in journal.done(options.store, seed)]
+    began = time.monotonic()
 
     def report(outcome: Outcome) -> None:
+        nonlocal began
+        now = time.monotonic()
+        journal.add(_entry(outcome, options.store, seed, made_at, now - began))
+        began = now
         if outcome.complaints:
             print(f"{outcome.plan}; {outcome.damage}", flush=True)
             for complaint in outcome.complaints[:5]:
                 print(f"    {complaint}", flush=True)
 
-    numbers = range(options.first, options.first + options.trials)
-    began = time.monotonic()
     with contextlib.ExitStack() as stack:
         readers = spark_readers(stack.enter_context(spark_session())) if options.spark else {}
-        outcomes = asyncio.run(run_trials(options.store, seed, numbers, report, more_readers=readers))
-    print(summary(outcomes))
-    wrong = [each for each in outcomes if each.complaints]
+        asyncio.run(run_trials(options.store, seed, numbers, report, more_readers=readers))
+    return _verdict(journal, {options.store: _numbers(options)}, seed)
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.faults.object_trials", description=__doc__)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first trial")
+    parser.add_argument("--seed", type=int, help="draw the trials of a former run")
+    parser.add_argument(
+        "--store",
+        choices=["directory", "s3", "both"],
+        default="directory",
+        help="both: the first half of the trials on a directory and the other on S3, at once",
+    )
+    parser.add_argument("--journal", type=Path, help="a file for what came of each; a run that has it goes on there")
+    parser.add_argument("--spark", action="store_true", help="read with Spark as well, which takes seconds each time")
+    return parser
+
+
+def _numbers(options: argparse.Namespace) -> range:
+    return range(options.first, options.first + options.trials)
+
+
+def _run_both(options: argparse.Namespace, seed: int) -> int:
+    """Half of the trials on each store, in a process each, and one verdict on all."""
+    half = options.trials // 2
+    spans = {
+        "directory": range(options.first, options.first + options.trials - half),
+        "s3": range(options.first + options.trials - half, options.first + options.trials),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        base = options.journal or Path(folder) / "trials.jsonl"
+        paths = {store: base.with_name(f"{base.name}.{store}") for store in spans}
+        processes = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.cluster.faults.object_trials", "--store", store),
+                    *("--seed", str(seed), "--first", str(span.start), "--trials", str(len(span))),
+                    *("--journal", str(paths[store]), *(["--spark"] if options.spark else [])),
+                ],
+                stdout=subprocess.DEVNULL,
+            )
+            for store, span in spans.items()
+        ]
+        try:
+            failed = [process.wait() for process in processes]
+        finally:
+            for process in processes:
+                process.terminate()
+                process.wait()
+        whole = Journal(None)
+        for path in paths.values():
+            whole.entries += Journal(path).entries
+    return max(_verdict(whole, spans, seed), *(code if code > 1 else 0 for code in failed))
+
+
+def _entry(outcome: Outcome, store: str, seed: int, made_at: str, seconds: float) -> Entry:
+    plan, damage = outcome.plan, outcome.damage
+    return Entry(
+        store,
+        seed,
+        plan.number,
+        made_at,
+        str(plan),
+        plan.kind,
+        plan.manner,
+        None if damage is None else str(damage),
+        outcome.acknowledged,
+        outcome.told > 0,
+        outcome.invisible,
+        tuple(outcome.complaints),
+        round(seconds, 2),
+    )
+
+
+def _verdict(journal: Journal, spans: Mapping[str, Sequence[int]], seed: int) -> int:
+    """Print a table for each store, and what was wrong. Returns 0 if all trials ran and nothing was."""
+    missing = 0
+    entries: list[Entry] = []
+    for store, numbers in spans.items():
+        those = [e for e in journal.entries if (e.store, e.seed) == (store, seed) and e.number in numbers]
+        missing += len(numbers) - len({each.number for each in those})
+        commits = ", ".join(sorted({each.commit for each in those}))
+        seconds = sum(each.seconds for each in those)
+        print(f"\nTrials on single objects, store: {store}, seed {seed}, commit {commits}.\n\n{table(those)}\n")
+        print(
+            f"{sum(e.damage is not None for e in those)} of {len(those)} trials struck in {seconds:.0f} s", flush=True
+        )
+        entries += those
+    wrong = [each for each in entries if each.complaints]
+    for each in wrong:
+        print(f"{each.store} {each.plan}; {each.damage}\n    {each.complaints[0]}")
     words = Counter(complaint.split(":")[0] for each in wrong for complaint in each.complaints)
-    struck = sum(each.damage is not None for each in outcomes)
-    print(f"{struck} of {len(outcomes)} trials struck in {time.monotonic() - began:.0f} s")
-    print(f"{len(wrong)} wrong: {dict(words)}" if wrong else "clean")
-    return 1 if wrong else 0
+    print(f"{len(wrong)} wrong: {dict(words)}" if wrong else "clean" if not missing else "")
+    if missing:
+        print(f"{missing} trials did not run: the same command goes on with them")
+    return 1 if wrong or missing else 0
 
 
 if __name__ == "__main__":

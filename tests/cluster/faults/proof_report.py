@@ -1,6 +1,5 @@
 """The figures of a proof as tables, and the page that shows them."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from tests.cluster.checker.history import Fault
 from tests.cluster.checker.tally import Tally
-from tests.cluster.faults.object_trials import Outcome, summary
+from tests.cluster.faults.object_trials import Outcome, commit, summary
 
 BEGIN, END = "<!-- make prove writes from here -->", "<!-- to here -->"
 
@@ -52,12 +51,6 @@ def write_report(path: Path, proof: Proof) -> None:
     if not begun or not ended:
         raise ValueError(f"{path} has no {BEGIN} … {END}")
     path.write_text(f"{before}{BEGIN}\n\n{figures(proof, commit(), datetime.now(UTC))}\n\n{END}{after}")
-
-
-def commit() -> str:
-    """The commit of this checkout, with a + where something in it has changed since."""
-    asked = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=True)
-    return asked.stdout.strip()
 
 
 def figures(proof: Proof, commit: str, now: datetime) -> str:

@@ -1,6 +1,6 @@
-"""A few of the trials of `tests.cluster.faults.object_trials`: one for each kind of record.
+"""A few of the trials of `tests.cluster.faults.object_trials`: one for each kind of object.
 
-Any number of others, those of segment files too: `python -m tests.cluster.faults.object_trials --trials 1000`.
+Any number of others: `make trials TRIALS=1000`.
 """
 
 import logging
@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.faults.object_trials import Plan, run_trials
-from tests.support.store.object_faults import Kind
+from tests.support.store.object_faults import KINDS
 
 SEED = 1
-KINDS: tuple[Kind, ...] = ("snapshot", "topic.json", "history", "cluster.json", "settings.json")
 
 
 @pytest.fixture

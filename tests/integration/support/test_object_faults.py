@@ -106,6 +106,7 @@ async def test_objects_by_kind(world: tuple[Store, Objects]) -> None:
         "segment file": "topics/t/segments/segment=0/00000000000000000000.parquet",
         "roll-up": "topics/t/segments/segment=0/00000000000000000000-00000000000000000002.parquet",
         "topic.json": KEY,
+        "version mark": "topics/t/versions/00000000000000000003",
     }
     for key in (*names.values(), "topics/t/uploads/u", "topics/other/topic.json", "cluster/fence-check/x"):
         await store.create(key, b"{}")

@@ -25,7 +25,17 @@ from filer.keys import FileName
 from filer.stores.local.object_folder import LOCK_FOLDER, LOCK_STRIPES
 
 Manner = Literal["delete", "truncate", "flip", "older"]
-Kind = Literal["segment file", "roll-up", "seal", "snapshot", "topic.json", "history", "cluster.json", "settings.json"]
+Kind = Literal[
+    "segment file",
+    "roll-up",
+    "seal",
+    "snapshot",
+    "topic.json",
+    "version mark",
+    "history",
+    "cluster.json",
+    "settings.json",
+]
 MANNERS: tuple[Manner, ...] = get_args(Manner)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHANGING: tuple[Kind, ...] = ("snapshot", "topic.json")
@@ -197,6 +207,8 @@ def kind_by_name(key: str) -> Kind | None:
         return "topic.json"
     if parts[2] == "history":
         return "history"
+    if parts[2] == "versions":
+        return "version mark"
     if parts[2] == "index":
         return "snapshot"
     name = FileName.parse(key) if parts[2] == "segments" else None
@@ -225,6 +237,8 @@ def by_kind(objects: Objects, topic: str) -> dict[Kind, list[str]]:
 
 def manners_of(kind: Kind) -> Sequence[Manner]:
     """The ways in which an object of this kind can be damaged."""
+    if kind == "version mark":
+        return ("delete",)  # it is empty
     return MANNERS if kind in CHANGING else [each for each in MANNERS if each != "older"]
 
 
