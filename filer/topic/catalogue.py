@@ -162,11 +162,24 @@ class Catalogue:
         found = await self._keys(folder, folder) if known is None else [keys.version_mark(topic, known)]
         newest = max((keys.marked_version(each) or 0 for each in found), default=0)
         if newest < version:
-            with contextlib.suppress(ObjectExists):
-                await self._store.create(key, b"")
+            await self._create_mark(key)
         self._marked[topic] = max(newest, version)
         if lower := [each for each in found if (keys.marked_version(each) or 0) < max(newest, version)]:
             await self._store.delete(lower)
+
+    async def _create_mark(self, key: str) -> None:
+        """Until its outcome is known: any mark of that name says the same. Raises `OutcomeUnknown` after `TRIES`."""
+        backoff = Backoff(self._clock)
+        for attempt in range(TRIES):
+            try:
+                await self._store.create(key, b"")
+                return
+            except ObjectExists:
+                return
+            except OutcomeUnknown:
+                if attempt == TRIES - 1:
+                    raise
+            await backoff.pause()
 
     async def create(self, state: TopicState) -> bool:
         """Write the first topic.json of a topic; False if there is one already.

@@ -8,7 +8,7 @@ from filer import keys
 from filer.errors import CorruptFile, DataMissing, UnreadableObject
 from filer.keys import FileName
 from filer.stores.decorators.failing_store import FailingStore
-from filer.stores.decorators.faults import ScriptedFaults
+from filer.stores.decorators.faults import FaultKind, ScriptedFaults
 from filer.stores.memory_store import MemoryStore
 from filer.topic.catalogue import MOST_IN_ONE_RECORD, Catalogue
 from filer.topic.known_records import OlderRecord
@@ -264,4 +264,13 @@ async def test_marking_stops_there_and_says_nothing_wrong(store: MemoryStore, po
         await stopping.mark("t", 2)
     assert await catalogue_of(store).read("t") is not None
     await catalogue_of(store).mark("t", 2)
+    assert await marks(store) == [2]
+
+
+@pytest.mark.parametrize("kind", [FaultKind.FAIL_BEFORE, FaultKind.LOSE_ANSWER])
+async def test_a_mark_whose_put_is_not_answered_is_put_again(store: MemoryStore, kind: FaultKind) -> None:
+    faults = ScriptedFaults()
+    faults.add("create", kind)
+    clock = InstantClock()
+    await Catalogue(FailingStore(store, faults, clock=clock), clock).mark("t", 2)
     assert await marks(store) == [2]
