@@ -32,7 +32,7 @@ class Page:
         self.tables: list[pa.Table] = []
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self._room = room
-        self._rows = self._content_bytes = self._used_bytes = self._taken_bytes = 0
+        self._rows = self._content_bytes = self._last_bytes = self._used_bytes = self._taken_bytes = 0
         self.ended = False
 
     @property
@@ -42,10 +42,12 @@ class Page:
 
     def joined(self) -> pa.Table:
         """All that was found, within the bounds."""
-        table = pa.concat_tables(self.tables)
-        if self._content_bytes <= self.max_bytes:
-            return table.slice(0, self.max_rows)
-        return head(table, self.max_rows, self.max_bytes)
+        if self._content_bytes > self.max_bytes:
+            # Before the last table was added, there was less than that.
+            left_bytes = self.max_bytes - (self._content_bytes - self._last_bytes)
+            least_rows = 1 if len(self.tables) == 1 else 0
+            self.tables[-1] = head(self.tables[-1], self.max_rows, left_bytes, least_rows=least_rows)
+        return pa.concat_tables(self.tables).slice(0, self.max_rows)
 
     async def has_room(self, size_bytes: int) -> bool:
         """Whether so much more may be decoded. If not, the page ends here."""
@@ -63,20 +65,32 @@ class Page:
         self.tables.append(table)
         self.reached = start + table.num_rows
         self._rows += table.num_rows
-        self._content_bytes += table.nbytes if content_bytes is None else content_bytes
+        self._last_bytes = table.nbytes if content_bytes is None else content_bytes
+        self._content_bytes += self._last_bytes
         self._used_bytes += decoded_bytes
 
 
-def head(table: pa.Table, max_rows: int, max_bytes: int) -> pa.Table:
-    """The first rows: at most `max_rows`, and more than one only if they take no more than `max_bytes` together."""
+def head(table: pa.Table, max_rows: int, max_bytes: int, *, least_rows: int = 1) -> pa.Table:
+    """The first rows: at most `max_rows`, and more than `least_rows` only if they take no more than `max_bytes`.
+
+    May be fewer than would fit: Arrow takes long to tell a slice's size, so this ends once the room is almost full.
+    """
     first = table.slice(0, max_rows)
-    if first.nbytes <= max_bytes:
+    size_bytes = first.nbytes
+    if size_bytes <= max_bytes:
         return first
-    fits, too_many = 1, first.num_rows
+    enough_bytes = max_bytes - max_bytes // 16
+    fits, too_many = least_rows, first.num_rows
+    # Most rows are of about the same size, so the first guess is mostly right.
+    guess = first.num_rows * (max_bytes - max_bytes // 32) // size_bytes
     while fits + 1 < too_many:
-        middle = (fits + too_many) // 2
-        if first.slice(0, middle).nbytes <= max_bytes:
-            fits = middle
-        else:
-            too_many = middle
+        rows = guess if fits < guess < too_many else (fits + too_many) // 2
+        guess = 0
+        size_bytes = first.slice(0, rows).nbytes
+        if size_bytes > max_bytes:
+            too_many = rows
+            continue
+        fits = rows
+        if size_bytes >= enough_bytes:
+            break
     return first.slice(0, fits)

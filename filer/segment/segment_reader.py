@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -103,7 +103,7 @@ class SegmentReader:
             return ref.schema.empty_table()
         return page.joined()
 
-    def _open(self, key: str, facts: FileFacts) -> "pa.Table | asyncio.Task[bytes] | None":
+    def _open(self, key: str, facts: FileFacts) -> "_Decoded | asyncio.Task[bytes] | None":
         """A file's rows if the cache has them, or its bytes on their way; None if it is read by row groups."""
         if facts.size_bytes > WHOLE_FILE_BYTES or key in self._by_row_groups:
             return None
@@ -114,7 +114,7 @@ class SegmentReader:
         async with self._gate:
             return (await self._store.get(key)).data
 
-    async def _add_file(self, page: Page, ref: SegmentRef, facts: FileFacts, opened: pa.Table | bytes | None) -> None:
+    async def _add_file(self, page: Page, ref: SegmentRef, facts: FileFacts, opened: "_Decoded | bytes | None") -> None:
         """Add the file's messages from where the page has got to, as far as there is room."""
         wanted, key = max(page.reached, facts.start), ref.key(facts.name)
         if opened is None:
@@ -128,12 +128,11 @@ class SegmentReader:
             self._remember_row_groups(key)
             await self._add_row_groups(page, ref, facts, wanted)
             return
-        table = whole.slice(wanted - facts.base) if wanted > facts.base else whole
+        table, size_bytes = whole.rows_from(wanted - facts.base)
         if whole is not opened:
-            page.add(wanted, table, decoded_bytes=whole.nbytes)
+            page.add(wanted, table, decoded_bytes=whole.size_bytes, content_bytes=size_bytes)
             return
         # What the cache holds takes no more memory than what is rendered of it.
-        size_bytes = table.nbytes
         if size_bytes > page.max_bytes or table.num_rows > page.max_rows:
             table = head(table, page.max_rows, page.max_bytes)
             size_bytes = table.nbytes
@@ -142,7 +141,7 @@ class SegmentReader:
 
     async def _whole(
         self, page: Page, ref: SegmentRef, key: str, facts: FileFacts, data: bytes
-    ) -> pa.Table | int | None:
+    ) -> "_Decoded | int | None":
         """All rows of a file; how much they would take, if that is too much at a time; None if there is no room."""
         if not await page.has_room(SMALL_BYTES):
             return None
@@ -154,8 +153,9 @@ class SegmentReader:
             if not await page.has_room(rows):
                 return None
             rows = await self._decode(key, partial(decode, data, place=place))
-        self._cache.put((key, None), rows)
-        return rows
+        decoded = _Decoded(rows, rows.get_total_buffer_size())
+        self._cache.put((key, None), decoded)
+        return decoded
 
     def _remember_row_groups(self, key: str) -> None:
         self._by_row_groups[key] = None
@@ -175,18 +175,20 @@ class SegmentReader:
                 if not await page.has_room(size_bytes):
                     return
                 async with self._gate:
-                    table = await self._row_group(key, file, group)
+                    decoded = await self._row_group(key, file, group)
                 start = max(wanted, base)
-                page.add(start, table.slice(start - base), decoded_bytes=max(size_bytes, table.nbytes))
+                table, content_bytes = decoded.rows_from(start - base)
+                page.add(start, table, decoded_bytes=max(size_bytes, decoded.size_bytes), content_bytes=content_bytes)
             base = end
             if page.full:
                 return
 
-    async def _row_group(self, key: str, file: FileEnd, group: int) -> pa.Table:
+    async def _row_group(self, key: str, file: FileEnd, group: int) -> "_Decoded":
         cached = self._cache.get((key, group))
         if cached is None:
             data = await fetch_row_group(self._store, key, file, group)
-            cached = await self._decode(key, partial(decode_row_group, file, group, data))
+            rows = await self._decode(key, partial(decode_row_group, file, group, data))
+            cached = _Decoded(rows, rows.get_total_buffer_size())
             self._cache.put((key, group), cached)
         return cached
 
@@ -262,25 +264,43 @@ async def fetch_row_group(store: Store, key: str, file: FileEnd, number: int) ->
     return (await store.get(key, start=start, stop=stop)).data
 
 
+class _Decoded(NamedTuple):
+    """All rows of a file or of a row group as they were decoded, and the size of the buffers that hold them.
+
+    The size is remembered: unlike that of the buffers, Arrow looks for the size of a table's content column by column,
+    and lets go of the interpreter's lock meanwhile, which others take for long.
+    """
+
+    table: pa.Table
+    size_bytes: int
+
+    def rows_from(self, start: int) -> tuple[pa.Table, int]:
+        """The rows from that one on, and their size."""
+        if not start:
+            return self.table, self.size_bytes
+        rest = self.table.slice(start)
+        return rest, rest.nbytes
+
+
 class _TableCache:
     """The most recently read tables, up to a number of bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._most_bytes = self._limit_bytes = limit_bytes
-        self._size_bytes = 0
-        self._tables: OrderedDict[tuple[str, int | None], pa.Table] = OrderedDict()
+        self._held_bytes = 0
+        self._tables: OrderedDict[tuple[str, int | None], _Decoded] = OrderedDict()
 
-    def get(self, key: tuple[str, int | None]) -> pa.Table | None:
-        table = self._tables.get(key)
-        if table is not None:
+    def get(self, key: tuple[str, int | None]) -> _Decoded | None:
+        decoded = self._tables.get(key)
+        if decoded is not None:
             self._tables.move_to_end(key)
-        return table
+        return decoded
 
-    def put(self, key: tuple[str, int | None], table: pa.Table) -> None:
-        if key in self._tables or table.nbytes > self._limit_bytes:
+    def put(self, key: tuple[str, int | None], decoded: _Decoded) -> None:
+        if key in self._tables or decoded.size_bytes > self._limit_bytes:
             return
-        self._tables[key] = table
-        self._size_bytes += table.nbytes
+        self._tables[key] = decoded
+        self._held_bytes += decoded.size_bytes
         self._evict()
 
     def limit(self, most_bytes: int) -> None:
@@ -288,6 +308,6 @@ class _TableCache:
         self._evict()
 
     def _evict(self) -> None:
-        while self._size_bytes > self._limit_bytes:
+        while self._held_bytes > self._limit_bytes:
             _, dropped = self._tables.popitem(last=False)
-            self._size_bytes -= dropped.nbytes
+            self._held_bytes -= dropped.size_bytes

@@ -18,7 +18,7 @@ from mq.http.problems import Problem, problem_of
 
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 

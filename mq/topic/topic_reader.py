@@ -19,6 +19,8 @@ from mq.topic.topic_runtime import TopicRuntime
 STALE_TRIES = 5
 LOST_TRIES = 2
 """After so many tries a file that is not there is not one that was rolled up meanwhile."""
+# A page of which less than this part is left is full. To fill it to the last byte would take a read for each message.
+_FULL_PART = 8
 SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
 
 
@@ -183,7 +185,8 @@ class TopicReader:
         runs: list[Run] = []
         idle: set[int] = set()
         silent: OwnerSilent | None = None
-        while max_rows > 0 and max_bytes > 0 and (ready := [s for s in moved if s not in idle]):
+        least_bytes = max_bytes // _FULL_PART
+        while max_rows > 0 and max_bytes > least_bytes and (ready := [s for s in moved if s not in idle]):
             share_rows, share_bytes = -(-max_rows // len(ready)), -(-max_bytes // len(ready))
             found = await asyncio.gather(
                 *(self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
