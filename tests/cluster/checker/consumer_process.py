@@ -6,7 +6,6 @@ save it: after a SIGKILL the next life is given again what came behind that mark
 """
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,11 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from braidmq import AsyncClient, Message
+from braidmq import AsyncClient, DataUnreadable, Message
 from tests.cluster.checker.consumer_log import Began, ConsumerLog, Line, Saved, written
 from tests.cluster.checker.history import Found
 
 SAVE_EVERY = 7
+UNREADABLE_SECONDS = 0.2
 USAGE = "usage: python -m tests.cluster.checker.consumer_process TOPIC FILE URL [URL ...]"
 
 
@@ -53,19 +53,28 @@ class Scribe:
         self._count += 1
         if self._count % SAVE_EVERY == 0 and message.marker is not None:
             self._write(Saved(self._count, message.marker))
-            os.fsync(self._file.fileno())
 
     def _write(self, line: Line) -> None:
         self._file.write(written(line))
 
 
 async def consume(topic: str, path: Path, urls: Sequence[str]) -> None:
-    """Read until killed."""
+    """Read until killed. Where it is told that messages cannot be read, it begins another life, behind its marker."""
+    async with AsyncClient(urls) as client:
+        while await _is_unreadable(client, topic, path):
+            await asyncio.sleep(UNREADABLE_SECONDS)
+
+
+async def _is_unreadable(client: AsyncClient, topic: str, path: Path) -> bool:
+    """Read until the broker says that messages cannot be read. False if the subscription ends otherwise."""
     with Scribe(path) as scribe:
-        async with AsyncClient(urls) as client:
-            start = "earliest" if scribe.marker is None else None
+        start = "earliest" if scribe.marker is None else None
+        try:
             async for message in client.subscribe(topic, from_=start, marker=scribe.marker):
                 scribe.take(message)
+        except DataUnreadable:
+            return True
+    return False
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -53,7 +53,12 @@ class Follower:
         self._markers: deque[tuple[int, str]] = deque(maxlen=REMEMBERED_MARKERS)
         self._count = 0
         self._reached: dict[int, int] = {}
+        self._hurries = False
         self.record = Reader(consumer.name, consumer.topic, consumer.form, consumer.start)
+
+    def hurry(self) -> None:
+        """Go for the end from now on: who goes back again and again may never get there from far behind."""
+        self._hurries = True
 
     def has_reached(self, ends: Mapping[int, int]) -> bool:
         """Whether it got everything before these end offsets, as far as its start allows."""
@@ -73,8 +78,9 @@ class Follower:
             if urls:
                 await self._visit(visit, client, self._chance.choice(urls))
             retry_seconds = RETRY_PAUSE_SECONDS if self._count == before else 0.0
-            await asyncio.sleep(max(retry_seconds, self._consumer.pause_seconds))
-            if self._consumer.rewinds and self._markers and self._chance.random() < REWIND_CHANCE:
+            await asyncio.sleep(max(retry_seconds, 0.0 if self._hurries else self._consumer.pause_seconds))
+            may_rewind = self._consumer.rewinds and not self._hurries
+            if may_rewind and self._markers and self._chance.random() < REWIND_CHANCE:
                 self._behind, self._marker = self._chance.choice(self._markers)
 
     async def _visit(

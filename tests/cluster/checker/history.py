@@ -169,13 +169,17 @@ class Reader:
 
 @dataclass(slots=True)
 class Fault:
-    """A deliberate fault, and when it happened. `key` is the object that was damaged, if that was the fault."""
+    """A deliberate fault, and when it happened.
+
+    `key` is the object that was damaged, if that was the fault, and `logged` how many lines brokers wrote about it.
+    """
 
     name: str
     started_seconds: float
     ended_seconds: float | None = None
     detail: str = ""
     key: str = ""
+    logged: int = 0
 
 
 @dataclass(slots=True)

@@ -69,16 +69,14 @@ def walk(reader: Reader) -> Walk:
     wanted = {visit.behind for visit in reader.visits}
     following: Offsets = dict(reader.positions or {})
     snapshots: dict[int, Offsets] = {0: dict(following)}
-    told: list[Gap] = []
     seen = 0
     for visit in reader.visits:
         if visit.behind not in snapshots:
             result.complaints.append(f"impossible: {reader.name} went on behind message {visit.behind} of {seen}")
             return result
         following = dict(snapshots[visit.behind])
-        told += visit.told
         for message in visit.found:
-            result.complaints.extend(_step(reader.name, visit, following, message, told))
+            result.complaints.extend(_step(reader.name, visit, following, message))
             seen += 1
             if seen in wanted:
                 snapshots.setdefault(seen, dict(following))
@@ -89,10 +87,11 @@ def walk(reader: Reader) -> Walk:
     return result
 
 
-def _step(name: str, visit: Visit, following: Offsets, message: Found, told: Sequence[Gap]) -> Iterator[str]:
+def _step(name: str, visit: Visit, following: Offsets, message: Found) -> Iterator[str]:
     expected = following.get(message.segment, 0)
     where = f"{name} at {visit.url}: segment {message.segment}"
-    if message.offset > expected and not any(g.covers(message.segment, expected, message.offset) for g in told):
+    # What another visit was told excuses nothing: this one goes on behind a marker, which is before that gap.
+    if message.offset > expected and not any(g.covers(message.segment, expected, message.offset) for g in visit.told):
         yield f"skipped: {where} goes on at {message.offset}, not {expected}"
     elif message.offset < expected:
         yield f"went back: {where} gave {message.offset}, not {expected}"
@@ -125,7 +124,8 @@ def _not_seen(reader: Reader, requests: Sequence[Request]) -> Iterator[str]:
         yield f"never served: no broker took {reader.name} in"
         return
     since = 0.0 if reader.start == "earliest" else reader.joined_seconds
-    seen, told = {message.value for message in reader.found}, list(reader.told)
+    # A gap that it was told of earlier may have healed, and it has come past it since.
+    seen, told = {message.value for message in reader.found}, _told_last(reader)
     for request in requests:
         if request.outcome == "acknowledged" and request.attempts[0].started_seconds >= since:
             if is_told(request, told):
@@ -133,6 +133,11 @@ def _not_seen(reader: Reader, requests: Sequence[Request]) -> Iterator[str]:
             for sent in request.messages:
                 if sent.value not in seen:
                     yield f"not seen: {sent} was acknowledged, {reader.name} read to the end without it"
+
+
+def _told_last(reader: Reader) -> list[Gap]:
+    """The gaps that its newest visit which got anywhere was told of."""
+    return next((visit.told for visit in reversed(reader.visits) if visit.found or visit.told), [])
 
 
 def _back_in_time(

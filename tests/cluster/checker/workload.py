@@ -31,6 +31,7 @@ from tests.cluster.checker.consumers import Consumer, Follower, found_in, read_p
 from tests.cluster.checker.history import REACHED, Attempt, Fault, History, Reader, Request, Visit
 from tests.cluster.checker.killed_consumers import KilledConsumer, ProcessConsumer
 from tests.cluster.checker.producers import Producer, publish
+from tests.cluster.checker.segment_reader import SegmentReader
 
 PAUSE_SECONDS = 0.02
 RETRY_SECONDS = 0.1
@@ -106,12 +107,16 @@ class Workload:
 
     async def read_meanwhile(self, consumer: Consumer, seconds: float) -> None:
         """A consumer that reads for so long while the workload runs, and is not owed the rest."""
-        assert self._read_by is not None, "the workload does not run"
         follower = Follower(consumer, self.now, self.history.seed, silence_seconds=self._timeout_seconds)
-        self.history.readers.append(follower.record)
+        await self.read_there_meanwhile(follower, seconds)
+
+    async def read_there_meanwhile(self, reader: Follower | SegmentReader, seconds: float) -> None:
+        """As `read_meanwhile`, with a reader that is made already."""
+        assert self._read_by is not None, "the workload does not run"
+        self.history.readers.append(reader.record)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await follower.follow(self._read_by, self.urls)
+                await reader.follow(self._read_by, self.urls)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Workload"]:
@@ -246,6 +251,8 @@ class Workload:
     # -- reading -------------------------------------------------------------------------------------------
 
     async def _let_consumers_reach(self, ends: Mapping[str, Mapping[int, int]]) -> None:
+        for follower in self._followers:
+            follower.hurry()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._finish_seconds):
                 while not all(follower.has_reached(ends[follower.record.topic]) for follower in self._followers):

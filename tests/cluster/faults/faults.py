@@ -25,6 +25,10 @@ Need = Literal["zookeeper", "s3", "replicated"]
 Strike = Callable[[Scene], Awaitable[None]]
 
 
+class NothingHappened(AssertionError):
+    """The fault found nothing that it could break."""
+
+
 @dataclass(frozen=True)
 class FaultKind:
     """A fault, what the cluster must have for it, and the least and most brokers."""
@@ -148,21 +152,27 @@ async def rolling_restart(scene: Scene) -> None:
 
 async def split_segments(scene: Scene) -> None:
     """Split some segments, including successors of earlier splits."""
+    done = 0
     for _ in range(SPLITS_AND_MERGES):
         topic = scene.chance.choice(scene.topics)
         segment = scene.chance.choice(await scene.cluster.segments(topic))
-        await scene.cluster.split(topic, segment, scene.chance.randint(2, 3))
+        done += await scene.cluster.split(topic, segment, scene.chance.randint(2, 3))
+    if not done:
+        raise NothingHappened("all segments were sealed meanwhile")
 
 
 async def merge_segments(scene: Scene) -> None:
     """Merge some neighbours, including successors of earlier merges. If only one segment is left, split it."""
+    done = 0
     for _ in range(SPLITS_AND_MERGES):
         topic = scene.chance.choice(scene.topics)
         segments = await scene.cluster.segments(topic)
         if len(segments) == 1:
             await scene.cluster.split(topic, segments[0], 3)
         else:
-            await scene.cluster.merge(topic, *scene.chance.choice(list(pairwise(segments))))
+            done += await scene.cluster.merge(topic, *scene.chance.choice(list(pairwise(segments))))
+    if not done:
+        raise NothingHappened("there were no two segments to merge, or one was sealed meanwhile")
 
 
 async def split_and_kill_owner(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from tests.cluster.checker.consumers import Consumer
 from tests.cluster.checker.killed_consumers import ProcessConsumer
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge, summary
-from tests.cluster.checker.workload import FINISH_SECONDS, Workload
+from tests.cluster.checker.workload import CAPACITY, FINISH_SECONDS, Workload
 from tests.support.cluster.cluster import Cluster
 
 # Slow enough that brokers, ZooKeeper and the workload share two processors, and none counts as dead.
@@ -44,6 +44,8 @@ def mixed_workload(
     processes_in: Path | None = None,
     finish_seconds: float = FINISH_SECONDS,
     arrow_rows: int = ARROW_ROWS,
+    pause_seconds: float = PAUSE_SECONDS,
+    capacity: int = CAPACITY,
 ) -> Workload:
     """Every form of publishing, with and without a producer id, and every way of reading, on each topic.
 
@@ -52,12 +54,13 @@ def mixed_workload(
     processes = [] if processes_in is None else [ProcessConsumer(f"{t}-process", t, processes_in) for t in topics]
     return Workload(
         cluster.urls,
-        producers=[producer for topic in topics for producer in _producers(topic, identified, arrow_rows)],
+        producers=[p for topic in topics for p in _producers(topic, identified, arrow_rows, pause_seconds)],
         consumers=[consumer for topic in topics for consumer in _consumers(topic)],
         processes=processes,
         seed=seed,
         timeout_seconds=TIMEOUT_SECONDS,
         finish_seconds=finish_seconds,
+        capacity=capacity,
     )
 
 
@@ -65,15 +68,17 @@ def light_load(cluster: Cluster, topics: Sequence[str], *, seed: int) -> Workloa
     """A smaller workload, for tests that run beside others."""
     producers, consumers = [], []
     for topic in topics:
-        producers += [each for each in _producers(topic, True, ARROW_ROWS) if each.form in ("raw", "json")]
+        producers += [
+            each for each in _producers(topic, True, ARROW_ROWS, PAUSE_SECONDS) if each.form in ("raw", "json")
+        ]
         consumers += [each for each in _consumers(topic) if each.rewinds]
     return Workload(cluster.urls, producers=producers, consumers=consumers, seed=seed, timeout_seconds=TIMEOUT_SECONDS)
 
 
-def _producers(topic: str, identified: bool, arrow_rows: int) -> list[Producer]:
+def _producers(topic: str, identified: bool, arrow_rows: int, pause_seconds: float) -> list[Producer]:
     repeat_every = 10 if identified else None
     return [
-        Producer(f"{topic}-raw", topic, "raw", identified=identified, pause_seconds=PAUSE_SECONDS),
+        Producer(f"{topic}-raw", topic, "raw", identified=identified, pause_seconds=pause_seconds),
         Producer(
             f"{topic}-json",
             topic,
@@ -81,9 +86,9 @@ def _producers(topic: str, identified: bool, arrow_rows: int) -> list[Producer]:
             keys=7,
             identified=identified,
             repeat_every=repeat_every,
-            pause_seconds=PAUSE_SECONDS,
+            pause_seconds=pause_seconds,
         ),
-        Producer(f"{topic}-ndjson", topic, "ndjson", keys=5, acks="stored", pause_seconds=PAUSE_SECONDS),
+        Producer(f"{topic}-ndjson", topic, "ndjson", keys=5, acks="stored", pause_seconds=pause_seconds),
         Producer(
             f"{topic}-arrow",
             topic,
@@ -91,7 +96,7 @@ def _producers(topic: str, identified: bool, arrow_rows: int) -> list[Producer]:
             keys=11,
             rows=arrow_rows,
             identified=identified,
-            pause_seconds=PAUSE_SECONDS,
+            pause_seconds=pause_seconds,
         ),
     ]
 

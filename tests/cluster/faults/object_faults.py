@@ -1,20 +1,24 @@
 """Damage to single objects, and steps of clocks, as faults of a cluster under a workload.
 
-An object is put back after a while. Until then readers may be told of it, by its name, and nothing may be wrong.
+An object is put back after a while. Until then readers may be told of it, by its name, and nothing may be wrong. So
+that somebody meets the damage, readers go for it at every broker, and sometimes an owner is killed meanwhile.
 """
 
 import asyncio
 import random
+import re
 from functools import partial
 
 from filer import keys
 from filer.keys import FileName
 from filer.topic.topic_state import TopicState
 from tests.cluster.checker.consumers import Consumer
-from tests.cluster.faults.faults import FaultKind
+from tests.cluster.checker.segment_reader import SegmentReader
+from tests.cluster.faults.faults import FaultKind, NothingHappened
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.stepped_cluster import SteppedCluster
 from tests.support.store.object_faults import (
+    CHANGING,
     KINDS,
     Damage,
     Kind,
@@ -27,14 +31,16 @@ from tests.support.store.object_faults import (
     strike,
 )
 
-DAMAGED_SECONDS = (0.5, 3.0)
+DAMAGED_SECONDS = (0.5, 2.0)
 STEPPED_SECONDS = (1.0, 4.0)
 STEPS_SECONDS = (-7200.0, -60.0, 60.0, 7200.0)
 STRIKES = 10
-
-
-class NothingToDamage(AssertionError):
-    """There is no such object, or somebody else was always faster."""
+KILL_CHANCE = 0.15
+# A broker does not start with these damaged: it would not know its cluster, or its grace period.
+NEEDED_TO_START: tuple[Kind, ...] = ("cluster.json", "settings.json")
+# Without retention nothing leaves topic.json, so there is no history. The trials damage it.
+NOT_THERE: tuple[Kind, ...] = ("history",)
+_SEGMENT_FOLDER = re.compile(r"/segments/segment=(\d+)/")
 
 
 def some_key(objects: Objects, topic: str, kind: Kind, chance: random.Random) -> str | None:
@@ -58,38 +64,69 @@ def _seals(record: bytes | None, topic: str) -> set[str]:
 
 
 def damage_some(objects: Objects, topic: str, kind: Kind, manner: Manner, chance: random.Random, past: Past) -> Damage:
-    """Damage some object of that kind. Raises `NothingToDamage`."""
+    """Damage some object of that kind. Raises `NothingHappened`."""
     for _ in range(STRIKES):
-        past.remember()
+        if kind in CHANGING:
+            past.remember()
         key = some_key(objects, topic, kind, chance)
-        damage = None if key is None else strike(objects, key, manner, chance, past)
+        if key is None:
+            break
+        damage = strike(objects, key, manner, chance, past)
         if damage is not None:
             return damage
-    raise NothingToDamage(f"{topic} has no {kind} to {manner}")
+    raise NothingHappened(f"{topic} has no {kind} to {manner}")
 
 
 async def damage_object(kind: Kind, manner: Manner, scene: Scene) -> None:
     """Damage an object for some seconds, and put it back."""
-    objects, topic = scene.cluster.store.objects(), scene.chance.choice(scene.topics)
-    damage = await asyncio.to_thread(damage_some, objects, topic, kind, manner, scene.chance, past_of(scene))
+    objects, topic = scene.objects, scene.chance.choice(scene.topics)
+    victim = await _victim(kind, topic, scene)
+    damage = await asyncio.to_thread(damage_some, objects, topic, kind, manner, scene.chance, scene.pasts[topic])
     fault = scene.load.history.faults[-1]
     fault.key, fault.detail = damage.key, str(damage)
+    logged = scene.cluster.logged(damage.key)
     try:
-        # Readers of the tail do not come past it. This one reads all there is, at one broker after the other.
-        number = len(scene.load.history.faults)
-        reader = Consumer(f"{topic}-reader-{number}", topic, "browse", pause_seconds=0.05)
-        await scene.load.read_meanwhile(reader, scene.chance.uniform(*DAMAGED_SECONDS))
+        await _meet(scene, topic, damage, victim)
     finally:
+        fault.logged = scene.cluster.logged(damage.key) - logged
         # False: brokers have written a newer one. What that is worth the verdict will say.
         await asyncio.to_thread(put_back, objects, damage)
 
 
-_pasts: dict[int, Past] = {}
+async def _victim(kind: Kind, topic: str, scene: Scene) -> str | None:
+    """An owner to be killed while the object is damaged, if any."""
+    if kind in NEEDED_TO_START or scene.chance.random() >= KILL_CHANCE:
+        return None
+    return scene.chance.choice(await scene.cluster.owners(topic))
 
 
-def past_of(scene: Scene) -> Past:
-    """The older versions of a cluster's objects, as far as faults have seen them."""
-    return _pasts.setdefault(id(scene.cluster), Past(scene.cluster.store.objects()))
+async def _meet(scene: Scene, topic: str, damage: Damage, victim: str | None) -> None:
+    """Let readers, and sometimes a broker that takes over, come across the damage."""
+    seconds, number = scene.chance.uniform(*DAMAGED_SECONDS), len(scene.load.history.faults)
+    # Readers of the tail do not come past it. This one reads all there is, at one broker after the other.
+    everything = Consumer(f"{topic}-reader-{number}", topic, "browse", pause_seconds=0.05)
+    meeting = [scene.load.read_meanwhile(everything, seconds)]
+    place = place_of(damage.key)
+    if place is not None:
+        there = SegmentReader(f"{topic}-at-damage-{number}", topic, *place, scene.load.now)
+        meeting.append(scene.load.read_there_meanwhile(there, seconds))
+    if victim is not None:
+        meeting.append(_kill_for_a_while(scene, victim))
+    await asyncio.gather(*meeting)
+
+
+async def _kill_for_a_while(scene: Scene, broker: str) -> None:
+    """Its segments go to others meanwhile, which have to find out where they end."""
+    scene.load.history.faults[-1].detail += f", and {broker} was killed"
+    await scene.cluster.kill(broker)
+    await scene.pause(1.0, 1.5)
+    await scene.cluster.start(broker)
+
+
+def place_of(key: str) -> tuple[int, int] | None:
+    """The segment of a segment file, and the first offset that it has; None for other objects."""
+    name, folder = FileName.parse(key), _SEGMENT_FOLDER.search(key)
+    return None if name is None or folder is None else (int(folder[1]), name.base)
 
 
 async def step_clock(scene: Scene) -> None:
@@ -107,6 +144,7 @@ async def step_clock(scene: Scene) -> None:
 OBJECT_FAULTS = tuple(
     FaultKind(f"{manner}-{kind.replace(' ', '-')}", partial(damage_object, kind, manner))
     for kind in KINDS
+    if kind not in NOT_THERE
     for manner in manners_of(kind)
 )
 CLOCK_FAULTS = (FaultKind("step-clock", step_clock),)

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.cluster.checker.workload import Workload
 from tests.support.cluster.cluster import Cluster
+from tests.support.store.object_faults import Objects, Past
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scene:
     """A cluster under a workload on some topics."""
 
@@ -18,6 +19,13 @@ class Scene:
     chance: random.Random
     away_seconds: float
     """How long the store or ZooKeeper is away, if that is the fault."""
+    objects: Objects = field(init=False)
+    pasts: dict[str, Past] = field(init=False)
+    """The older versions of each topic's objects, as far as faults have seen them."""
+
+    def __post_init__(self) -> None:
+        self.objects = self.cluster.store.objects()
+        self.pasts = {topic: Past(self.objects, topic) for topic in self.topics}
 
     def some_broker(self) -> str:
         """Any broker."""

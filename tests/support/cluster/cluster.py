@@ -29,6 +29,8 @@ from tests.support.net.tcp_proxy import HOST, TcpProxy
 from tests.support.store.shared_store import SharedStore
 
 ASK_SECONDS = 15.0
+# A transition is a chain of puts, and waits behind those of the load.
+TRANSITION_SECONDS = 60.0
 SETTLE_SECONDS = 120.0
 SPREAD_SECONDS = 30.0
 POLL_SECONDS = 0.2
@@ -218,7 +220,7 @@ class Cluster:
 
     async def _post(self, path: str, body: Mapping[str, int]) -> bool:
         async with _client() as client:
-            answer = await client.post(f"{self._any_url()}{path}", json=body)
+            answer = await client.post(f"{self._any_url()}{path}", json=body, timeout=TRANSITION_SECONDS)
             if answer.status_code == 409 and answer.json()["type"] == "urn:braidmq:segment-sealed":
                 return False
             answer.raise_for_status()
@@ -308,6 +310,11 @@ class Cluster:
         """What is wrong with any version of any topic.json so far."""
         histories = self.store.topic_histories()
         return [complaint for history in histories for complaint in history.complaints]
+
+    def logged(self, text: str) -> int:
+        """In how many lines of their logs brokers have written this."""
+        members = (*self._removed, *self.brokers.values())
+        return sum(text in line for member in members for line in member.process.log.splitlines())
 
     def write_logs(self, folder: Path) -> None:
         """Write the logs of the brokers, one file each."""

@@ -176,7 +176,7 @@ class Damage:
 
 
 class Past:
-    """Versions that objects had when `remember` was called."""
+    """Versions that objects, of one topic or of all, had when `remember` was called."""
 
     def __init__(self, objects: Objects, topic: str | None = None) -> None:
         self._objects, self._topic = objects, topic
@@ -184,8 +184,8 @@ class Past:
 
     def remember(self) -> None:
         """Look at all objects that change."""
-        for key in self._objects.names():
-            if kind_by_name(key) in CHANGING and (self._topic is None or f"/{self._topic}/" in key):
+        for key in self._objects.names("" if self._topic is None else keys.topic_folder(self._topic)):
+            if kind_by_name(key) in CHANGING:
                 data = self._objects.read(key)
                 if data is not None and data not in self._versions[key]:
                     self._versions[key].append(data)

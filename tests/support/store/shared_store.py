@@ -125,6 +125,7 @@ class S3Bucket:
         self._histories: dict[str, TopicHistory] = {}
         self._read: dict[str, set[str]] = {}
         self._stack = contextlib.ExitStack()
+        self._made: Any = None
 
     @property
     def port(self) -> int:
@@ -192,6 +193,12 @@ class S3Bucket:
             yield from (entry["VersionId"] for entry in page.get("Versions", ()))
 
     def _client(self) -> Any:
+        """One for all threads: to make one takes as long as a hundred requests."""
+        if self._made is None:
+            self._made = self._new_client()
+        return self._made
+
+    def _new_client(self) -> Any:
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

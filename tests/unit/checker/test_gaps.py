@@ -78,3 +78,27 @@ def test_an_object_that_is_back_may_be_told_of_for_a_while_only() -> None:
     readers = [Reader("r", "t", "browse", visits=[Visit(B0, 0, 50.0, 51.0, told=[GAP])])]
     assert list(false_alarms(readers, [Fault("delete", 1.0, 50.0 - HEALING_SECONDS, key=KEY)])) == []
     assert len(list(false_alarms(readers, [Fault("delete", 1.0, 49.0 - HEALING_SECONDS, key=KEY)]))) == 1
+
+
+def after_the_gap(*visits: Visit) -> list[str]:
+    """The verdict on a reader that had these visits, of a log that is whole in the end."""
+    whole = history(0, 1, 2, told=())
+    reader = Reader("r", "t", "browse", joined_seconds=0.0, visits=list(visits), finished=True)
+    return judge(History(requests=whole.requests, readers=[whole.readers[-1], reader], faults=whole.faults))
+
+
+def a_visit(behind: int, *found: int, told: tuple[Gap, ...] = ()) -> Visit:
+    return Visit(B0, behind, 5.0, 6.0, [Found(0, n, b"k", b"k %d" % n, 5.5) for n in found], "", list(told))
+
+
+def test_a_reader_that_waits_for_the_gap_to_heal_is_given_everything() -> None:
+    assert after_the_gap(a_visit(0, 0, told=(GAP,)), a_visit(1, 1, 2)) == []
+
+
+def test_a_gap_that_was_told_once_does_not_let_a_later_answer_pass_over_it_in_silence() -> None:
+    complaints = after_the_gap(a_visit(0, 0, told=(GAP,)), a_visit(1, 2))
+    assert {"skipped", "not seen"} <= words(complaints)
+
+
+def test_a_reader_that_ends_at_the_gap_has_been_told_why() -> None:
+    assert after_the_gap(a_visit(0, 0), a_visit(1, told=(Gap(KEY, 0, 1),))) == []

@@ -10,11 +10,16 @@ from tests.unit.checker.simulated_history import Simulation
 
 COMPLAINTS = {
     "t: final at b0: lost: Sent(key='k', number=0) was acknowledged and is not there": "lost",
-    "t: skipped: r at b0: segment 0 goes on at 4, not 3": "lost",
+    "t: skipped: r at b0: segment 0 goes on at 4, not 3": "skipped",
+    "t: went back: r at b0: segment 0 gave 2, not 3": "skipped",
+    "t: not seen: Sent(key='k', number=0) was acknowledged, r read to the end without it": "lost",
     "t: final at b0: doubled: Sent(key='k', number=0) is there 2 times": "doubled",
     "t: r: out of order: Sent(key='k', number=0) after number 1 of its key": "reordered",
     "t: entered early: r was given 1-0 with segment 0 read to 1 of 2": "reordered",
-    "t: divergent: r has b'k 7' at (0, 6), where s has b'k 1'": "wrong",
+    "t: divergent: r has b'k 7' at (0, 6), where s has b'k 1'": "divergent",
+    "t: false alarm: r was told by b0 of Gap(key='k'), which nobody had touched": "alarms",
+    "t: final at b0: moved: Sent(key='k', number=0) stands at (0, 1)": "answers",
+    "stopped: NoProgress: in 90 s": "stopped",
     "anything new": "wrong",
 }
 

@@ -1,15 +1,17 @@
 """What a load does when brokers do not answer, and that its history says so."""
 
 import asyncio
+from typing import Literal
 
+import httpx
 import pytest
 
-from tests.cluster.checker.consumers import Consumer
+from tests.cluster.checker.consumers import Consumer, Follower
 from tests.cluster.checker.history import History, Start
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge
 from tests.cluster.checker.workload import KEPT_ATTEMPTS, HistoryFull, NotReadable, Workload
-from tests.unit.checker.scripted_log import TOPIC, ScriptedLog
+from tests.unit.checker.scripted_log import SEGMENT, TOPIC, ScriptedLog
 
 A, B = "http://a", "http://b"
 CONSUMERS = (
@@ -58,6 +60,22 @@ async def test_readers_rewind_and_move_between_brokers(log: ScriptedLog) -> None
     found = list(rewinding.found)
     assert len(found) > len(set(found)), "it never went back"
     assert {visit.url for visit in rewinding.visits} == {A, B}
+
+
+@pytest.mark.parametrize("form", ["stream", "browse"])
+async def test_a_consumer_that_hurries_does_not_go_back(log: ScriptedLog, form: Literal["stream", "browse"]) -> None:
+    load = workload(log, identified())
+    async with load.running():
+        await load.acknowledged(300)
+    follower = Follower(Consumer("r", TOPIC, form, rewinds=True), load.now, 1, silence_seconds=5.0)
+    follower.hurry()
+    async with httpx.AsyncClient(transport=log.transport) as client:
+        following = asyncio.create_task(follower.follow(client, [A, B]))
+        while not follower.has_reached({SEGMENT: len(log.rows)}):
+            await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert [message.offset for message in follower.record.found] == list(range(len(log.rows)))
 
 
 async def test_consumers_that_join_while_it_runs_are_judged_by_what_they_can_have_seen(log: ScriptedLog) -> None:

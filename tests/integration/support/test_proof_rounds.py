@@ -1,0 +1,67 @@
+"""The choices of `make prove`: every kind of fault comes up, any round can be repeated, and all stores take turns."""
+
+import random
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from tests.cluster.faults.decks import Deck
+from tests.cluster.faults.faults import KINDS
+from tests.cluster.faults.object_faults import CLOCK_FAULTS, OBJECT_FAULTS, place_of
+from tests.cluster.faults.prove_rounds import Draws, legs
+from tests.support.store.object_faults import Kind
+
+
+def test_a_deck_gives_every_card_as_often_as_any_other() -> None:
+    deck = Deck("abcd", random.Random(1))
+    assert Counter(deck.draw(3)) + Counter(deck.draw(5)) == Counter("aabbccdd")
+    assert list(Deck("abcdefgh", random.Random(1)).draw(8)) != list("abcdefgh")
+
+
+@pytest.mark.parametrize("store", ["directory", "s3"])
+def test_all_kinds_come_up_within_an_hour(store: str) -> None:
+    drawn = Counter(kind.name for number in range(9) for kind in Draws(7).faults(store, number))
+    wanted = [kind for kind in (*KINDS, *OBJECT_FAULTS, *CLOCK_FAULTS) if store == "s3" or "s3" not in kind.needs]
+    assert set(drawn) == {kind.name for kind in wanted}
+
+
+def test_a_round_draws_the_same_whether_others_went_before_or_not() -> None:
+    assert [kind.name for kind in Draws(7).faults("s3", 3)] == [kind.name for kind in Draws(7).faults("s3", 3)]
+    assert Draws(7).faults("s3", 3) != Draws(7).faults("s3", 4)
+    assert len({Draws(seed).round_seed(number) for seed in (1, 2) for number in range(50)}) == 100
+
+
+def test_the_stores_take_turns() -> None:
+    assert list(islice(legs(("directory", "s3"), 2, 1), 4)) == [
+        ("directory", [1, 2], 0),
+        ("s3", [3, 4], 0),
+        ("directory", [5, 6], 2),
+        ("s3", [7, 8], 2),
+    ]
+
+
+def test_a_run_that_begins_later_has_the_same_rounds() -> None:
+    assert list(islice(legs(("directory", "s3"), 2, 4), 3)) == [
+        ("s3", [4], 1),
+        ("directory", [5, 6], 2),
+        ("s3", [7, 8], 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("topics/t/segments/segment=12/00000000000000000345.parquet", (12, 345)),
+        ("topics/t/segments/segment=1/00000000000000000000-00000000000000000009.parquet", (1, 0)),
+        ("topics/t/topic.json", None),
+        ("topics/t/index/1.snapshot", None),
+    ],
+)
+def test_where_the_messages_of_an_object_begin(key: str, place: tuple[int, int] | None) -> None:
+    assert place_of(key) == place
+
+
+def test_only_kinds_that_a_round_has_are_damaged() -> None:
+    without: Kind = "history"
+    assert not any(without in kind.name for kind in OBJECT_FAULTS)
