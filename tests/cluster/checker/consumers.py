@@ -17,6 +17,8 @@ from tests.cluster.checker.gaps import gap_in
 from tests.cluster.checker.history import GARBLED, REACHED, Found, Reader, Start, Visit
 
 PAGE_ROWS = 1000
+# For who reads it all: each page may read files again.
+WHOLE_PAGE_ROWS = 10_000
 PAGE_WAIT_SECONDS = 0.5
 REMEMBERED_MARKERS = 50
 REWIND_CHANCE = 0.2
@@ -184,14 +186,14 @@ class Follower:
 
 async def read_pages(client: httpx.AsyncClient, url: str, topic: str) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     """The messages of a topic from its start to its end, page by page by marker; raises `httpx.HTTPError`."""
-    params: dict[str, Any] = {"from": "earliest", "limit": PAGE_ROWS}
+    params: dict[str, Any] = {"from": "earliest", "limit": WHOLE_PAGE_ROWS}
     while True:
         response = await client.get(f"{url}/v1/topics/{topic}/messages", params=params)
         page = response.raise_for_status().json()
         if not page["messages"]:
             return
         yield page["messages"]
-        params = {"marker": page["marker"], "limit": PAGE_ROWS}
+        params = {"marker": page["marker"], "limit": WHOLE_PAGE_ROWS}
 
 
 async def read_topic(url: str, topic: str) -> list[Found]:

@@ -21,7 +21,7 @@ from tests.cluster.faults.scene import Scene
 from tests.support.cluster.cluster import Cluster
 
 REPLICAS = 3
-CLUSTER_FAULTS_A_ROUND, OBJECT_FAULTS_A_ROUND, CLOCK_STEPS_A_ROUND = 4, 24, 2
+CLUSTER_FAULTS_A_ROUND, OBJECT_FAULTS_A_ROUND, CLOCK_STEPS_A_ROUND = 4, 32, 2
 RECOVER_SECONDS = 90.0
 # Consumers that are given time to read all of it are late otherwise, where the machine is slow, and count as wrong.
 FINISH_SECONDS = 240.0
