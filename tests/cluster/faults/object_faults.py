@@ -5,9 +5,12 @@ that somebody meets the damage, readers go for it at every broker, and sometimes
 """
 
 import asyncio
+import contextlib
 import random
 import re
 from functools import partial
+
+import httpx
 
 from filer import keys
 from filer.keys import FileName
@@ -20,6 +23,7 @@ from tests.support.cluster.stepped_cluster import SteppedCluster
 from tests.support.store.object_faults import (
     CHANGING,
     KINDS,
+    OF_THE_CLUSTER,
     Damage,
     Kind,
     Manner,
@@ -35,9 +39,11 @@ DAMAGED_SECONDS = (0.5, 2.0)
 STEPPED_SECONDS = (1.0, 4.0)
 STEPS_SECONDS = (-7200.0, -60.0, 60.0, 7200.0)
 STRIKES = 10
-KILL_CHANCE = 0.15
-# A broker does not start with these damaged: it would not know its cluster, or its grace period.
-NEEDED_TO_START: tuple[Kind, ...] = ("cluster.json", "settings.json")
+KILL_CHANCE = 0.12
+OF_CLUSTER: tuple[Kind, ...] = ("cluster.json", "settings.json")
+# Only a broker that starts, or takes a segment over, reads these.
+READ_AT_START: tuple[Kind, ...] = (*OF_CLUSTER, "snapshot")
+KILL_CHANCE_FOR_THESE = 0.35
 # Without retention nothing leaves topic.json, so there is no history. The trials damage it.
 NOT_THERE: tuple[Kind, ...] = ("history",)
 _SEGMENT_FOLDER = re.compile(r"/segments/segment=(\d+)/")
@@ -45,8 +51,8 @@ _SEGMENT_FOLDER = re.compile(r"/segments/segment=(\d+)/")
 
 def some_key(objects: Objects, topic: str, kind: Kind, chance: random.Random) -> str | None:
     """An object of that kind, of a topic or of the cluster; told by names and topic.json alone, without reading all."""
-    if kind in ("cluster.json", "settings.json"):
-        return keys.CLUSTER if kind == "cluster.json" else keys.CLUSTER_SETTINGS
+    if kind in OF_CLUSTER:
+        return chance.choice([key for key in OF_THE_CLUSTER if kind_by_name(key) == kind])
     names = objects.names(keys.topic_folder(topic))
     seals = _seals(objects.read(keys.topic(topic)), topic)
     if kind == "seal":
@@ -80,13 +86,13 @@ def damage_some(objects: Objects, topic: str, kind: Kind, manner: Manner, chance
 async def damage_object(kind: Kind, manner: Manner, scene: Scene) -> None:
     """Damage an object for some seconds, and put it back."""
     objects, topic = scene.objects, scene.chance.choice(scene.topics)
-    victim = await _victim(kind, topic, scene)
+    victim, segment = await _victim(kind, topic, scene), scene.chance.choice(await scene.cluster.segments(topic))
     damage = await asyncio.to_thread(damage_some, objects, topic, kind, manner, scene.chance, scene.pasts[topic])
     fault = scene.load.history.faults[-1]
     fault.key, fault.detail = damage.key, str(damage)
     logged = scene.cluster.logged(damage.key)
     try:
-        await _meet(scene, topic, damage, victim)
+        await _meet(scene, topic, damage, victim, segment)
     finally:
         fault.logged = scene.cluster.logged(damage.key) - logged
         # False: brokers have written a newer one. What that is worth the verdict will say.
@@ -95,13 +101,13 @@ async def damage_object(kind: Kind, manner: Manner, scene: Scene) -> None:
 
 async def _victim(kind: Kind, topic: str, scene: Scene) -> str | None:
     """An owner to be killed while the object is damaged, if any."""
-    if kind in NEEDED_TO_START or scene.chance.random() >= KILL_CHANCE:
+    if scene.chance.random() >= (KILL_CHANCE_FOR_THESE if kind in READ_AT_START else KILL_CHANCE):
         return None
     return scene.chance.choice(await scene.cluster.owners(topic))
 
 
-async def _meet(scene: Scene, topic: str, damage: Damage, victim: str | None) -> None:
-    """Let readers, and sometimes a broker that takes over, come across the damage."""
+async def _meet(scene: Scene, topic: str, damage: Damage, victim: str | None, segment: int) -> None:
+    """Let readers, a change of the topic, and sometimes a broker that takes over, come across the damage."""
     seconds, number = scene.chance.uniform(*DAMAGED_SECONDS), len(scene.load.history.faults)
     # Readers of the tail do not come past it. This one reads all there is, at one broker after the other.
     everything = Consumer(f"{topic}-reader-{number}", topic, "browse", pause_seconds=0.05)
@@ -110,9 +116,18 @@ async def _meet(scene: Scene, topic: str, damage: Damage, victim: str | None) ->
     if place is not None:
         there = SegmentReader(f"{topic}-at-damage-{number}", topic, *place, scene.load.now)
         meeting.append(scene.load.read_there_meanwhile(there, seconds))
+    if damage.kind == "topic.json":
+        meeting.append(_try_to_split(scene, topic, segment, seconds))
     if victim is not None:
         meeting.append(_kill_for_a_while(scene, victim))
     await asyncio.gather(*meeting)
+
+
+async def _try_to_split(scene: Scene, topic: str, segment: int, seconds: float) -> None:
+    """Whether it is done, refused or late: what becomes of the topic the verdict will say."""
+    with contextlib.suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(seconds):
+            await scene.cluster.split(topic, segment, 2)
 
 
 async def _kill_for_a_while(scene: Scene, broker: str) -> None:

@@ -10,11 +10,13 @@ import argparse
 import asyncio
 import logging
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -31,6 +33,8 @@ ROUNDS_A_LEG = 2
 TRIALS_SHARE = 0.08
 SECONDS_A_TRIAL = 2.0
 MOST_FAILED_STARTS = 3
+# Where a minimum of faults or messages is asked for, rounds may take this much longer.
+LONGER = 1.5
 # Deleted files and old proofs are part of it: the grace period passes several times in a round. As little as possible
 # is kept in memory, since who reads from memory does not see what becomes of files.
 SETTINGS = (
@@ -39,17 +43,33 @@ SETTINGS = (
 )
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """How long the rounds go on: so many seconds, and longer if there were fewer faults or messages than these."""
+
+    seconds: float
+    faults: int = 0
+    messages: int = 0
+
+    def is_reached(self, proof: Proof, passed_seconds: float) -> bool:
+        """Whether no other round is to begin."""
+        if not proof.rounds or passed_seconds < self.seconds:
+            return False
+        enough = len(proof.faults) >= self.faults and proof.total.acknowledged >= self.messages
+        return enough or passed_seconds >= LONGER * self.seconds
+
+
 class Prover:
     """One call of `make prove`: it fills a proof, and writes the page whenever there is more to tell."""
 
-    def __init__(self, proof: Proof, report: Path | None, folder: Path) -> None:
-        self.proof, self._report, self._folder = proof, report, folder
+    def __init__(self, proof: Proof, wanted: Wanted, report: Path | None, folder: Path) -> None:
+        self.proof, self._wanted, self._report, self._folder = proof, wanted, report, folder
         self._began = time.monotonic()
 
-    def run(self, stores: Sequence[str], first: int, until_seconds: float, trials: int) -> None:
-        """Rounds until the time is over, one at least, then so many trials on each store in turn."""
+    def run(self, stores: Sequence[str], first: int, trials: int) -> None:
+        """The rounds, one at least, then so many trials on each store in turn."""
         try:
-            self._rounds(stores, first, until_seconds)
+            self._rounds(stores, first)
             self._trials(stores, trials)
             self.proof.ended = ""
         except KeyboardInterrupt:
@@ -63,16 +83,19 @@ class Prover:
         if self._report is not None:
             write_report(self._report, self.proof)
 
-    def _rounds(self, stores: Sequence[str], first: int, until_seconds: float) -> None:
+    def _is_over(self) -> bool:
+        return self._wanted.is_reached(self.proof, time.monotonic() - self._began)
+
+    def _rounds(self, stores: Sequence[str], first: int) -> None:
         draws, failed = Draws(self.proof.seed), 0
         for store, numbers, before in legs(stores, ROUNDS_A_LEG, first):
-            if self.proof.rounds and time.monotonic() >= until_seconds:
+            if self._is_over():
                 return
             folder = self._folder / f"{store}-{numbers[0]}"
             try:
                 with SteppedCluster(folder, _store(store, folder), arguments=SETTINGS) as cluster:
                     rounds = Rounds(cluster, store, folder, draws, self._add)
-                    asyncio.run(rounds.run(numbers, before, until_seconds))
+                    asyncio.run(rounds.run(numbers, before, self._is_over))
             except Exception as error:  # a cluster that does not start is told, and the next one is tried
                 failed += 1
                 trouble = f"stopped: the cluster on {store}: {type(error).__name__}: {error}"[:500]
@@ -114,17 +137,20 @@ def main(arguments: Sequence[str]) -> int:
     _end_as_by_ctrl_c()
     stores = STORES if options.store == "both" else (options.store,)
     trials = options.trials if options.trials is not None else int(options.seconds * TRIALS_SHARE / SECONDS_A_TRIAL)
-    until_seconds = time.monotonic() + max(options.seconds - trials * SECONDS_A_TRIAL, 0.0)
+    rounds_seconds = max(options.seconds - trials * SECONDS_A_TRIAL, 0.0)
+    wanted = Wanted(rounds_seconds, options.at_least_faults, options.at_least_messages)
     proof = Proof(seed, commit(), ended="still running")
-    Prover(proof, None if options.no_report else options.report, folder).run(
-        stores, options.first, until_seconds, trials
-    )
+    Prover(proof, wanted, None if options.no_report else options.report, folder).run(stores, options.first, trials)
     print(f"{len(proof.faults)} faults, {proof.total.acknowledged} acknowledged messages", flush=True)
     if proof.ended:
         print(f"{proof.ended} with seed {seed}", flush=True)
         return 130
-    print("clean" if proof.clean else f"NOT CLEAN with seed {seed}", flush=True)
-    return 0 if proof.clean else 1
+    if not proof.clean:
+        print(f"NOT CLEAN with seed {seed}", flush=True)
+        return 1
+    shutil.rmtree(folder)
+    print("clean", flush=True)
+    return 0
 
 
 def _end_as_by_ctrl_c() -> None:
@@ -140,6 +166,8 @@ def _end_as_by_ctrl_c() -> None:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.faults.prove", description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0, help="about how long, trials included")
+    parser.add_argument("--at-least-faults", type=int, default=0, help="go on, half as long again at most, until then")
+    parser.add_argument("--at-least-messages", type=int, default=0, help="likewise")
     parser.add_argument("--seed", type=int, help="choose as a former run did")
     parser.add_argument("--first", type=int, default=1, help="the round to begin with")
     parser.add_argument("--store", choices=["both", *STORES], default="both", help="the stores of the clusters")

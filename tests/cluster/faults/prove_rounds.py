@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -81,10 +80,10 @@ class Rounds:
     draws: Draws
     report: Callable[[RoundFigures], None]
 
-    async def run(self, numbers: Sequence[int], rounds_before: int, until_seconds: float) -> None:
-        """These rounds. Ends after the time, or after a round that did not go on: what follows needs a new cluster."""
+    async def run(self, numbers: Sequence[int], rounds_before: int, is_over: Callable[[], bool]) -> None:
+        """These rounds, as long as it is not over. After one that did not go on, what follows needs a new cluster."""
         for index, number in enumerate(numbers):
-            if time.monotonic() >= until_seconds:
+            if is_over():
                 return
             kinds = self.draws.faults(self.store, rounds_before + index)
             one = Round(
