@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +32,7 @@ class S3Connection:
             return self._client
         async with self._connecting:
             if self._client is None:
-                with warnings.catch_warnings():
-                    # It recommends httpx2, a fork of httpx, which we have anyway for other uses.
-                    warnings.filterwarnings("ignore", "aiobotocore's httpx backend", DeprecationWarning)
-                    client = await self._resources.enter_async_context(self._new_client())
+                client = await self._resources.enter_async_context(self._new_client())
                 # Before errors are raised: those of answers such as 412 have a time too.
                 client.meta.events.register("after-call.s3", self._answered)
                 self._client = client
@@ -47,8 +43,9 @@ class S3Connection:
 
     def _new_client(self) -> contextlib.AbstractAsyncContextManager[S3Client]:
         settings = self._settings
-        # aiohttp, the default, repeats a request by itself when a kept connection breaks. The published types know
-        # only the class for aiohttp.
+        # aiohttp, the default, repeats a request by itself when a kept connection breaks. This one is of httpx2: the
+        # pool of httpx loses a connection for ever where a request is cancelled that was just given it, and a broker
+        # that has lost all of them is deaf to its store. The published types know only the class for aiohttp.
         http_session: Any = HttpxSession
         config = AioConfig(
             http_session_cls=http_session,

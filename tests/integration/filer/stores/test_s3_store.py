@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import httpx2
 import pytest
 
 from filer.clock import SystemClock
@@ -358,16 +359,33 @@ async def test_bodies_are_sent_in_large_pieces(store: S3Store, monkeypatch: pyte
             sent.append(piece)
             yield piece
 
-    class Noting(httpx.AsyncClient):
-        def build_request(self, *args: Any, **options: Any) -> httpx.Request:
+    class Noting(httpx2.AsyncClient):
+        def build_request(self, *args: Any, **options: Any) -> httpx2.Request:
             if body := options["content"]:
                 options["content"] = noted(body)
             return super().build_request(*args, **options)
 
-    monkeypatch.setattr(httpx, "AsyncClient", Noting)
+    monkeypatch.setattr(httpx2, "AsyncClient", Noting)
     lines = b"a line\n" * (PIECE_BYTES // 7) + b"an end"
     await store.create("lines", lines)
     assert sent == [lines[:PIECE_BYTES], lines[PIECE_BYTES:]]
     await store.replace("lines", 2 * lines, etag=(await store.head("lines")).etag)
     assert (await store.get("lines")).data == 2 * lines == b"".join(sent[2:])
     assert max(map(len, sent)) == PIECE_BYTES
+
+
+async def test_requests_that_are_cancelled_cost_no_connection(s3_endpoint: str, s3_bucket: str) -> None:
+    """Many more than there are connections, so that each that ends hands its own to one that ends as well."""
+    settings = S3Settings(s3_bucket, endpoint_url=s3_endpoint, pool_size=2)
+    async with opened(settings) as store:
+        await connect(store)
+        for turns in range(12):
+            asked = [asyncio.create_task(store.get("nothing")) for _ in range(10)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        async with asyncio.timeout(30):
+            await store.create("key", b"data")
+            assert (await store.get("key")).data == b"data"
