@@ -184,11 +184,13 @@ class Follower:
         self.record.joined_seconds = self._now()
 
 
-async def read_pages(client: httpx.AsyncClient, url: str, topic: str) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+async def read_pages(
+    client: httpx.AsyncClient, url: str, topic: str, *, timeout_seconds: float = READ_TIMEOUT_SECONDS
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     """The messages of a topic from its start to its end, page by page by marker; raises `httpx.HTTPError`."""
     params: dict[str, Any] = {"from": "earliest", "limit": WHOLE_PAGE_ROWS}
     while True:
-        response = await client.get(f"{url}/v1/topics/{topic}/messages", params=params)
+        response = await client.get(f"{url}/v1/topics/{topic}/messages", params=params, timeout=timeout_seconds)
         page = response.raise_for_status().json()
         if not page["messages"]:
             return

@@ -14,6 +14,7 @@ from tests.support.process.forked_process import ForkedProcess
 from tests.support.process.processes import child_environment, end_with_us
 
 LOOK_SECONDS = 0.05
+LOST_SECONDS = 10.0
 SIGKILLED = -9
 
 
@@ -29,7 +30,9 @@ class ProcessConsumer:
 class KilledConsumer:
     """Keeps a consumer process running, and writes down what it writes down: each of its lives is a visit.
 
-    `kill` ends a life; the next one begins at the brokers that run by then.
+    `kill` ends a life; the next one begins at the brokers that run by then. So it does where all brokers that it was
+    told of are gone and it gets nothing more: those that the client learns of are replaced too, faster than it looks.
+    In a real cluster one of the addresses that a client is given stays.
     """
 
     def __init__(self, consumer: ProcessConsumer, now: Callable[[], float]) -> None:
@@ -39,6 +42,8 @@ class KilledConsumer:
         self._process: ForkedProcess | None = None
         self._reached: dict[int, int] = {}
         self._saved = False
+        self._given: set[str] = set()
+        self._news_seconds = 0.0
         self.record = Reader(consumer.name, consumer.topic, "stream")
 
     @property
@@ -72,6 +77,8 @@ class KilledConsumer:
                 self._process = self._start(urls)
                 while not self.has_ended:
                     self._catch_up()
+                    if self._is_lost(urls):
+                        self.kill()
                     await asyncio.sleep(LOOK_SECONDS)
                 self._check_killed(self._process)
                 self._catch_up()
@@ -83,6 +90,9 @@ class KilledConsumer:
                 self._catch_up()
                 self._check_killed(self._process)
 
+    def _is_lost(self, urls: Sequence[str]) -> bool:
+        return self._given.isdisjoint(urls) and self._now() - self._news_seconds > LOST_SECONDS
+
     def _check_killed(self, process: ForkedProcess) -> None:
         code = process.returncode
         assert code == SIGKILLED, f"{self._consumer.name} ended with {code}: {self._errors.read_text()}"
@@ -90,6 +100,7 @@ class KilledConsumer:
     def _start(self, urls: Sequence[str]) -> ForkedProcess:
         self._consumer.folder.mkdir(parents=True, exist_ok=True)
         module = "tests.cluster.checker.consumer_process"
+        self._given, self._news_seconds = set(urls), self._now()
         arguments = [self._consumer.topic, str(self._log.path), *urls]
         with self._errors.open("wb") as errors:
             process = ForkedProcess(module, arguments, env=child_environment(), stderr=errors)
@@ -102,6 +113,7 @@ class KilledConsumer:
         """Read what it has written since the last call."""
         ahead_seconds = time.monotonic() - self._now()
         for line in self._log.read_on():
+            self._news_seconds = self._now()
             if isinstance(line, Began):
                 self._begin(line.behind, line.at_seconds - ahead_seconds)
             elif isinstance(line, Found):

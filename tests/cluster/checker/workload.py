@@ -277,13 +277,13 @@ class Workload:
                 raise outcome
 
     async def _read_whole(self, client: httpx.AsyncClient, url: str, topic: str) -> Reader:
-        """Read all of a topic from one broker. An interrupted read starts over."""
+        """Read all of a topic from one broker. An interrupted read starts over; each page is given a lot of time."""
         reader = Reader(f"final at {url}", topic, "final", joined_seconds=self.now())
         deadline_seconds = self.now() + self._finish_seconds
         while not reader.finished:
             visit = Visit(url, 0, self.now())
             try:
-                async for page in read_pages(client, url, topic):
+                async for page in read_pages(client, url, topic, timeout_seconds=self._finish_seconds):
                     visit.found.extend(found_in(message, self.now()) for message in page)
                 visit.end, reader.finished = REACHED, True
             except httpx.HTTPError as error:
