@@ -153,7 +153,7 @@ class SegmentReader:
             if not await page.has_room(rows):
                 return None
             rows = await self._decode(key, partial(decode, data, place=place))
-        decoded = _Decoded(rows, rows.get_total_buffer_size())
+        decoded = _Decoded.of(rows)
         self._cache.put((key, None), decoded)
         return decoded
 
@@ -188,7 +188,7 @@ class SegmentReader:
         if cached is None:
             data = await fetch_row_group(self._store, key, file, group)
             rows = await self._decode(key, partial(decode_row_group, file, group, data))
-            cached = _Decoded(rows, rows.get_total_buffer_size())
+            cached = _Decoded.of(rows)
             self._cache.put((key, group), cached)
         return cached
 
@@ -273,6 +273,11 @@ class _Decoded(NamedTuple):
 
     table: pa.Table
     size_bytes: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "_Decoded":
+        """That table, which nothing was cut off yet."""
+        return cls(table, table.get_total_buffer_size())
 
     def rows_from(self, start: int) -> tuple[pa.Table, int]:
         """The rows from that one on, and their size."""

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 
 from tests.cluster.checker.tally import Tally
-from tests.cluster.faults.object_trials import Outcome, run_trials
-from tests.cluster.faults.proof_report import Proof, RoundFigures, commit, write_report
+from tests.cluster.faults.object_trials import Outcome, commit, run_trials
+from tests.cluster.faults.proof_report import Proof, RoundFigures, write_report
 from tests.cluster.faults.prove_rounds import Draws, Rounds, legs
 from tests.support.cluster.stepped_cluster import SteppedCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
