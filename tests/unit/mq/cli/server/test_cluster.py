@@ -33,6 +33,7 @@ CLUSTER = {
         },
     ],
     "transitions": [{"topic": "t", "reason": "drain", "seal": [3, 4], "open": [5, 6]}],
+    "damaged": [],
 }  # fmt: skip
 
 
