@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -217,17 +217,17 @@ class Round:
         print("\n".join([f"  NOT CLEAN, see {self.folder}", *(f"  {each}" for each in shown)]), flush=True)
 
 
-def legs(stores: Sequence[str], rounds_a_leg: int, first: int) -> Iterator[tuple[str, list[int], int]]:
+def legs(rounds_a_leg: Mapping[str, int], first: int) -> Iterator[tuple[str, list[int], int]]:
     """For each leg, which has a cluster of its own: its store, its rounds, and the rounds before on that store.
 
-    The stores take turns, so that an end at any time has seen all of them. `first` is the round to begin with.
+    The stores take turns, so that an end at any time has seen all of them; `rounds_a_leg` names them. `first` is the
+    round to begin with.
     """
-    number, before = 1, dict.fromkeys(stores, 0)
+    number, before = 1, dict.fromkeys(rounds_a_leg, 0)
     while True:
-        for store in stores:
-            numbers = [each for each in range(number, number + rounds_a_leg) if each >= first]
-            skipped = rounds_a_leg - len(numbers)
+        for store, count in rounds_a_leg.items():
+            numbers = [each for each in range(number, number + count) if each >= first]
             if numbers:
-                yield store, numbers, before[store] + skipped
-            before[store] += rounds_a_leg
-            number += rounds_a_leg
+                yield store, numbers, before[store] + count - len(numbers)
+            before[store] += count
+            number += count
