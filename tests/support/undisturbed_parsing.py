@@ -6,11 +6,12 @@ mismatch". pytest parses test modules, and the modules of its plugins: schemathe
 """
 
 import ast
+import contextlib
 import functools
 import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -20,18 +21,24 @@ def parse_undisturbed() -> None:
         ast.parse = _without_collecting(ast.parse)
 
 
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collect no garbage while the block runs."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
+
+
 def _without_collecting(parse: Callable[..., Any]) -> Callable[..., Any]:
     parsing = threading.RLock()
 
     @functools.wraps(parse)
     def undisturbed(*arguments: Any, **settings: Any) -> Any:
-        with parsing:
-            collected = gc.isenabled()
-            gc.disable()
-            try:
-                return parse(*arguments, **settings)
-            finally:
-                if collected:
-                    gc.enable()
+        with parsing, no_garbage_collection():
+            return parse(*arguments, **settings)
 
     return undisturbed
