@@ -4,7 +4,9 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# pip would compile on one processor, and the tests that packages bring too.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
 WORKERS ?= 2
 SECONDS ?= 300
 TRIALS ?= 1000
@@ -114,9 +116,11 @@ $(VENV)/.made:
 $(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing what serving needs into $(VENV) ..."
 	$(PIP) --editable '.[server]'
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing everything into $(VENV) ..."
 	$(PIP) --editable '.[server,spark,dev]'
+	@$(COMPILE)
 	@touch $@ $(VENV)/.server
