@@ -98,7 +98,8 @@ def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
 
 def test_an_interrupt_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
     with idle_cluster(tmp_path) as process:
-        _wait_for(lambda: len(_group(process.pid)) > 1)
+        # Before, it starts ZooKeeper: Python drops an interrupt that meets its own hooks at a fork.
+        _wait_for(lambda: _fork_server_of(process.pid))
         process.send_signal(signal.SIGINT)
         assert process.wait(SECONDS) != 0
         _wait_for(lambda: (_group(process.pid), _naming(str(tmp_path))) == ([], []))
@@ -141,6 +142,10 @@ def _processes() -> Iterator[tuple[int, int, str]]:
 
 def _group(group: int) -> list[int]:
     return [pid for pid, of, _ in _processes() if of == group]
+
+
+def _fork_server_of(group: int) -> list[int]:
+    return [pid for pid, of, command in _processes() if of == group and "fork_server" in command]
 
 
 def _naming(text: str) -> list[int]:
