@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,7 +46,10 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """A segment's live files in order; they hold every offset from its `start_offset` to `end` once."""
+    """A segment's live files in order; they hold every offset from its `start_offset` to `end` once.
+
+    They do not hold what is given up. A file's `stop` is never behind the begin of such a range.
+    """
 
     segment: Segment
     ref: SegmentRef
@@ -74,7 +78,7 @@ async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
 
 async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:
     """The segment's current files, up to the end of its log. What lies beyond the end was never acknowledged."""
-    ref = SegmentRef(state.topic, segment.id, state.config.key_type, state.config.value_type)
+    ref = SegmentRef.of(state, segment)
     # First the end, then the names: files below the end may be rolled up meanwhile, but their messages stay.
     end = segment.end_offset
     if end is None:
@@ -82,7 +86,7 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
     found = {}
     async for info in store.list(keys.segment_folder(ref.topic, ref.segment)):
         name = FileName.parse(info.key)
-        if name is not None and name.base < end:
+        if name is not None and name.base < end and not ref.given_up.masks_name(name):
             found[name] = info
     if segment.load is not None:
         # A file may arrive late, by a presigned URL from before the commit, and overlap one that was adopted. Its name
@@ -91,8 +95,9 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
         counted = {facts.name for facts in index.files}
         found = {name: info for name, info in found.items() if name.rolled or name in counted}
     live = live_names(found)
-    stops = [each.start for each in live[1:]] + [end] * bool(live)
-    if (gap := _first_gap(live, stops, segment.start_offset, end)) is not None:
+    begins = [each.start for each in live]
+    stops = [_stop(ref, start, following) for start, following in pairwise([*begins, end])]
+    if (gap := _first_gap(ref, live, stops, segment.start_offset, end)) is not None:
         raise await _missing(store, ref, segment, gap)
     files = (
         LiveFile(ref, each.name, max(each.start, segment.start_offset), stop, info.size_bytes, info.modified_us)
@@ -102,14 +107,22 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
     return SegmentFiles(segment, ref, end, tuple(files))
 
 
-def _first_gap(live: Sequence[LiveName], stops: Sequence[int], start: int, end: int) -> int | None:
-    """The first offset in `[start, end)` that no file can hold, as far as names show it; None if there is none."""
-    if end > start and (not live or live[0].start > start):
-        return start
-    ends = (each.name.end for each in live)
-    return next(
-        (reach for reach, stop in zip(ends, stops, strict=True) if reach is not None and start < reach < stop), None
-    )
+def _first_gap(ref: SegmentRef, live: Sequence[LiveName], stops: Sequence[int], start: int, end: int) -> int | None:
+    """The first offset in `[start, end)` that no file can hold, as far as names show it; None if there is none.
+
+    What is given up is no gap.
+    """
+    begins = [*(each.start for each in live), end]
+    first = _behind_given_up(ref, start, begins)
+    if first < end and begins[0] > first:
+        return first
+    for each, stop, following in zip(live, stops, begins[1:], strict=True):
+        reach = each.name.end
+        if reach is not None and start < reach < stop:
+            return reach
+        if (behind := _behind_given_up(ref, stop, begins)) < following:
+            return behind
+    return None
 
 
 async def _missing(store: Store, ref: SegmentRef, segment: Segment, offset: int) -> DataMissing:
@@ -119,6 +132,32 @@ async def _missing(store: Store, ref: SegmentRef, segment: Segment, offset: int)
     name = known[0].name if known and known[0].start <= offset else FileName(offset)
     key = ref.key(name)
     return DataMissing(f"{key} is gone from the store: no file holds offset {offset}", key=key)
+
+
+def _stop(ref: SegmentRef, start: int, following: int) -> int:
+    """Where a file stops that begins at `start`: at the next one, or at what is given up before that."""
+    given_up = ref.given_up.next_start(start)
+    return following if given_up is None else min(following, given_up)
+
+
+def _behind_given_up(ref: SegmentRef, offset: int, begins: Sequence[int]) -> int:
+    """Where the messages go on behind what is given up at an offset; the offset itself if nothing is."""
+    while (found := ref.given_up.at(offset)) is not None:
+        following = min((each for each in begins if each > found.start), default=offset)
+        if found.end is None and following == offset:
+            return offset
+        offset = following if found.end is None else found.end
+    return offset
+
+
+def unbroken(files: Iterable[LiveFile]) -> list[list[LiveFile]]:
+    """The files in runs without a gap. Between two runs lies what is given up."""
+    runs: list[list[LiveFile]] = []
+    for file in files:
+        if not runs or runs[-1][-1].stop != file.start:
+            runs.append([])
+        runs[-1].append(file)
+    return runs
 
 
 def in_parts(

@@ -24,11 +24,26 @@ class SegmentTraffic(_Answer):
     pending_bytes: int = 0
 
 
+class GivenUp(_Answer):
+    """The messages `[offset, next_offset)` of a segment that somebody has given up: `mq topic repair`.
+
+    The object `key`, which had them, was `damaged` or `missing`. Readers pass them by. `next_offset` is None if nothing
+    showed how far a damaged last file reached: up to the next file, then.
+    """
+
+    offset: int
+    next_offset: int | None = None
+    key: str
+    what: str
+    since: datetime
+
+
 class Segment(_Answer):
     """One segment of a topic: a half-open range of key slots on a list of brokers, the owner first.
 
     Offsets from `start_offset` on are kept. `end_offset` is the offset after the last one, known once it is sealed.
     Open segments have `traffic`, if it is known, and `hot_slot`, if one slot has so much of it that no split helps.
+    `given_up` are lost messages that nobody waits for any more.
     """
 
     segment: int
@@ -42,6 +57,7 @@ class Segment(_Answer):
     # Older brokers call it `load`.
     traffic: SegmentTraffic | None = Field(default=None, validation_alias=AliasChoices("traffic", "load"))
     hot_slot: int | None = None
+    given_up: tuple[GivenUp, ...] = ()
 
 
 class SegmentLife(_Answer):
@@ -49,7 +65,8 @@ class SegmentLife(_Answer):
 
     `sealed` is None while it is open. Its state is `removed` once retention has removed all of it. The rates per
     second are means over its whole life so far. `bytes`, the size of its files, is None if the answering broker does
-    not know it. `load` is the bulk load that it was adopted from.
+    not know it. `load` is the bulk load that it was adopted from. `given_up` are lost messages of it, which `messages`
+    counts.
     """
 
     segment: int
@@ -65,6 +82,7 @@ class SegmentLife(_Answer):
     bytes: int | None = None
     bytes_per_second: float | None = None
     load: str | None = None
+    given_up: tuple[GivenUp, ...] = ()
 
 
 class LostObject(_Answer):
@@ -106,13 +124,14 @@ class Topic(_Answer):
 class Verification(_Answer):
     """What a broker has found by now as it checks a topic, or the records of the cluster.
 
-    So many objects are `ok`, `unchecked` (they have no digests), `damaged` or `missing`; `at` is the last one looked
-    at, and `bytes` is what was read. `found` is set as one is found that is damaged or missing. `is_complete` comes
-    last.
+    So many objects are `ok`, `unchecked` (they have no digests), `given_up` (nobody waits for them), `damaged` or
+    `missing`; `at` is the last one looked at, and `bytes` is what was read. `found` is set as one is found that is
+    damaged or missing. `is_complete` comes last.
     """
 
     ok: int
     unchecked: int
+    given_up: int = 0
     damaged: int
     missing: int
     bytes: int

@@ -113,7 +113,7 @@ async def _left_by(store: Store, catalogue: Catalogue, state: TopicState, segmen
     """
     if (windows := await _find_seal(store, state.topic, segment)) is not None:
         return windows
-    ref = SegmentRef(state.topic, segment.id)
+    ref = SegmentRef.of(state, segment)
     index = await recover_index(store, ref, start_offset=segment.start_offset)
     if index.sealed and index.files:
         windows = await _read_seal(store, state.topic, segment, index.files[-1].name)

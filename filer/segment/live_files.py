@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from filer.keys import FileName
+from filer.topic.given_up import NOTHING_GIVEN_UP, GivenUpRange, GivenUpRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class Hole:
 
     `name` is that object; with it put back, the offsets can be read again (or the first of them: several files may be
     gone together). `facts` is its entry in the index, if the index has known it. `etag` is that of the damaged object.
+    `given_up`: nobody waits for the object any more, and readers pass the offsets by.
     """
 
     start: int
@@ -110,6 +112,7 @@ class Hole:
     damaged: bool = False
     facts: FileFacts | None = None
     etag: str | None = None
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +135,34 @@ def in_order(files: Iterable[FileFacts], holes: Iterable[Hole]) -> list[FileFact
 
 
 def walk_chain(
-    files: Iterable[FileFacts], start: int, damaged: Collection[FileName] = (), *, over_gaps: bool = False
+    files: Iterable[FileFacts],
+    start: int,
+    damaged: Collection[FileName] = (),
+    *,
+    over_gaps: bool = False,
+    given_up: GivenUpRanges = NOTHING_GIVEN_UP,
 ) -> Chain:
     """Follow the files from offset `start` to the first offset without one, or to the seal.
 
     An owner's file counts only if it starts where the previous file ends, or behind a hole. One beyond the seal was
     never acknowledged. A roll-up counts even if the previous file ends within it. With `over_gaps`, the walk goes on
-    behind offsets without a readable file, up to the last file. `damaged` are names of files that cannot be read.
+    behind offsets without a readable file, up to the last file. `damaged` are names of files that cannot be read. What
+    is `given_up` is passed over in any case, and files that reach into it do not count.
     """
     ordered = sorted(files, key=lambda facts: facts.base)
+    if given_up:
+        ordered = [facts for facts in ordered if not given_up.masks(facts.base, facts.end)]
+        damaged = [name for name in damaged if not given_up.masks_name(name)]
     chain: list[FileFacts] = []
     candidates: list[FileFacts] = []
     holes: list[Hole] = []
     reached, position = start, 0
     while True:
+        passed = _given_up_at(reached, given_up, ordered, damaged) if given_up else None
+        if passed is not None:
+            holes.append(passed)
+            reached = passed.end
+            continue
         while position < len(ordered) and ordered[position].base <= reached:
             candidates.append(ordered[position])
             position += 1
@@ -154,6 +171,9 @@ def walk_chain(
         best = max(fitting, key=lambda facts: (facts.end, facts.name.rolled), default=None)
         if best is None or (best.end <= reached and not best.sealed):
             beyond = ordered[position].base if position < len(ordered) else None
+            following = given_up.next_start(reached)
+            if following is not None:
+                beyond = following if beyond is None else min(beyond, following)
             hole = _hole_at(reached, beyond, damaged) if over_gaps else None
             if hole is None:
                 blocked = FileName(reached) if over_gaps and FileName(reached) in damaged else None
@@ -165,6 +185,28 @@ def walk_chain(
         reached = best.end
         if best.sealed:
             return Chain(tuple(chain), reached, True, tuple(holes))
+
+
+def _given_up_at(
+    offset: int, given_up: GivenUpRanges, ordered: Iterable[FileFacts], damaged: Collection[FileName]
+) -> Hole | None:
+    """The rest of what is given up at `offset`; None if nothing is, or if no name shows where it ends."""
+    found = given_up.at(offset)
+    end = None if found is None else _end_of(found, given_up, ordered, damaged)
+    if found is None or end is None:
+        return None
+    return Hole(offset, end, FileName(found.start), given_up=True)
+
+
+def _end_of(
+    found: GivenUpRange, given_up: GivenUpRanges, ordered: Iterable[FileFacts], damaged: Collection[FileName]
+) -> int | None:
+    if found.end is not None:
+        return found.end
+    bases = [*(facts.base for facts in ordered), *(name.base for name in damaged)]
+    following = given_up.next_start(found.start)
+    begins = [base for base in bases if base > found.start] + ([] if following is None else [following])
+    return min(begins, default=None)
 
 
 def _hole_at(offset: int, beyond: int | None, damaged: Collection[FileName]) -> Hole | None:

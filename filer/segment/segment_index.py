@@ -9,6 +9,7 @@ from filer.format.requests import StoredRequest
 from filer.keys import FileName
 from filer.segment.live_files import Chain, FileFacts, Hole, in_order
 from filer.segment.producer_windows import ProducerWindows
+from filer.topic.given_up import GivenUpRange, GivenUpRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Superseded:
 class SegmentIndex:
     """The live files of a segment in offset order, and the superseded ranges that still await deletion.
 
-    `holes` are the ranges between or behind the files whose object is gone or damaged. `blocked` is a damaged file at
+    `holes` are the ranges between or behind the files whose object is gone or damaged; `lost` are those of them that
+    nobody has given up. `blocked` is a damaged file at
     the end: nothing shows where it ends, so nothing can be stored behind it, the seal included.
 
     `size_bytes` is the sum over the live files. `stored_bytes` is the sum over all files there have been, as they were
@@ -80,6 +82,11 @@ class SegmentIndex:
         """The offset from which on there are files or holes; 0 if there are none."""
         starts = [each[0].start for each in (self.files, self.holes) if each]
         return min(starts, default=0)
+
+    @property
+    def lost(self) -> list[Hole]:
+        """The holes that readers are told of: their objects may be put back."""
+        return [hole for hole in self.holes if not hole.given_up]
 
     @property
     def sealed(self) -> bool:
@@ -175,6 +182,43 @@ class SegmentIndex:
         if hole.facts is None:
             self.stored_bytes += sum(facts.size_bytes for facts in files)
 
+    def give_up(self, ranges: GivenUpRanges) -> bool:
+        """Have readers pass by these ranges, and wait for nothing there; returns whether the index could be changed.
+
+        It cannot where a file or a hole lies across the border of a range: recover the index anew. Repeating this
+        changes nothing.
+        """
+        return all(self._give_up(each) for each in ranges.ranges)
+
+    def _give_up(self, given_up: GivenUpRange) -> bool:
+        if given_up.start >= self.end:
+            return True  # what comes there later is read by the same ranges
+        first = max(given_up.start, self.first_start if self.files or self.holes else self.start_offset)
+        end = self._end_of_part_at(first) if given_up.end is None else given_up.end
+        if first >= end or ((hole := self.hole_at(first)) is not None and hole.given_up and hole.end == end):
+            return True
+        files = [facts for facts in self.files if facts.start < end and first < facts.end]
+        holes = [hole for hole in self.holes if hole.start < end and first < hole.end]
+        parts = in_order(files, holes)
+        if parts[0].start != first or parts[-1].end != end or any(facts.base < given_up.start for facts in files):
+            return False
+        known = files[0] if len(parts) == len(files) == 1 else None
+        facts = holes[0].facts if len(parts) == len(holes) == 1 else known
+        position = bisect.bisect_left(self._starts, first)
+        self._replace(position, position + len(files), [])
+        self.holes = [hole for hole in self.holes if hole not in holes]
+        passed = Hole(first, end, FileName(given_up.start), facts=facts, given_up=True)
+        bisect.insort(self.holes, passed, key=lambda hole: hole.start)
+        # A roll-up that reaches into the range does not count, so what it replaced must not be deleted.
+        self.superseded = [old for old in self.superseded if not given_up.overlaps(old.start, old.end)]
+        self.windows.refuse_gaps()
+        return True
+
+    def _end_of_part_at(self, offset: int) -> int:
+        """Where the file or the hole that holds the offset ends."""
+        hole = self.hole_at(offset)
+        return self.files[self.position_of(offset)].end if hole is None else hole.end
+
     def hole_at(self, offset: int) -> Hole | None:
         """The hole that holds `offset`, or None."""
         return next((hole for hole in self.holes if hole.start <= offset < hole.end), None)
@@ -202,9 +246,12 @@ class SegmentIndex:
         return self.files[position:]
 
     def readable(self, offset: int) -> Sequence[FileFacts]:
-        """The files from the one that holds `offset` on, up to the next hole; none if a hole holds `offset`."""
+        """The files from the one that holds `offset` on, up to what is lost next; none if that holds `offset`.
+
+        They go on behind what is given up.
+        """
         files = self.covering(offset)
-        hole = next((hole for hole in self.holes if hole.end > offset), None) if files and self.holes else None
+        hole = next((hole for hole in self.lost if hole.end > offset), None) if files and self.holes else None
         if hole is None:
             return files
         return files[: bisect.bisect_left(files, hole.start, key=lambda facts: facts.start)]
@@ -237,6 +284,8 @@ class SegmentIndex:
             # never be deleted. Both have the same messages, and the next roll-up holds both whole.
             return []
         start = covered[0].start
+        if any(hole.given_up and rolled.base < hole.end and hole.start < rolled.end for hole in self.holes):
+            return []  # it was made before: it has messages that are given up, so it does not count
         if any(rolled.base <= hole.start < rolled.end for hole in self.holes):
             # It holds the messages of files that are lost: they can be read again.
             start = max(rolled.base, self.files[first - 1].end if first else self.start_offset)

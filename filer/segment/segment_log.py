@@ -27,8 +27,12 @@ from filer.segment.segment_index import SegmentIndex
 from filer.segment.snapshot_format import from_snapshot
 from filer.stores.store import Data, MakeData, ObjectInfo, Store
 from filer.stores.store_time import age_seconds, moment
+from filer.topic.given_up import NOTHING_GIVEN_UP, GivenUpRanges
+from filer.topic.topic_state import Segment, TopicState
 
 FOOTER_READS_AT_ONCE = 16
+MOST_IN_A_FILE = 1_000_000_000
+"""More messages than any owner's file holds: so far behind a file of unknown length nothing was ever stored."""
 
 Inherit = Callable[[], Awaitable[ProducerWindows]]
 """Reads the producer windows that a segment inherits from its predecessors, cut for its slots."""
@@ -36,12 +40,19 @@ Inherit = Callable[[], Awaitable[ProducerWindows]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """The name of a segment, and the column types of its files."""
+    """The name of a segment, the column types of its files, and what of it was given up when this was made."""
 
     topic: str
     segment: int
     key_type: KeyType = "binary"
     value_type: ValueType = "binary"
+    given_up: GivenUpRanges = NOTHING_GIVEN_UP
+
+    @classmethod
+    def of(cls, state: TopicState, segment: Segment) -> "SegmentRef":
+        """Of a segment as topic.json has it."""
+        config = state.config
+        return cls(state.topic, segment.id, config.key_type, config.value_type, segment.given_up_ranges)
 
     def key(self, name: FileName) -> str:
         """The store key of one of its files."""
@@ -194,7 +205,9 @@ async def _snapshot_index(store: Store, ref: SegmentRef, start_offset: int) -> S
         fetched = await store.get(keys.index_snapshot(ref.topic, ref.segment))
     except ObjectNotFound:
         return None
-    return from_snapshot(fetched.data, start_offset)
+    index = from_snapshot(fetched.data, start_offset)
+    # One that has a roll-up of what is given up, and of other messages, cannot be used.
+    return index if index.give_up(ref.given_up) else None
 
 
 async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
@@ -203,12 +216,13 @@ async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
         names = await list_names(store, ref, from_offset=index.end)
         files = _Files(store, ref)
         await files.fetch(names)
-        _append(index, files.found, walk_chain(files.facts, index.end))
+        _append(index, files.found, walk_chain(files.facts, index.end, files.damaged, given_up=ref.given_up))
         if index.sealed:
             return False
         if await _exists_unlisted(files, index):
             continue
         beyond = {name for name in names if name.base > index.end} | {*files.damaged}
+        beyond = {name for name in beyond if not ref.given_up.masks_name(name)}
         if not beyond:
             index.blocked = None
         return bool(beyond) and beyond != {index.blocked}
@@ -226,12 +240,12 @@ async def _extend_over_gaps(store: Store, ref: SegmentRef, index: SegmentIndex) 
     while not index.sealed:
         names = await list_names(store, ref)
         await files.fetch(names)
-        _append(index, files.found, walk_chain(files.facts, index.end))
+        _append(index, files.found, walk_chain(files.facts, index.end, files.damaged, given_up=ref.given_up))
         if index.sealed or await _exists_unlisted(files, index):
             continue
         if believed == index.end:
             before = index.end
-            chain = walk_chain(files.facts, before, files.damaged, over_gaps=True)
+            chain = walk_chain(files.facts, before, files.damaged, over_gaps=True, given_up=ref.given_up)
             _append(index, files.found, chain)
             index.blocked = chain.blocked
             if index.end == before:
@@ -256,7 +270,7 @@ class _Files:
     def __init__(self, store: Store, ref: SegmentRef) -> None:
         self.found: dict[FileName, FoundFile] = {}
         self.damaged: set[FileName] = set()
-        self._store, self._ref = store, ref
+        self._store, self.ref = store, ref
 
     @property
     def facts(self) -> list[FileFacts]:
@@ -265,7 +279,7 @@ class _Files:
 
     async def fetch(self, names: Iterable[FileName]) -> None:
         """Read the footers of the files that count. If one is damaged, the files count that it would have replaced."""
-        names = set(names)
+        names = {name for name in names if not self.ref.given_up.masks_name(name)}
         while new := [live.name for live in live_names(names - self.damaged) if live.name not in self.found]:
             gone = {name for name, exists in await self._fetch_all(new) if not exists}
             names -= gone
@@ -273,7 +287,7 @@ class _Files:
     async def ask(self, name: FileName) -> bool:
         """Read the footer of one file by its name, listed or not; whether it is there and can be read."""
         try:
-            self.found[name] = await fetch_file(self._store, self._ref, name)
+            self.found[name] = await fetch_file(self._store, self.ref, name)
         except ObjectNotFound:
             return False
         except CorruptFile:
@@ -296,7 +310,7 @@ class _Files:
 async def _exists_unlisted(files: _Files, index: SegmentIndex) -> bool:
     """Ask for the first missing name by itself, since a listing may lag behind; append that file if it exists."""
     name = FileName(index.end)
-    if not await files.ask(name):
+    if files.ref.given_up.masks_name(name) or not await files.ask(name):
         return False
     _append(index, files.found, walk_chain([files.found[name].facts], index.end))
     return True
@@ -325,7 +339,7 @@ async def find_again(store: Store, ref: SegmentRef, index: SegmentIndex, hole: H
         fitting = [facts for facts in files.facts if facts.name == hole.facts.name and facts.end == hole.end]
     if not fitting:
         return
-    chain = walk_chain(fitting, hole.start, files.damaged, over_gaps=True)
+    chain = walk_chain(fitting, hole.start, files.damaged, over_gaps=True, given_up=ref.given_up)
     rest = [] if chain.end >= hole.end else [_rest(hole, chain)]
     index.refill(hole, [facts for facts in chain.files if facts.end > facts.start], [*chain.holes, *rest])
 
@@ -382,10 +396,22 @@ def check_end(ref: SegmentRef, index: SegmentIndex) -> None:
         )
 
 
-def reach(index: SegmentIndex, end: int) -> None:
+def reach(ref: SegmentRef, index: SegmentIndex, end: int) -> None:
     """Have the index reach an offset up to which the log is known to go: what is behind its files is a hole."""
     index.append_hole(Hole(index.end, end, index.blocked or FileName(index.end), damaged=index.blocked is not None))
     index.windows.refuse_gaps()
+    index.give_up(ref.given_up)
+
+
+def pass_over_end(ref: SegmentRef, index: SegmentIndex) -> None:
+    """Have the index go on behind a damaged last file that is given up, so that something can be stored there.
+
+    Nothing shows how far that file reached, so this goes on where it cannot have reached. An owner that lives knows its
+    end, and its next file then tells everybody: what is given up ends there.
+    """
+    if ref.given_up.at(index.end) is not None:
+        index.append_hole(Hole(index.end, index.end + MOST_IN_A_FILE, FileName(index.end), given_up=True))
+        index.windows.refuse_gaps()
 
 
 async def nothing_inherited() -> ProducerWindows:
@@ -422,7 +448,8 @@ async def seal_at_end(
     index = await recover_index(store, ref, start_offset=start_offset)
     while not index.sealed:
         if known_end > index.end:
-            reach(index, known_end)
+            reach(ref, index, known_end)
+        pass_over_end(ref, index)
         check_end(ref, index)
         name = FileName(index.end)
         if not index.inherited:

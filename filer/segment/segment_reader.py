@@ -69,7 +69,8 @@ class SegmentReader:
         than there are. Nothing is fetched or decoded before `room` is taken for it. A page ends where there is none.
         Raises `NoRoom` if that is before its first message. A page ends before a file that cannot be read too. If that
         comes first, this raises `ObjectNotFound` if it was rolled up and deleted meanwhile (recover the index), and
-        `CorruptFile`; at a hole in the index `DataMissing` or `CorruptFile`.
+        `CorruptFile`; at a hole in the index `DataMissing` or `CorruptFile`. What is given up is passed by: the first
+        message lies behind it then.
         """
         _check_readable(ref, index, offset)
         page = Page(offset, max_rows, max_bytes, room)
@@ -213,7 +214,7 @@ def _decode_up_to(data: bytes, place: tuple[int, int], most_bytes: int) -> pa.Ta
 def _check_readable(ref: SegmentRef, index: SegmentIndex, offset: int) -> None:
     """Raise `DataMissing` or `CorruptFile` if a hole, or the damaged last file, holds the offset."""
     hole = index.hole_at(offset)
-    if hole is not None:
+    if hole is not None and not hole.given_up:
         raise unreadable(ref, hole, offset)
     if index.blocked is not None and offset >= index.end:
         check_end(ref, index)

@@ -15,6 +15,7 @@ from filer.segment.segment_log import (
     catch_up,
     check_end,
     nothing_inherited,
+    pass_over_end,
     put_until_known,
     reach,
     recover_index,
@@ -48,7 +49,8 @@ async def flush_and_seal(
     index = await recover_index(store, ref, start_offset=start_offset) if copy else SegmentIndex()
     while not index.sealed and (rest := beyond(copy, index.end)):
         if rest[0].base > index.end:
-            reach(index, rest[0].base)
+            reach(ref, index, rest[0].base)
+        pass_over_end(ref, index)
         check_end(ref, index)
         file = NextFile(ref, rest, index.end, f"{writer}/{clock.ulid()}", index.link)
         ours = await put_until_known(store, clock, ref.key(FileName(index.end)), file, file.writer)

@@ -155,6 +155,17 @@ async def open_cluster(store: Store, clock: Clock, name: str, *, grace_seconds: 
     return record
 
 
+async def read_grace_seconds(store: Store) -> float:
+    """The grace period of the store's cluster. Raises `CorruptFile`, and `DataMissing` if no broker has noted it."""
+    settings = (await _read_all(store)).sound
+    if settings is None:
+        raise DataMissing(
+            f"{keys.CLUSTER_SETTINGS} is not there, so the grace period is unknown: a broker that starts writes it",
+            key=keys.CLUSTER_SETTINGS,
+        )
+    return settings.grace_seconds
+
+
 async def check_cluster(store: Store) -> None:
     """Check all three, as far as they are there. Raises `CorruptFile`, and `DataMissing` if cluster.json is gone."""
     found = await _read_all(store)

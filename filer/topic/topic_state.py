@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from filer.errors import CorruptFile
 from filer.slots import SLOTS, tile_exactly
+from filer.topic.given_up import NOTHING_GIVEN_UP, GivenUpRange, GivenUpRanges
 from filer.topic.record_check import checked, with_check
 from filer.topic.topic_config import TopicConfig
 
@@ -31,13 +32,29 @@ def _is_empty(value: tuple[object, ...]) -> bool:
     return not value
 
 
+class GivenUp(_Frozen):
+    """The messages `[offset, next_offset)` of a segment that somebody has given up, since the object `key` is lost.
+
+    `next_offset` is None if nothing shows how far a damaged last file reached: up to the next file, then. It equals
+    `offset` where an empty seal is lost, which held no messages, but the requests of producers. `since_us` is when.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    offset: int
+    next_offset: int | None
+    key: str
+    what: Literal["missing", "damaged"]
+    since_us: int
+
+
 class Segment(_Frozen):
     """One segment of a topic. `brokers` are the owner and then the followers; times count from the epoch.
 
     Once it is sealed, `stored_bytes` is the size of all files it has had, as they were stored, and `seal_offset` is the
     base of its seal; each is None if it is not known. `load` names the bulk load from which the segment was adopted,
-    already sealed. A broker keeps fields that it does not know, written by newer ones: a cluster is upgraded one broker
-    after the other.
+    already sealed. `given_up` are its lost messages that nobody waits for any more. A broker keeps fields that it does
+    not know, written by newer ones: a cluster is upgraded one broker after the other.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -57,6 +74,7 @@ class Segment(_Frozen):
     stored_bytes: int | None = None
     sealed_us: int | None = None
     load: str | None = Field(default=None, exclude_if=_is_none)
+    given_up: tuple[GivenUp, ...] = Field(default=(), exclude_if=_is_empty)
 
     @property
     def range(self) -> tuple[int, int]:
@@ -67,6 +85,19 @@ class Segment(_Frozen):
     def owner(self) -> str:
         """The broker that orders its messages."""
         return self.brokers[0]
+
+    @property
+    def given_up_ranges(self) -> GivenUpRanges:
+        """The offsets that are given up, for those who read its files."""
+        if not self.given_up:
+            return NOTHING_GIVEN_UP
+        return GivenUpRanges(
+            tuple(
+                GivenUpRange(each.offset, each.next_offset)
+                for each in self.given_up
+                if each.next_offset is None or each.next_offset > each.offset
+            )
+        )
 
     @property
     def emptied(self) -> bool:
@@ -197,6 +228,11 @@ class TopicState(_Frozen):
         return state
 
 
+def has_given_up_seal(segment: Segment) -> bool:
+    """Whether nobody waits for the segment's seal, which held no messages."""
+    return any(each.offset == each.next_offset == segment.seal_offset for each in segment.given_up)
+
+
 def published_before(segment: Segment, known: Mapping[int, Segment]) -> list[Segment]:
     """The predecessors of a segment that owners wrote.
 
@@ -264,6 +300,20 @@ def reserved_ids_are_kept(state: TopicState) -> bool:
     )
 
 
+def given_up_is_within(state: TopicState) -> bool:
+    """What a segment has given up ascends, does not overlap, and does not reach beyond a known end."""
+    for segment in state.segments:
+        reached = 0
+        for each in segment.given_up:
+            end = each.offset if each.next_offset is None else each.next_offset
+            if each.offset < reached or end < each.offset:
+                return False
+            if segment.end_offset is not None and end > segment.end_offset:
+                return False
+            reached = end
+    return True
+
+
 def removed_segments_are_gone(state: TopicState) -> bool:
     """No segment whose files will be deleted can be reached, neither now nor after the transition."""
     coming = (*state.transition.adopt, *state.transition.open) if state.transition else ()
@@ -276,6 +326,7 @@ INVARIANTS = (
     sealed_segments_end,
     transition_seals_open_segments,
     reserved_ids_are_kept,
+    given_up_is_within,
     removed_segments_are_gone,
 )
 

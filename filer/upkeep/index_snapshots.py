@@ -85,9 +85,11 @@ async def reconcile(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock
             unlisted.remove(name)
         elif name.base >= end:
             break
+        elif ref.given_up.masks_name(name):
+            continue  # it does not count, and is never deleted
         elif (hole := index.hole_at(name.base)) is not None:
             # Never to be deleted: it is what the hole waits for, or a roll-up that has its messages.
-            if name.rolled and name != hole.name:
+            if name.rolled and name != hole.name and not hole.given_up:
                 rollups.append(name)
         elif (holder := _holder(index, name)) is not None:
             index.await_deletion(Superseded(holder.base, holder.end or 0, store.time.latest_us, rolled=True))

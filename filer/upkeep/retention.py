@@ -30,7 +30,18 @@ def plan_retention(state: TopicState, indexes: Mapping[int, SegmentIndex], now_u
         _by_age(state, indexes, now_us - int(retention.seconds * 1e6), starts)
     if retention.bytes is not None and all(s.id in indexes for s in state.segments):
         _by_size(state, indexes, retention.bytes, starts)
+    _pass_given_up(state, indexes, starts)
     return {i: start for i, start in starts.items() if _start_of(state, i) < start}
+
+
+def _pass_given_up(state: TopicState, indexes: Mapping[int, SegmentIndex], starts: dict[int, int]) -> None:
+    """Have segments start behind what is given up there: nothing is left of it that could expire."""
+    for segment in state.segments:
+        if segment.given_up and segment.id in indexes:
+            start = starts.get(segment.id, segment.start_offset)
+            while (hole := indexes[segment.id].hole_at(start)) is not None and hole.given_up:
+                start = hole.end
+            starts[segment.id] = start
 
 
 def _start_of(state: TopicState, segment_id: int) -> int:

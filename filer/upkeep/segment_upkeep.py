@@ -55,7 +55,8 @@ class UpkeepContext:
 class SegmentUpkeep:
     """The upkeep of one segment, round by round. All methods belong to the event loop's thread.
 
-    `exists` reads topic.json and returns whether the segment is still there. `born_here`: the index began at offset 0
+    `exists` reads topic.json and returns whether the segment is still there. `is_current` reads it and returns whether
+    nothing more of the segment is given up than `ref` says. `born_here`: the index began at offset 0
     in this process, so it knows everything on the store. `recent` has the segment's last messages.
     """
 
@@ -66,11 +67,13 @@ class SegmentUpkeep:
         index: SegmentIndex,
         *,
         exists: Callable[[], Awaitable[bool]],
+        is_current: Callable[[], Awaitable[bool]],
         born_here: bool,
         recent: Recent = none_at_hand,
     ) -> None:
         self.index = index
-        self._context, self._ref, self._exists, self._recent = context, ref, exists, recent
+        self._context, self.ref, self._exists, self._recent = context, ref, exists, recent
+        self._is_current = is_current
         # Whether the index knows all roll-ups on the store, and `_etag` is that of the snapshot there.
         self._reconciled = born_here
         self._invalidations = 0
@@ -140,7 +143,10 @@ class SegmentUpkeep:
         now_us = self._context.deletions.now_us
         if now_us is None or not (due := self._due(now_us)):
             return 0
-        deleted = await delete_superseded(self._context.store, self._ref, self.index, due)
+        if not await self._is_current():
+            # A roll-up that reaches into what is given up by now does not count: what it replaced may be all there is.
+            return 0
+        deleted = await delete_superseded(self._context.store, self.ref, self.index, due)
         self._deleted_us, self._snapshot_due = now_us, True
         return deleted
 
@@ -156,9 +162,9 @@ class SegmentUpkeep:
         context, invalidations = self._context, self._invalidations
         # What no longer counts was superseded before this; what others supersede meanwhile is read first.
         await context.deletions.look()
-        self._etag = await snapshot_etag(context.store, self._ref)
+        self._etag = await snapshot_etag(context.store, self.ref)
         before = self.index.changes
-        complete = await reconcile(context.store, self._ref, self.index, clock=context.clock, executor=context.executor)
+        complete = await reconcile(context.store, self.ref, self.index, clock=context.clock, executor=context.executor)
         self._snapshot_due = self._snapshot_due or self.index.changes != before
         # A roll-up announced meanwhile may not have been in that listing.
         self._reconciled = complete and invalidations == self._invalidations
@@ -188,7 +194,7 @@ class SegmentUpkeep:
         rolled = await roll_up(
             context.store,
             context.clock,
-            self._ref,
+            self.ref,
             run,
             broker=context.broker,
             executor=context.executor,
@@ -198,9 +204,9 @@ class SegmentUpkeep:
         if age_seconds(context.store.time, context.clock, began) > context.grace_seconds / 2:
             # By now the name may be one that was superseded and deleted meanwhile: read everything again.
             if not await self._exists():
-                await context.store.delete([self._ref.key(rolled.name)])
-                raise SegmentMoved(f"{self._ref.key(rolled.name)} was written after its segment had been removed")
-            raise OutcomeUnknown(f"{self._ref.key(rolled.name)} took more than half of the grace period to write")
+                await context.store.delete([self.ref.key(rolled.name)])
+                raise SegmentMoved(f"{self.ref.key(rolled.name)} was written after its segment had been removed")
+            raise OutcomeUnknown(f"{self.ref.key(rolled.name)} took more than half of the grace period to write")
         # Only in memory: if we stop here, the next reconciliation finds the roll-up by its name. It was read back, so
         # the store has told a time since it was created.
         self.index.supersede(rolled, context.store.time.latest_us)
@@ -210,7 +216,7 @@ class SegmentUpkeep:
         """The requests in these files that still count. Where there is a seal, it has them as well."""
         if self.index.sealed:
             return []
-        return self.index.windows.stored_between(self._ref.segment, run[0].base, run[-1].end)
+        return self.index.windows.stored_between(self.ref.segment, run[0].base, run[-1].end)
 
     async def _write_snapshot(self) -> bool:
         """Write a snapshot if one is due: before files are deleted that it must know of, and when it saves work.
@@ -225,7 +231,7 @@ class SegmentUpkeep:
         changes = self.index.changes
         try:
             self._etag = await write_snapshot(
-                self._context.store, self._ref, self.index, etag=self._etag, executor=self._context.executor
+                self._context.store, self.ref, self.index, etag=self._etag, executor=self._context.executor
             )
         except (EtagMismatch, ObjectExists):
             return False

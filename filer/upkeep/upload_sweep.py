@@ -116,9 +116,15 @@ async def sweep_uploads(
 
 def _check_whole(topic: str, indexes: Mapping[int, SegmentIndex]) -> None:
     for segment, index in indexes.items():
-        for hole in index.holes:
+        for hole in index.lost:
             key = keys.segment_file(topic, segment, hole.name)
             raise DataMissing(f"{key} cannot be read, so it is unknown which uploads are referred to", key=key)
+
+
+def _is_given_up(index: SegmentIndex | None, name: FileName) -> bool:
+    """Whether the file counts no more: what its messages refer to is given up with them."""
+    hole = None if index is None else index.hole_at(name.base)
+    return hole is not None and hole.given_up
 
 
 async def _referenced(
@@ -141,7 +147,7 @@ async def _referenced(
         prefix = keys.segment_folder(topic, int(segment))
         names = [FileName.parse(info.key) async for info in store.list(prefix)]
         # A roll-up has all references of the files that it replaces.
-        for live in live_names(name for name in names if name is not None):
+        for live in live_names(name for name in names if name is not None and not _is_given_up(index, name)):
             if live.name not in without:
                 key = keys.segment_file(topic, int(segment), live.name)
                 found.append(await _refs_of(store, key, memory, executor=executor))

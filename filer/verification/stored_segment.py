@@ -54,7 +54,7 @@ async def verify_segment(
         index = await recover_index(store, ref, start_offset=start_offset)
         until = index.end if until is None else until
         if end_offset is not None and not index.sealed and index.end < end_offset:
-            reach(index, end_offset)
+            reach(ref, index, end_offset)
         names = [facts.name for facts in index.files if facts.start <= until and facts.end >= plan.from_offset]
         left = [name for name in names if name not in links]
         at_name = {name: at for at, name in enumerate(names)}
@@ -115,8 +115,16 @@ def _missing(ref: SegmentRef, index: SegmentIndex, end_offset: int | None, seal_
             "damaged" if hole.damaged else "missing",
             f"messages [{hole.start}, {hole.end}) cannot be read without it",
         )
-        for hole in index.holes
+        for hole in index.lost
     ]
+    verdicts += [
+        Verdict(ref.key(hole.name), "given up", f"nobody waits for the messages [{hole.start}, {hole.end})")
+        for hole in index.holes
+        if hole.given_up
+    ]
+    if ref.given_up.at(index.end) is not None:
+        why = f"nobody waits for the messages from {index.end} on"
+        verdicts.append(Verdict(ref.key(FileName(index.end)), "given up", why))
     if index.blocked is not None:
         why = f"it is the last file: nothing shows where the segment ends behind {index.end}"
         verdicts.append(Verdict(ref.key(index.blocked), "damaged", why))

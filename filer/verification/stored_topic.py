@@ -11,7 +11,7 @@ from filer.segment.snapshot_format import from_snapshot
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue, read_lineage
 from filer.topic.cluster_record import check_cluster
-from filer.topic.topic_state import Segment
+from filer.topic.topic_state import Segment, TopicState, has_given_up_seal
 from filer.verification.stored_segment import WHOLE, ReadPlan, verify_segment
 from filer.verification.verdict import Verdict
 
@@ -24,6 +24,14 @@ async def verify_cluster(store: Store) -> AsyncGenerator[Verdict, None]:
         yield _told(error, keys.CLUSTER)
     else:
         yield Verdict(keys.CLUSTER, "ok")
+
+
+async def verify_lists(store: Store, topic: str) -> AsyncGenerator[Verdict, None]:
+    """A verdict on each file of a topic's history, and on each snapshot: no message is lost with one of them."""
+    async for verdict in _verify_objects(store, keys.history_folder(topic), read_lineage):
+        yield verdict
+    async for verdict in _verify_objects(store, keys.snapshots_folder(topic), lambda _, data: from_snapshot(data, 0)):
+        yield verdict
 
 
 async def verify_topic(
@@ -58,9 +66,7 @@ async def verify_records(store: Store, catalogue: Catalogue, topic: str) -> Asyn
     if record is None:
         return
     yield Verdict(keys.topic(topic), "ok")
-    async for verdict in _verify_objects(store, keys.history_folder(topic), read_lineage):
-        yield verdict
-    async for verdict in _verify_objects(store, keys.snapshots_folder(topic), lambda _, data: from_snapshot(data, 0)):
+    async for verdict in verify_lists(store, topic):
         yield verdict
 
 
@@ -73,12 +79,13 @@ async def verify_segment_of(
     have removed it meanwhile. Both change the record before they delete a file. Raises `UnreadableObject` if the record
     cannot be used, and `StoreError`.
     """
-    segment = await _segment(catalogue, topic, segment_id)
-    if segment is None:
+    record = await catalogue.read(topic)
+    segment = None if record is None else _segment_of(record.state, segment_id)
+    if record is None or segment is None:
         return
     files = verify_segment(
         store,
-        SegmentRef(topic, segment.id),
+        SegmentRef.of(record.state, segment),
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
         seal_offset=segment.seal_offset,
@@ -86,13 +93,21 @@ async def verify_segment_of(
     )
     async with aclosing(files):
         async for verdict in files:
-            if verdict.is_sound or await _still_counts(catalogue, topic, segment, verdict.key):
-                yield verdict
+            told = _unless_given_up(verdict, record.state, segment)
+            if told.is_sound or await _still_counts(catalogue, topic, segment, told.key):
+                yield told
 
 
-async def _segment(catalogue: Catalogue, topic: str, segment_id: int) -> Segment | None:
-    record = await catalogue.read(topic)
-    return None if record is None or record.state.deleted else record.state.segment(segment_id)
+def _segment_of(state: TopicState, segment_id: int) -> Segment | None:
+    return None if state.deleted else state.segment(segment_id)
+
+
+def _unless_given_up(verdict: Verdict, state: TopicState, segment: Segment) -> Verdict:
+    """The verdict, or that nobody waits for the segment's seal, if that is what is lost."""
+    seal = SegmentRef.of(state, segment).key(FileName(segment.seal_offset or 0))
+    if verdict.is_sound or verdict.key != seal or not has_given_up_seal(segment):
+        return verdict
+    return Verdict(verdict.key, "given up", "nobody waits for this seal, which held no messages")
 
 
 async def _still_counts(catalogue: Catalogue, topic: str, checked: Segment, key: str) -> bool:
@@ -100,7 +115,8 @@ async def _still_counts(catalogue: Catalogue, topic: str, checked: Segment, key:
 
     A file in which the segment begins by now is left to the next check: its end is not known here.
     """
-    now, name = await _segment(catalogue, topic, checked.id), FileName.parse(key)
+    record, name = await catalogue.read(topic), FileName.parse(key)
+    now = None if record is None else _segment_of(record.state, checked.id)
     if now is None:
         return False
     return now.start_offset == checked.start_offset or name is None or name.base >= now.start_offset

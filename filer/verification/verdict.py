@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Condition = Literal["ok", "unchecked", "damaged", "missing"]
+Condition = Literal["ok", "unchecked", "given up", "damaged", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +11,7 @@ class Verdict:
     """The condition of an object on the store, by its key.
 
     `unchecked`: its footer fits its name, and it has no digests, because version 0.1 wrote it. `why` says what is wrong
-    with one that is damaged or missing; it is empty for others.
+    with one that is damaged or missing; it is empty for sound ones. `given up`: it is lost, and nobody waits for it.
     """
 
     key: str
@@ -21,4 +21,4 @@ class Verdict:
     @property
     def is_sound(self) -> bool:
         """Whether nothing is known against it."""
-        return self.condition in ("ok", "unchecked")
+        return self.condition in ("ok", "unchecked", "given up")

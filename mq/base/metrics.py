@@ -109,7 +109,7 @@ class Metrics:
         self.scrubbed_bytes = Counter("braidmq_scrubbed_bytes", "Bytes that the scrub has read.", registry=registry)
         self.scrubbed_objects = Counter(
             "braidmq_scrubbed_objects",
-            "Objects that the scrub has checked, by what it found: ok, unchecked, damaged or missing.",
+            "Objects that the scrub has checked, by what it found: ok, unchecked, given up, damaged or missing.",
             ["condition"],
             registry=registry,
         )

@@ -68,7 +68,7 @@ class SegmentRounds:
             self._first_indexes_left -= 1
         index = await runtime.reads.index(segment.id)
         known = self._upkeeps.get(key)
-        if known is None or known.index is not index:
+        if known is None or known.index is not index or known.ref != runtime.ref(segment.id):
             born_here = writer is not None and not writer.has_stopped and writer.index is index
             self._upkeeps[key] = self._upkeep(runtime, segment.id, index, born_here=born_here)
 
@@ -124,9 +124,15 @@ class SegmentRounds:
         self._stale &= present
 
     def _upkeep(self, runtime: TopicRuntime, segment_id: int, index: SegmentIndex, *, born_here: bool) -> SegmentUpkeep:
+        ref = runtime.ref(segment_id)
+
         async def exists() -> bool:
             record = await self._catalogue.read(runtime.topic)
             return record is not None and record.state.segment(segment_id) is not None
+
+        async def is_current() -> bool:
+            await runtime.refresh()
+            return runtime.ref(segment_id) == ref
 
         def recent(start: int, end: int) -> pa.Table | None:
             tail = runtime.reads.tail(segment_id)
@@ -134,9 +140,10 @@ class SegmentRounds:
 
         return SegmentUpkeep(
             self._context,
-            runtime.ref(segment_id),
+            ref,
             index,
             exists=exists,
+            is_current=is_current,
             born_here=born_here,
             recent=recent,
         )

@@ -43,10 +43,10 @@ class LostObjects:
 
     def note(self, segment_id: int, index: SegmentIndex) -> None:
         """Take over what an index knows. An object that was not lost before is logged."""
-        if not index.holes and index.blocked is None and segment_id not in self._lost:
+        if not index.lost and index.blocked is None and segment_id not in self._lost:
             return
         ref, before = self._ref(segment_id), self._lost.get(segment_id, frozenset())
-        lost = {_of_hole(ref, hole) for hole in index.holes}
+        lost = {_of_hole(ref, hole) for hole in index.lost}
         if index.blocked is not None:
             lost.add(LostObject(segment_id, index.end, None, ref.key(index.blocked), damaged=True))
         known = {(each.key, each.damaged) for each in before}
@@ -58,7 +58,7 @@ class LostObjects:
                     segment_id, self._topic,
                 )  # fmt: skip
         for key in {each.key for each in before} - {each.key for each in lost}:
-            _log.warning("%s of topic %r can be read again", key, self._topic)
+            _log.warning("%s of topic %r can be read again, or is given up", key, self._topic)
         self._lost[segment_id] = frozenset(lost)
         self._count()
 

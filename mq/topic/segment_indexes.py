@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from filer.clock import Clock
 from filer.errors import BraidError, StoreError
@@ -25,11 +25,16 @@ def nobody_told(segment_id: int, index: SegmentIndex) -> None:
     """For indexes of which nobody wants to know what is lost."""
 
 
+async def _nothing_new() -> None:
+    return None
+
+
 class SegmentIndexes:
     """Indexes by segment id. Callers that ask for the same segment at the same time share one read of the store.
 
     `on_rebuilt` is called with a segment whose snapshot was damaged: its index was read from its files instead.
-    `on_lost` is called with each index that may have lost or regained objects.
+    `on_lost` is called with each index that may have lost or regained objects. `refresh` reads the topic's record,
+    which may give up what is lost by now (`mq topic repair`).
     """
 
     def __init__(
@@ -40,10 +45,11 @@ class SegmentIndexes:
         on_lost: Callable[[int, SegmentIndex], None] = nobody_told,
         *,
         on_rebuilt: Callable[[int], None] = lambda segment_id: None,
+        refresh: Callable[[], Awaitable[None]] = _nothing_new,
     ) -> None:
         self.known: dict[int, SegmentIndex] = {}
         self._store, self._clock, self._ref = store, clock, ref
-        self._on_lost, self._on_rebuilt = on_lost, on_rebuilt
+        self._on_lost, self._on_rebuilt, self._refresh = on_lost, on_rebuilt, refresh
         self._looked_seconds: dict[int, float] = {}
         self._looked_at: dict[int, int] = {}
         self._checked_seconds: dict[int, float] = {}
@@ -56,6 +62,23 @@ class SegmentIndexes:
         """Use this index from now on."""
         self.known[segment_id] = index
         self._on_lost(segment_id, index)
+
+    def give_up(self, segment_id: int, *, is_written_here: bool) -> None:
+        """Take over what topic.json says is given up of a segment by now.
+
+        An index that cannot be changed is recovered at its next use. Not that of a segment which is written here: its
+        owner goes on by it, and what it cannot take over stays told as lost here.
+        """
+        known = self.known.get(segment_id)
+        if known is None:
+            return
+        given_up = self._ref(segment_id).given_up
+        if not known.give_up(given_up) and not is_written_here:
+            self.forget(segment_id)
+            return
+        if given_up.at(known.end) is not None:
+            known.blocked = None
+        self._on_lost(segment_id, known)
 
     def forget(self, segment_id: int) -> None:
         """Recover the index at its next use, if there is one."""
@@ -86,17 +109,21 @@ class SegmentIndexes:
         return await asyncio.shield(reading)
 
     async def look_again(self, segment_id: int, index: SegmentIndex) -> None:
-        """Look whether objects that the index has lost are back, unless somebody did so a moment ago.
+        """Look whether objects that the index has lost are back or given up, unless somebody did so a moment ago.
 
         A store that does not answer changes nothing: the next caller looks again.
         """
         now_seconds = self._clock.monotonic_seconds()
-        if not index.holes or now_seconds - self._looked_seconds.get(segment_id, -1e9) < LOOK_AGAIN_SECONDS:
+        if not index.lost or now_seconds - self._looked_seconds.get(segment_id, -1e9) < LOOK_AGAIN_SECONDS:
             return
         self._looked_seconds[segment_id] = now_seconds
-        first = self._looked_at.get(segment_id, 0) % len(index.holes)
+        with contextlib.suppress(BraidError):
+            await self._refresh()
+        if not (lost := index.lost):
+            return
+        first = self._looked_at.get(segment_id, 0) % len(lost)
         self._looked_at[segment_id] = first + HOLES_AT_ONCE
-        for hole in [*index.holes[first:], *index.holes[:first]][:HOLES_AT_ONCE]:
+        for hole in [*lost[first:], *lost[:first]][:HOLES_AT_ONCE]:
             with contextlib.suppress(BraidError):
                 await find_again(self._store, self._ref(segment_id), index, hole)
         await self._check_again(segment_id, index)
@@ -105,7 +132,7 @@ class SegmentIndexes:
     async def _check_again(self, segment_id: int, index: SegmentIndex) -> None:
         """Read the next damaged object that looks unchanged, unless one was read a moment ago."""
         now_seconds = self._clock.monotonic_seconds()
-        unchanged = [hole for hole in index.holes if hole.etag is not None]
+        unchanged = [hole for hole in index.lost if hole.etag is not None]
         if not unchanged or now_seconds - self._checked_seconds.get(segment_id, -1e9) < CHECK_AGAIN_SECONDS:
             return
         self._checked_seconds[segment_id] = now_seconds
@@ -173,7 +200,7 @@ class SegmentIndexes:
         if not index.readable(offset):
             return False
         if segment.end_offset is not None and not index.sealed and index.end < segment.end_offset:
-            reach(index, segment.end_offset)
+            reach(self._ref(segment.id), index, segment.end_offset)
         self._on_rebuilt(segment.id)
         self.put(segment.id, index)
         return True
@@ -200,7 +227,7 @@ class SegmentIndexes:
                 self._on_rebuilt(segment.id)
         if segment.end_offset is not None and not index.sealed and index.end < segment.end_offset:
             # topic.json knows where the log ends. All of it was on the store when that was written.
-            reach(index, segment.end_offset)
+            reach(self._ref(segment.id), index, segment.end_offset)
         if self.known.get(segment.id) is known:
             # Otherwise there is a newer index, or this one was found to be wrong: it must not come back.
             self.known[segment.id] = index

@@ -59,7 +59,8 @@ class TopicReader:
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """Messages of one segment from `offset` on; none if it has no more (yet).
 
-        Raises `OwnerSilent` if there may be more that only the segment's owner has.
+        What is given up is passed by: `Run.end` lies behind it, also where no message follows. Raises `OwnerSilent` if
+        there may be more that only the segment's owner has.
         """
         while True:
             run = await self._read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
@@ -72,6 +73,7 @@ class TopicReader:
 
     async def _read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """As `read_segment`; none also if there is no room for the first."""
+        offset, max_rows = await self._reads.pass_by(segment_id, offset, max_rows)
         tail = self._reads.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
         if table is None and self._streaming and tail is not None and offset == tail.end:
@@ -201,6 +203,7 @@ class TopicReader:
                     idle.add(segment_id)
                     continue
                 if not run.table.num_rows:
+                    moved[segment_id] = run.end  # further on, if what comes next is given up
                     idle.add(segment_id)
                     continue
                 if run.table.num_rows > max_rows:

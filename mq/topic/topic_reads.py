@@ -164,6 +164,30 @@ class TopicReads:
             return index
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else REMOTE_INDEX_SECONDS)
 
+    async def pass_by(self, segment_id: int, offset: int, max_rows: int) -> tuple[int, int]:
+        """The offset from which on to read, and how many rows: behind what is given up there, and up to the next.
+
+        What is given up is given to nobody, also where this broker or the owner has it in memory.
+        """
+        segment = self._state.segment(segment_id)
+        if segment is None or not segment.given_up:
+            return offset, max_rows
+        offset = await self._behind_given_up(segment, offset)
+        following = segment.given_up_ranges.next_start(offset)
+        return offset, max_rows if following is None else min(max_rows, following - offset)
+
+    async def _behind_given_up(self, segment: Segment, offset: int) -> int:
+        given_up = segment.given_up_ranges
+        if all(each.end is not None for each in given_up.ranges):
+            while (found := given_up.at(offset)) is not None and found.end is not None:
+                offset = found.end
+            return offset
+        # Of a damaged last file nothing but the index tells where the log goes on.
+        index = await self.index(segment.id)
+        while (hole := index.hole_at(offset)) is not None and hole.given_up:
+            offset = hole.end
+        return offset
+
     async def index_for_listing(self, segment_id: int, *, maintained: bool, longest_seconds: float) -> SegmentIndex:
         """As a fresh `index`. The snapshot of a sealed segment may be `longest_seconds` old, and so may sizes of files.
 

@@ -42,7 +42,12 @@ class TopicRuntime:
         self._watch = TopicStateWatch(services.clock, self.refresh)
         self.lost = LostObjects(state.topic, self.ref, services.metrics)
         self._indexes = SegmentIndexes(
-            services.store, services.clock, self.ref, self.lost.note, on_rebuilt=self._snapshot_rebuilt
+            services.store,
+            services.clock,
+            self.ref,
+            self.lost.note,
+            on_rebuilt=self._snapshot_rebuilt,
+            refresh=self.refresh,
         )
         self._remote = RemoteSegments(
             clock=services.clock,
@@ -100,6 +105,9 @@ class TopicRuntime:
 
     def ref(self, segment_id: int) -> SegmentRef:
         """Names a segment to the filer."""
+        segment = self.state.segment(segment_id)
+        if segment is not None:
+            return SegmentRef.of(self.state, segment)
         config = self.state.config
         return SegmentRef(self.topic, segment_id, config.key_type, config.value_type)
 
@@ -107,8 +115,9 @@ class TopicRuntime:
         """Take over a newer state: open writers for new segments of this broker, and wake everyone who waits."""
         if state.version <= self.state.version:
             return
-        self.state = state
+        before, self.state = self.state, state
         self.reads.apply(state)
+        self._give_up(before)
         present = {segment.id for segment in state.segments}
         for segment_id in [i for i in self._indexes.known if i not in present]:
             self._indexes.forget(segment_id)
@@ -123,6 +132,15 @@ class TopicRuntime:
         self._open_writers()
         self._watch.broadcast()
         self._news.wake()
+
+    def _give_up(self, before: TopicState) -> None:
+        """Take over what somebody has given up since that state (`mq topic repair`)."""
+        for segment in self.state.segments:
+            known = before.segment(segment.id)
+            if segment.given_up and (known is None or known.given_up != segment.given_up):
+                writer = self.writers.get(segment.id)
+                is_written_here = writer is not None and not writer.has_stopped
+                self._indexes.give_up(segment.id, is_written_here=is_written_here)
 
     async def refresh(self) -> None:
         """Read topic.json again: another process may have changed it. Concurrent callers share one read."""

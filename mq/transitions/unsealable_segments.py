@@ -69,6 +69,8 @@ class UnsealableSegments:
 
     async def _is_mended(self, topic: str, segment_id: int) -> bool:
         runtime = self._topics.get(topic)
+        if runtime is not None:
+            await runtime.refresh()  # somebody may have given the file up
         segment = None if runtime is None else runtime.state.segment(segment_id)
         if runtime is None or segment is None or segment.state != "open":
             return True

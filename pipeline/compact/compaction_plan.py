@@ -30,7 +30,7 @@ def movable(listed: SegmentFiles, *, older_than_us: int) -> Sequence[LiveFile]:
 
 
 def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files: int) -> list[list[LiveFile]]:
-    """Runs of consecutive files, each to become one file of about `rollup_bytes` at most.
+    """Runs of consecutive files without a gap, each to become one file of about `rollup_bytes` at most.
 
     Every run reduces the number of files, so repeated plans come to an end. Small files compress better together, so a
     roll-up may be small enough to be part of the next plan.
@@ -40,7 +40,8 @@ def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files:
     size_bytes = 0
     for file in files:
         large = file.size_bytes >= min(rollup_bytes / LARGE_SHARE, SETTLED_BYTES)
-        if large or size_bytes + file.size_bytes > rollup_bytes or len(run) == most_files:
+        is_behind_gap = bool(run) and run[-1].stop != file.start
+        if large or is_behind_gap or size_bytes + file.size_bytes > rollup_bytes or len(run) == most_files:
             runs.append(run)
             run, size_bytes = [], 0
         if not large:

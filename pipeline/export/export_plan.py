@@ -1,13 +1,13 @@
 """Decides what an export still has to do: pure functions of positions and listed files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from filer.errors import InvalidInput
 from filer.topic.positions import Positions
 from pipeline.compact.compaction_plan import settled
-from pipeline.topic_files import LiveFile, SegmentFiles, in_parts
+from pipeline.topic_files import LiveFile, SegmentFiles, in_parts, unbroken
 
 PIECE_BYTES = 64 * 1024 * 1024
 MOST_PIECES = 4096
@@ -61,7 +61,7 @@ def _pieces_of(listed: SegmentFiles, reached: int, *, in_place: bool) -> list[Pi
             pieces.append(Piece(listed.segment.id, file.start, file.stop, file.key))
             continue
         run = list(takewhile(lambda file: file not in referable or file.start < reached, new))
-        for part in in_parts(run, most_bytes=PIECE_BYTES):
+        for part in chain.from_iterable(in_parts(each, most_bytes=PIECE_BYTES) for each in unbroken(run)):
             pieces.append(Piece(listed.segment.id, max(part[0].start, reached), part[-1].stop))
         del new[: len(run)]
     return pieces

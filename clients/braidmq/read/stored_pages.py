@@ -36,6 +36,8 @@ async def stored_pages(admin: Admin, topic: str, marker: str, schema: pa.Schema)
             while ahead := await _files_ahead(admin, topic, marker):
                 offsets, listed = ahead
                 for segment, file in listed:
+                    # The list ends at what is lost. It goes on behind what has expired or is given up.
+                    offsets[segment] = max(offsets[segment], file.start)
                     async with aclosing(files.batches(file, segment, offsets[segment])) as batches:
                         async for batch in batches:
                             start, offsets[segment] = marker, offsets[segment] + batch.num_rows

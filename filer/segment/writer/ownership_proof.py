@@ -112,6 +112,9 @@ class OwnershipProof:
         written, _ = await fetch_footer(self._store, self._ref.key(name))
         if not exists or written.writer != footer.writer:
             raise SegmentMoved()
+        if newest.sealed and any(footer.end <= hole.start and hole.end == newest.seal_offset for hole in newest.holes):
+            # The seal was put far behind a damaged last file that was given up: readers may have gone on behind it.
+            raise OutcomeUnknown(f"{self._ref.key(name)} came after its segment had been sealed")
         if (newest.sealed and not footer.sealed) or newest.end != footer.end:
             return True
         self.renew(began)

@@ -1,15 +1,11 @@
 """`mq verify`: have every byte of topics read, here or by a broker, and tell what is damaged or missing."""
 
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 import uvloop
-from rich import progress as bars
-from rich.console import Console
 
 from braidmq import AsyncClient, CheckedObject
 from filer.clock import SystemClock
@@ -23,6 +19,7 @@ from filer.verification.stored_topic import verify_cluster, verify_topic
 from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
+from mq.cli.offline import check_directory, progress_bar
 from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
 from mq.cli.output import print_json, print_lines, print_table, size
 
@@ -57,7 +54,7 @@ def verify(
     if url is not None and _is_chosen(context, "url", "store"):
         counts, told = with_client(url, lambda client: _verify_by_broker(client, names))
     else:
-        _check_directory(store)
+        check_directory(store)
         counts, told = uvloop.run(_verify(StoreAddress(store, endpoint, region, addressing), names))
     _print(counts, told, as_json=as_json)
     wrong = counts["damaged"] + counts["missing"]
@@ -78,13 +75,6 @@ def _rank(context: typer.Context, name: str) -> int:
     return {"COMMANDLINE": 2, "ENVIRONMENT": 1}.get("" if source is None else source.name, 0)
 
 
-def _check_directory(url: str) -> None:
-    """Raise `InvalidInput` for a directory that is not there: opening it as a store would make it."""
-    path = url.removeprefix("file://")
-    if "://" not in path and not Path(path).is_dir():
-        raise InvalidInput(f"there is no directory {path!r}: name the store with --store")
-
-
 async def _verify(address: StoreAddress, names: Sequence[str]) -> tuple["Counter[str]", list[Verdict]]:
     """How many objects are in each condition, and those that are not sound."""
     clock = SystemClock()
@@ -93,7 +83,7 @@ async def _verify(address: StoreAddress, names: Sequence[str]) -> tuple["Counter
     told: list[Verdict] = []
     try:
         catalogue = Catalogue(store, clock)
-        with _progress() as progress:
+        with progress_bar() as progress:
             task = progress.add_task("objects checked", total=None)
             async for verdict in _verdicts(store, catalogue, names):
                 counts[verdict.condition] += 1
@@ -109,13 +99,13 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
     """As `_verify`: what a broker finds."""
     done: Counter[str] = Counter()
     told: list[Verdict] = []
-    with _progress() as progress:
+    with progress_bar() as progress:
         task = progress.add_task("objects checked", total=None)
         everything: list[str | None] = [None, *await _all_topics(client)] if not names else [*names]
         for topic in everything:
             counts: Counter[str] = Counter()
             async for report in client.verify(topic):
-                counts = Counter({condition: getattr(report, condition) for condition in get_args(Condition)})
+                counts = Counter({each: getattr(report, each.replace(" ", "_")) for each in get_args(Condition)})
                 if report.found is not None and len(told) < MOST_TOLD:
                     told.append(_verdict(report.found))
                 checked = (done + counts).total()
@@ -152,7 +142,7 @@ def _print(counts: "Counter[str]", told: Sequence[Verdict], *, as_json: bool) ->
     if as_json:
         print_json(
             {
-                **{condition: counts[condition] for condition in ("ok", "unchecked", "damaged", "missing")},
+                **{each.replace(" ", "_"): counts[each] for each in get_args(Condition)},
                 "objects": [{"key": each.key, "condition": each.condition, "why": each.why} for each in told],
             }
         )
@@ -160,15 +150,5 @@ def _print(counts: "Counter[str]", told: Sequence[Verdict], *, as_json: bool) ->
     if told:
         print_table(("object", "is", "why"), ((each.key, each.condition, each.why) for each in told))
     unchecked = f", {counts['unchecked']} of version 0.1 have no digests" if counts["unchecked"] else ""
-    print_lines(f"{counts['ok']} objects are sound{unchecked}")
-
-
-def _progress() -> bars.Progress:
-    return bars.Progress(
-        bars.SpinnerColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("{task.description}"),
-        console=Console(file=sys.stderr),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
+    given_up = f", {counts['given up']} given up" if counts["given up"] else ""
+    print_lines(f"{counts['ok']} objects are sound{unchecked}{given_up}")

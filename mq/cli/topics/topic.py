@@ -11,7 +11,9 @@ from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, slots
+from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 from mq.cli.topics.lineage import lineage
+from mq.cli.topics.repair import repair
 from mq.cli.topics.segment_traffic import COLUMNS as TRAFFIC_COLUMNS
 from mq.cli.topics.segment_traffic import traffic_rows
 from mq.cli.topics.split_and_merge import merge, split
@@ -24,7 +26,8 @@ _COLUMNS = (
 _LOST_COLUMNS = ("lost object", "is", "segment", "from offset", "to offset")
 
 app = typer.Typer(
-    help="Create, configure, list, describe and delete topics; split and merge their segments.", no_args_is_help=True
+    help="Create, configure, list, describe, repair and delete topics; split and merge their segments.",
+    no_args_is_help=True,
 )
 
 _Overrides = Annotated[
@@ -139,9 +142,13 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) ->
     if found.damaged:
         print_lines("")
         print_table(_LOST_COLUMNS, map(_lost_row, found.damaged))
+    if rows := given_up_rows((segment.segment, segment.given_up) for segment in found.segments):
+        print_lines("")
+        print_table(GIVEN_UP_COLUMNS, rows)
 
 
 app.command("history")(history)
+app.command("repair")(repair)
 app.command("split")(split)
 app.command("merge")(merge)
 

@@ -13,6 +13,7 @@ from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, slots
+from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 
 _FORMATS = (".png", ".svg")
 _COLUMNS = (
@@ -49,6 +50,9 @@ def history(
         print_lines(f"drew {len(lives)} {'segment' if len(lives) == 1 else 'segments'} into {plot}")
     else:
         print_table(_COLUMNS, map(_row, lives))
+        if rows := given_up_rows((life.segment, life.given_up) for life in lives):
+            print_lines("")
+            print_table(GIVEN_UP_COLUMNS, rows)
 
 
 def _draw(topic: str, lives: list[SegmentLife], path: Path) -> None:

@@ -102,8 +102,8 @@ async def _listed(
 
 
 def _next_hole(index: SegmentIndex, offset: int) -> Hole | None:
-    """The first hole that holds `offset` or lies behind it."""
-    return next((hole for hole in index.holes if hole.end > offset), None)
+    """The first hole that holds `offset` or lies behind it, apart from what is given up."""
+    return next((hole for hole in index.lost if hole.end > offset), None)
 
 
 async def _listed_of_segment(

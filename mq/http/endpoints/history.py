@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from filer.times import rfc3339
 from filer.topic.topic_state import Segment
 from mq.broker import Broker
+from mq.http.endpoints.topics import given_up_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.topic.topic_runtime import TopicRuntime
@@ -67,6 +68,7 @@ async def _life(runtime: TopicRuntime, segment: Segment, is_present: bool, now_u
         "messages_per_second": _rate(messages, seconds),
         "bytes": size_bytes,
         "bytes_per_second": _rate(size_bytes, seconds),
+        **given_up_of(segment),
     }
     return life if segment.load is None else {**life, "load": segment.load}
 

@@ -201,7 +201,7 @@ async def _read_segment(
             run = await reader.read_segment(segment, offset, max_rows=page.rows, max_bytes=page.size_bytes)
             found = runtime.state.segment(segment)
             end_offset = found.end_offset if found else None
-            if run.table.num_rows or end_offset is not None or patience.is_over:
+            if run.table.num_rows or run.end > offset or end_offset is not None or patience.is_over:
                 return run, end_offset
             lease.release()
             runtime.reads.follow({segment: run.end})
@@ -250,7 +250,7 @@ async def _one(broker: Broker, runtime: TopicRuntime, message_id: str, lease: Re
         if runtime.state.segment(segment) is not None:
             await check_offset(runtime, segment, offset, reader)
             run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
-            if run.table.num_rows:
+            if run.table.num_rows and run.end - run.table.num_rows == offset:
                 return run
     except (PositionExpired, InvalidInput) as error:
         raise NotFound(

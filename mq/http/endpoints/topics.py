@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from filer.errors import UnreadableObject
+from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
 from mq.broker import Broker
 from mq.http.json_body import parse_object
@@ -118,7 +119,23 @@ async def end_of(runtime: TopicRuntime, segment: Segment) -> int:
 
 
 def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:
-    return {**segment_shape(segment), "start_offset": segment.start_offset, "end_offset": end_offset}
+    return {
+        **segment_shape(segment),
+        "start_offset": segment.start_offset,
+        "end_offset": end_offset,
+        **given_up_of(segment),
+    }
+
+
+def given_up_of(segment: Segment) -> dict[str, Any]:
+    """What somebody has given up of a segment; no field if that is nothing."""
+    if not segment.given_up:
+        return {}
+    shown = [
+        {**each.model_dump(include={"offset", "next_offset", "key", "what"}), "since": rfc3339(each.since_us)}
+        for each in segment.given_up
+    ]
+    return {"given_up": shown}
 
 
 def segment_shape(segment: Segment) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 from fastapi import APIRouter
@@ -16,7 +16,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from filer.errors import BraidError
 from filer.keys import check_name
-from filer.verification.verdict import Verdict
+from filer.verification.verdict import Condition, Verdict
 from mq.base.errors import Draining
 from mq.broker import Broker
 from mq.http.problems import problem_of
@@ -87,7 +87,7 @@ class _Report:
 
     def line(self, **more: Any) -> bytes:
         """A line with the counts, and what else there is to tell."""
-        counts = {condition: self._counts[condition] for condition in ("ok", "unchecked", "damaged", "missing")}
+        counts = {each.replace(" ", "_"): self._counts[each] for each in get_args(Condition)}
         return orjson.dumps({**counts, "bytes": self._verification.read_bytes, "at": self._at, **more}) + b"\n"
 
 

@@ -1,5 +1,6 @@
 """Topics that the version before has written are read and continued by this one."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ import pytest
 
 from braidmq import Client
 from braidmq.message import Message
+from filer import keys
+from filer.keys import FileName
+from mq.cli.main import run
 from tests.support.broker.broker_process import BrokerProcess
 from tests.support.process.previous_version import PREVIOUS_ENVIRONMENT, previous_python, previous_version, run_previous
+from tests.support.topic.stored_topic import TOPIC, store_topic
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -100,3 +105,28 @@ def test_topics_go_on(tmp_path: Path, end: str) -> None:
         history = json.dumps(httpx.get(f"{new.url}/v1/topics/events/history").raise_for_status().json())
         assert '"load": "history"' in history
         assert len(all_messages(new.url)) == len(before) + 1
+
+
+def test_the_version_before_keeps_what_is_given_up(tmp_path: Path) -> None:
+    """It does not know of it, and writes the record back with it: this version goes on after that."""
+    asyncio.run(store_topic(tmp_path, sealed={0: [3, 2, 2]}))
+    with BrokerProcess(data=tmp_path):
+        pass
+    (tmp_path / keys.segment_file(TOPIC, 0, FileName(3))).unlink()
+    assert run(["topic", "repair", TOPIC, "--store", str(tmp_path), "--accept-loss"]) == 0
+    record = tmp_path / keys.topic(TOPIC)
+    before = json.loads(record.read_bytes())
+    with (
+        BrokerProcess(
+            data=tmp_path, env=PREVIOUS_ENVIRONMENT, forked=False, python=previous_python(), folder=previous_version()
+        ) as old,
+        Client(old.url) as it,
+    ):
+        it.create_topic(TOPIC, segment_seconds=86_400)
+        it.publish(TOPIC, "by the version before")
+    after = json.loads(record.read_bytes())
+    assert after["version"] > before["version"]
+    assert after["segments"][0]["given_up"] == before["segments"][0]["given_up"]
+    with BrokerProcess(data=tmp_path) as new, Client(new.url) as client:
+        found = [message.offset for message in client.browse(TOPIC) if message.segment == 0]
+        assert found == [0, 1, 2, 5, 6]

@@ -25,6 +25,7 @@ def upkeep_of(
     grace_seconds: float = GRACE_SECONDS,
     rollup_age_seconds: float = 30,
     exists: Callable[[], Awaitable[bool]] = still_there,
+    is_current: Callable[[], Awaitable[bool]] = still_there,
     born_here: bool = False,
 ) -> SegmentUpkeep:
     context = UpkeepContext(
@@ -36,7 +37,7 @@ def upkeep_of(
         rollup_age_seconds=rollup_age_seconds,
         deletions=DeletionClock(store, clock, grace_seconds=grace_seconds),
     )
-    return SegmentUpkeep(context, ref, index, exists=exists, born_here=born_here)
+    return SegmentUpkeep(context, ref, index, exists=exists, is_current=is_current, born_here=born_here)
 
 
 async def run_until_idle(upkeep: SegmentUpkeep, *, start_offset: int = 0) -> None:

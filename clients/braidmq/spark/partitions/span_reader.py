@@ -97,6 +97,9 @@ class SpanReader:
                 wanted = page.table.slice(0, self.span.stop - self._reached)
                 yield from wanted.combine_chunks().to_batches(BATCH_ROWS)
                 return
+            if page.next_offset > self._reached:
+                self._skip_to(page.next_offset)
+                return
             if page.end_offset is not None and page.end_offset <= self._reached:
                 self._lose(f"segment {self.span.segment} ends at {page.end_offset}", self.span.stop)
                 return
@@ -105,9 +108,36 @@ class SpanReader:
         )
 
     def _skip_to(self, offset: int) -> None:
-        """Skip to the first message of the page: retention may have removed some since the last page."""
-        if offset > self._reached:
+        """Skip to the first message of the page.
+
+        Brokers pass by what somebody has given up, which is no loss for this reader to report. Else retention has
+        removed some messages since the last page.
+        """
+        if offset <= self._reached:
+            return
+        if self._is_given_up(offset):
+            _log.info(
+                "topic %s, segment %d: [%d, %d) is given up", self.topic, self.span.segment, self._reached, offset
+            )
+            self._reached = min(offset, self.span.stop)
+        else:
             self._lose(f"offsets up to {offset} of segment {self.span.segment} have expired", offset)
+
+    def _is_given_up(self, stop: int) -> bool:
+        """Whether all messages before `stop` that were not read are given up."""
+        given_up = [
+            each
+            for segment in self.client.topic(self.topic).segments
+            if segment.segment == self.span.segment
+            for each in segment.given_up
+        ]
+        reached = self._reached
+        for each in given_up:
+            end = stop if each.next_offset is None else each.next_offset
+            # Of one without a known end, a read may begin in its middle.
+            if each.offset <= reached < end:
+                reached = end
+        return reached >= stop
 
     def _skip_lost(self, failure: PositionExpired | InvalidRequest) -> None:
         """Skip messages that a broker refuses because they do not exist any more, or never did."""

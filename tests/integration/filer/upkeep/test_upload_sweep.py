@@ -8,13 +8,14 @@ import pytest
 
 from filer import keys
 from filer.clock import ManualClock
-from filer.errors import CorruptFile
+from filer.errors import CorruptFile, DataMissing
 from filer.format.segment_file import FOOTER_GUESS_BYTES
 from filer.keys import FileName
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Store
+from filer.topic.given_up import GivenUpRange, GivenUpRanges
 from filer.upkeep.deletion import delete_segment
 from filer.upkeep.rollup import roll_up
 from filer.upkeep.upload_sweep import RefMemory, expired_uploads, sweep_uploads
@@ -157,3 +158,20 @@ async def test_expired_uploads_come_oldest_first_and_strangers_are_left_alone(ex
     await desk.clock.advance(26 * HOUR)
     assert await desk.sweep() == 3
     assert await exists(desk.store, keys.upload("t", "notes.txt"))
+
+
+async def test_a_damaged_file_that_is_given_up_keeps_no_upload(executor: Executor):
+    desk, index = Desk(executor), SegmentIndex()
+    used = [await desk.upload() for _ in range(2)]
+    for uri in used:
+        await append(desk.store, REF, index, 2, uris=[uri])
+    key = REF.key(FileName(2))
+    await desk.store.delete([key])
+    await desk.store.create(key, b"not Parquet at all")
+    await desk.clock.advance(26 * HOUR)
+    index.lose(index.files[1], damaged=True)
+    with pytest.raises(DataMissing):
+        await desk.sweep(indexes={3: index})
+    assert index.give_up(GivenUpRanges((GivenUpRange(2, 4),)))
+    assert await desk.sweep(indexes={3: index}) == 1
+    assert [await desk.stands(uri) for uri in used] == [True, False]

@@ -29,7 +29,7 @@ def test_a_sound_store(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out, err = capfd.readouterr()
     table, answer = out.splitlines()
     assert (table, err) == ("6 objects are sound", "")
-    assert json.loads(answer) == {"ok": 5, "unchecked": 0, "damaged": 0, "missing": 0, "objects": []}
+    assert json.loads(answer) == {"ok": 5, "unchecked": 0, "given_up": 0, "damaged": 0, "missing": 0, "objects": []}
 
 
 def test_what_is_wrong_is_named_and_fails(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

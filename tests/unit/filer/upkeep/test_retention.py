@@ -11,7 +11,7 @@ from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
 from filer.topic.positions import advance, check_positions, earliest
 from filer.topic.topic_config import TopicConfig, parse_config
-from filer.topic.topic_state import Removal, Segment, TopicState, broken_invariants
+from filer.topic.topic_state import GivenUp, Removal, Segment, TopicState, broken_invariants
 from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
 from tests.support.topic.lineages import lineages
 
@@ -217,3 +217,28 @@ def test_changes_that_have_been_made_are_not_made_again():
     done = without_removal(waiting, 0)
     assert done is not None
     assert [removal.segment for removal in done.removals] == [7]
+
+
+def given_up(segment_of: Segment, *ranges: tuple[int, int | None]) -> Segment:
+    lost = [GivenUp(offset=start, next_offset=stop, key="k", what="missing", since_us=1) for start, stop in ranges]
+    return segment_of.model_copy(update={"given_up": tuple(lost)})
+
+
+@pytest.mark.parametrize("ranges", [[(0, 10)], [(20, 30)], [(10, 20), (20, 30)], [(20, None)], [(0, 30)], []])
+def test_what_is_given_up_keeps_no_segment_from_being_emptied(ranges: list[tuple[int, int | None]]) -> None:
+    """Nothing is left of it that could expire."""
+    index = index_of((1, 5), (2, 5), (3, 5), sealed=True)
+    segment_of = given_up(segment(0, sealed=True, end=30), *ranges)
+    assert index.give_up(segment_of.given_up_ranges)
+    state = topic(segment_of, segment(1, predecessors=(0,)), seconds=10)
+    starts = plan_retention(state, {0: index}, NOW_US)
+    assert starts == {0: 30}
+    moved = with_starts(state, starts)
+    assert moved is not None and moved.segments[0].emptied
+
+
+def test_what_is_given_up_before_a_message_that_stays_is_not_waited_for() -> None:
+    index = index_of((1, 5), (999, 5))
+    segment_of = given_up(segment(0), (0, 10))
+    assert index.give_up(segment_of.given_up_ranges)
+    assert plan_retention(topic(segment_of, seconds=100), {0: index}, NOW_US) == {0: 10}

@@ -1,0 +1,55 @@
+"""The offsets of a segment that somebody has given up, and which files count no more because of it.
+
+`mq topic repair --accept-loss` records in topic.json what is lost. From then on those messages are known to be missing:
+readers pass them by, and nobody waits for their files. It stays so where a file is put back later, since some readers
+have passed by, and producers may have sent the messages again. A file that reaches into such a range does not count,
+and is never deleted either.
+"""
+
+from dataclasses import dataclass
+
+from filer.keys import FileName
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpRange:
+    """The offsets `[start, end)`. None as end: up to the next file, whichever that is.
+
+    That is a damaged last file, of which nothing shows how far it reached.
+    """
+
+    start: int
+    end: int | None
+
+    def overlaps(self, base: int, end: int) -> bool:
+        """Whether a file of the offsets `[base, end)` reaches into the range."""
+        return base < (self.start + 1 if self.end is None else self.end) and self.start < max(end, base + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpRanges:
+    """The ranges of a segment in ascending order; none overlaps another one."""
+
+    ranges: tuple[GivenUpRange, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def at(self, offset: int) -> GivenUpRange | None:
+        """The range that holds the offset; of one without an end that is known only of its first offset."""
+        return next((each for each in self.ranges if each.overlaps(offset, offset)), None)
+
+    def next_start(self, offset: int) -> int | None:
+        """Where the first range behind the offset begins."""
+        return next((each.start for each in self.ranges if each.start > offset), None)
+
+    def masks(self, base: int, end: int) -> bool:
+        """Whether a file of the offsets `[base, end)` does not count any more. An empty seal has its base alone."""
+        return any(each.overlaps(base, end) for each in self.ranges)
+
+    def masks_name(self, name: FileName) -> bool:
+        """As `masks`, as far as the name shows it: that of an owner's file has no end."""
+        return self.masks(name.base, name.base if name.end is None else name.end)
+
+
+NOTHING_GIVEN_UP = GivenUpRanges()

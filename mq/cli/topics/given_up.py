@@ -1,0 +1,24 @@
+"""What was given up of a topic's segments, as a table."""
+
+from collections.abc import Iterable
+
+from braidmq.models import GivenUp
+
+GIVEN_UP_COLUMNS = ("given up in segment", "from offset", "to offset", "object", "was", "since")
+
+
+def given_up_rows(segments: Iterable[tuple[int, Iterable[GivenUp]]]) -> list[tuple[object, ...]]:
+    """A row for each range of offsets, given the segments and what was given up of each."""
+    return [
+        (str(segment), str(each.offset), last_offset(each.offset, each.next_offset), each.key, each.what,
+         each.since.isoformat(timespec="seconds"))
+        for segment, ranges in segments
+        for each in ranges
+    ]  # fmt: skip
+
+
+def last_offset(offset: int, next_offset: int | None) -> str:
+    """The last offset of a range, in words where it has none, or where that is unknown."""
+    if next_offset is None:
+        return "unknown"
+    return "no message" if next_offset == offset else str(next_offset - 1)

@@ -1,0 +1,145 @@
+"""`mq topic repair`: tell what of a topic is lost, and give it up if somebody accepts that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+import uvloop
+
+from filer import keys
+from filer.clock import SystemClock
+from filer.errors import InvalidInput
+from filer.keys import check_name
+from filer.stores.open_store import open_store
+from filer.stores.store_address import StoreAddress
+from filer.topic.catalogue import Catalogue
+from filer.verification.giving_up import give_up
+from filer.verification.losses import Loss, find_losses
+from filer.verification.stored_topic import verify_lists
+from filer.verification.verdict import Verdict
+from mq.cli.failures import CommandFailed
+from mq.cli.offline import check_directory, progress_bar
+from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region, TopicName
+from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.topics.given_up import last_offset
+
+_COLUMNS = ("segment", "from offset", "to offset", "messages", "object", "is")
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What is lost; and the lists of a topic that are damaged, with which no message is lost."""
+
+    losses: list[Loss] = field(default_factory=list)
+    lists: list[Verdict] = field(default_factory=list)
+
+
+def repair(
+    topic: TopicName,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Give up what is lost. It stays given up, even if it is put back.")
+    ] = False,
+    store: Annotated[
+        str,
+        typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix."),
+    ] = "braid-data",
+    endpoint: S3Endpoint = None,
+    region: S3Region = None,
+    addressing: S3Addressing = "auto",
+    as_json: Json = False,
+) -> None:
+    """Tell which messages of a topic are lost, and give them up with --accept-loss, so that readers pass them by.
+
+    Works on the store, with or without brokers running. Nothing on it is moved or deleted. Put the objects back instead
+    if you can: what is given up stays so. The exit code is 0 if nothing is lost, or all of it is given up.
+    """
+    check_name(topic)
+    check_directory(store)
+    address = StoreAddress(store, endpoint, region, addressing)
+    findings = uvloop.run(_repair(address, topic, accept_loss=accept_loss))
+    accepted = accept_loss and bool(findings.losses)
+    _print(topic, findings, accepted=accepted, as_json=as_json)
+    if findings.losses and not accepted:
+        raise CommandFailed(
+            f"{_count(findings.losses)} of topic {topic!r} cannot be read, and nothing was changed: put the objects "
+            "back, or give the messages up with --accept-loss"
+        )
+    if findings.lists:
+        raise CommandFailed(f"{findings.lists[0].key} is damaged: put it back; no message is lost with it")
+
+
+async def _repair(address: StoreAddress, topic: str, *, accept_loss: bool) -> _Findings:
+    clock = SystemClock()
+    store = open_store(address, clock)
+    try:
+        catalogue = Catalogue(store, clock)
+        record = await catalogue.read(topic)
+        if record is None or record.state.deleted:
+            raise InvalidInput(f"there is no topic {topic!r} on this store")
+        findings = _Findings()
+        with progress_bar() as progress:
+            task = progress.add_task("files checked", total=None)
+
+            def on_checked(key: str) -> None:
+                progress.update(task, advance=1, description=f"files checked, the last one {key}")
+
+            async for loss in find_losses(store, record.state, on_checked=on_checked):
+                findings.losses.append(loss)
+        # A damaged snapshot is no work for anybody: the next broker that reads the segment writes it again.
+        snapshots = keys.snapshots_folder(topic)
+        findings.lists = [
+            verdict
+            async for verdict in verify_lists(store, topic)
+            if not verdict.is_sound and not verdict.key.startswith(snapshots)
+        ]
+        if accept_loss and findings.losses:
+            await give_up(store, clock, catalogue, topic, findings.losses)
+        return findings
+    finally:
+        await store.close()
+
+
+def _print(topic: str, findings: _Findings, *, accepted: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "accepted": accepted,
+                "losses": [_shown(loss) for loss in findings.losses],
+                "objects": [{"key": each.key, "condition": each.condition, "why": each.why} for each in findings.lists],
+            }
+        )
+        return
+    if not findings.losses:
+        print_lines(f"nothing of topic {topic} is lost that is not given up")
+        return
+    print_table(_COLUMNS, map(_row, findings.losses))
+    if accepted:
+        print_lines("", f"given up: {_count(findings.losses)} of topic {topic}; readers pass by from now on")
+
+
+def _count(losses: Sequence[Loss]) -> str:
+    """How many messages these are, in words."""
+    known = sum(loss.messages or 0 for loss in losses)
+    unknown = sum(loss.messages is None for loss in losses)
+    more = f" and those of {unknown} {'file' if unknown == 1 else 'files'} of unknown length" if unknown else ""
+    return f"{known} {'message' if known == 1 else 'messages'}{more}"
+
+
+def _shown(loss: Loss) -> dict[str, Any]:
+    return {
+        "segment": loss.segment,
+        "offset": loss.offset,
+        "next_offset": loss.next_offset,
+        "messages": loss.messages,
+        "key": loss.key,
+        "what": loss.what,
+    }
+
+
+def _row(loss: Loss) -> tuple[object, ...]:
+    messages = "unknown" if loss.messages is None else str(loss.messages)
+    return (
+        str(loss.segment), str(loss.offset), last_offset(loss.offset, loss.next_offset), messages, loss.key, loss.what,
+    )  # fmt: skip
