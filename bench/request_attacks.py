@@ -32,7 +32,7 @@ from bench.harness.running import console, machine, show_progress
 from bench.harness.server_process import running_server, scratch_folder
 
 MIB = 1024 * 1024
-TOPIC, BIG, MANY = "bench", "big", "many"
+TOPIC, BIG, MANY, BOMBED = "bench", "big", "many", "bombed"
 BIG_MESSAGES, BIG_BYTES = 24, 16 * MIB
 MANY_REQUESTS, MANY_ROWS, MANY_BYTES = 100, 100, 10_000
 REQUESTS_PER_SECOND = 50
@@ -156,6 +156,51 @@ async def long_paths(url: str, seconds: float) -> Counter[str]:
     return await _answers(url, [("GET", f"/v1/topics/{number}{'x' * 60_000}", None) for number in range(1000)], seconds)
 
 
+async def nest_lists(url: str, seconds: float) -> Counter[str]:
+    """Four bodies at once of 60 MiB of empty lists, which are forty times as large once they are parsed."""
+    return await _bodies(url, "application/json", b'{"messages": [' + b"[]," * (20 * MIB) + b"[]]}", seconds)
+
+
+async def send_many_rows(url: str, seconds: float) -> Counter[str]:
+    """Four bodies at once of 60 MiB of the smallest messages."""
+    return await _bodies(url, "application/x-ndjson", b'{"value":""}\n' * (60 * MIB // 13), seconds)
+
+
+async def send_many_headers(url: str, seconds: float) -> Counter[str]:
+    """Four bodies at once of messages with thousands of headers."""
+    headers = b",".join(b'"%d":""' % number for number in range(5_000))
+    line = b'{"value":"","headers":{' + headers + b"}}\n"
+    return await _bodies(url, "application/x-ndjson", line * (60 * MIB // len(line)), seconds)
+
+
+async def inflate_bodies(url: str, seconds: float) -> Counter[str]:
+    """Four bodies at once of 60 KB of gzip that become 60 MiB of the smallest messages."""
+    body = gzip.compress(b'{"value":""}\n' * (60 * MIB // 13))
+    return await _bodies(url, "application/x-ndjson", body, seconds, {"content-encoding": "gzip"})
+
+
+async def _bodies(
+    url: str, content_type: str, body: bytes, seconds: float, headers: dict[str, str] | None = None
+) -> Counter[str]:
+    """The same body from four clients, again and again."""
+    seen: Counter[str] = Counter()
+    until = time.perf_counter() + seconds
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        while time.perf_counter() < until:
+            sent = {"content-type": content_type, **(headers or {})}
+            try:
+                async with session.post(f"{url}/v1/topics/{BOMBED}/messages", data=body, headers=sent) as answer:
+                    await answer.read()
+                    seen[str(answer.status)] += 1
+            except aiohttp.ClientError as error:
+                seen[type(error).__name__] += 1
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session:
+        await asyncio.gather(*(client(session) for _ in range(4)))
+    return seen
+
+
 async def _answers(url: str, requests: list[tuple[str, str, Any]], seconds: float) -> Counter[str]:
     seen: Counter[str] = Counter()
     gate = asyncio.Semaphore(20)
@@ -184,6 +229,10 @@ ATTACKS = {
     "segments": Attack("5 PUTs with 4,096 segments", put_segments),
     "wide": Attack("5 PUTs with 1,024 segments", raise_segments),
     "paths": Attack("1,000 paths of 60 KB", long_paths),
+    "lists": Attack("4 bodies at a time of 60 MiB of empty lists", nest_lists),
+    "rows": Attack("4 bodies at a time of 60 MiB of empty messages", send_many_rows),
+    "headers": Attack("4 bodies at a time of messages with 5,000 headers", send_many_headers),
+    "inflated": Attack("4 bodies at a time of 60 MiB of empty messages, as gzip", inflate_bodies),
 }
 
 
@@ -191,6 +240,7 @@ def prepare(url: str, name: str) -> None:
     """The topics that an attack and the other clients need."""
     httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
     httpx.post(f"{url}/v1/topics/{TOPIC}/messages", content=b"x").raise_for_status()
+    httpx.put(f"{url}/v1/topics/{BOMBED}", json={}).raise_for_status()
     if name in ("pages", "big-streams"):
         httpx.put(f"{url}/v1/topics/{BIG}", json={}).raise_for_status()
         body = gzip.compress(b"a" * BIG_BYTES)
