@@ -69,7 +69,7 @@ def encode(table: pa.Table, *, checks: bool) -> memoryview:
 
 def read_row_group(data: bytes) -> pa.Table:
     end = read_end(data, len(data))
-    return decode_row_group(end, 0, data[slice(*end.row_group_range(0))], use_threads=False)
+    return decode_row_group(end, 0, data[slice(*end.row_group_range(0))])
 
 
 def seconds_of(work: Callable[[], object], repeats: int) -> float:

@@ -239,12 +239,18 @@ def read_end(tail: bytes, size_bytes: int) -> FileEnd:
 
 def parse_footer(tail: bytes) -> tuple[pq.FileMetaData, str | None]:
     """Parquet's own metadata from the last bytes of a file, and what `check_footer` gives; raises `CorruptFile`."""
+    file, checked = _open_checked(tail)
+    return file.metadata, checked
+
+
+def _open_checked(tail: bytes) -> tuple[pq.ParquetFile, str | None]:
+    """A Parquet file of which these are the last bytes, and what `check_footer` gives; raises `CorruptFile`."""
     footer_bytes = footer_size_bytes(tail)
     if footer_bytes > len(tail):
         raise CorruptFile(f"not a whole Parquet file: it claims a footer of {footer_bytes} bytes")
     checked = check_footer(tail[-footer_bytes:])
     try:
-        return pq.read_metadata(pa.BufferReader(tail)), checked
+        return pq.ParquetFile(pa.BufferReader(tail)), checked
     except DECODING_ERRORS as error:
         raise CorruptFile(f"not a Parquet file: {error}") from error
 
@@ -270,33 +276,40 @@ def read_whole(data: bytes, *, place: tuple[int, int] | None = None) -> FileEnd:
 
     With `place`, the file must be that of this segment and of this first offset.
     """
-    end = read_end(data, len(data))
-    if place is not None:
-        end.footer.check_place(*place)
-    if end.footer.digests is not None:
-        check_body(data, end.footer.digests)
-    return end
+    return CheckedFile(data, place=place).end
+
+
+class CheckedFile:
+    """A whole file, of these bytes, all of which are checked. Raises `CorruptFile` as `read_whole`, when it is made."""
+
+    def __init__(self, data: bytes, *, place: tuple[int, int] | None = None) -> None:
+        self._file, checked = _open_checked(data)
+        metadata = self._file.metadata
+        self.end = FileEnd(data, len(data), Footer.from_metadata(metadata.metadata, checked), metadata)
+        if place is not None:
+            self.end.footer.check_place(*place)
+        if self.end.footer.digests is not None:
+            check_body(data, self.end.footer.digests)
+
+    def rows(self) -> pa.Table:
+        """Its rows, in the columns of `log_schema`; raises `CorruptFile`."""
+        try:
+            # Nearly all bytes are in one column. Threads for the others would cost more than they save.
+            return unmark(self._file.read(use_threads=False))
+        except DECODING_ERRORS as error:
+            raise undecodable(error) from error
 
 
 def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
     """The rows of a file, in the columns of `log_schema`; raises `CorruptFile` as `read_whole`."""
-    return decode_checked(read_whole(data, place=place), data)
+    return CheckedFile(data, place=place).rows()
 
 
-def decode_checked(end: FileEnd, data: bytes) -> pa.Table:
-    """The rows of a file that `read_whole` has checked, in the columns of `log_schema`; raises `CorruptFile`."""
-    try:
-        with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as file:
-            return unmark(file.read())
-    except DECODING_ERRORS as error:
-        raise undecodable(error) from error
-
-
-def decode_row_group(end: FileEnd, number: int, data: bytes, *, use_threads: bool = True) -> pa.Table:
+def decode_row_group(end: FileEnd, number: int, data: bytes) -> pa.Table:
     """The rows of one row group, given its bytes, in the columns of `log_schema`; raises `CorruptFile`."""
     try:
         with pq.ParquetFile(end.open_row_group(number, data), metadata=end.metadata) as file:
-            return unmark(file.read_row_group(number, use_threads=use_threads))
+            return unmark(file.read_row_group(number, use_threads=False))
     except DECODING_ERRORS as error:
         raise undecodable(error) from error
 

@@ -14,12 +14,11 @@ from filer.errors import CorruptFile, DataMissing, StoreError, UnreadableObject
 from filer.format.segment_file import (
     ROW_GROUP_BYTES,
     WHOLE_FILE_BYTES,
+    CheckedFile,
     FileEnd,
     decode,
-    decode_checked,
     decode_row_group,
     of_file,
-    read_whole,
 )
 from filer.segment.live_files import FileFacts, Hole
 from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom, head
@@ -206,9 +205,10 @@ def decoded_bytes(metadata: pq.FileMetaData, group: int) -> int:
 
 def _decode_up_to(data: bytes, place: tuple[int, int], most_bytes: int) -> pa.Table | int:
     """The rows of a file, or only how much they would take, if that is more. Raises as `decode`."""
-    end = read_whole(data, place=place)
-    size_bytes = sum(decoded_bytes(end.metadata, group) for group in range(end.metadata.num_row_groups))
-    return decode_checked(end, data) if size_bytes <= most_bytes else size_bytes
+    file = CheckedFile(data, place=place)
+    metadata = file.end.metadata
+    size_bytes = sum(decoded_bytes(metadata, group) for group in range(metadata.num_row_groups))
+    return file.rows() if size_bytes <= most_bytes else size_bytes
 
 
 def _check_readable(ref: SegmentRef, index: SegmentIndex, offset: int) -> None:

@@ -299,7 +299,7 @@ def _row_groups(ref: SegmentRef, name: FileName, data: bytes) -> Iterator[pa.Tab
             with pq.ParquetFile(pa.BufferReader(data), metadata=end.metadata) as file:
                 for group in range(file.num_row_groups):
                     # Arrow's own threads would take processors from the publishers; this one thread does not.
-                    yield unmark(file.read_row_group(group, use_threads=False))
+                    yield unmark(file.read_row_group(group))
         except DECODING_ERRORS as error:
             raise undecodable(error) from error
 
@@ -322,7 +322,7 @@ class _Check:
     def add_row_group(self, file: FileEnd, group: int, data: bytes) -> None:
         """Add the messages of one row group of a file that was fetched in part."""
         with of_file(self._ref.key(self._name)):
-            table = decode_row_group(file, group, data, use_threads=False)
+            table = decode_row_group(file, group, data)
         self.add(table)
 
     def add(self, table: pa.Table) -> None:
