@@ -121,6 +121,6 @@ $(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing everything into $(VENV) ..."
-	$(PIP) --editable '.[server,spark,dev]'
+	$(PIP) --editable '.[server,spark,s3-server,dev]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.server

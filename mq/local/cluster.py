@@ -184,8 +184,8 @@ class LocalCluster:
             (await http.put(f"{self.s3_endpoint}/{_BUCKET}")).raise_for_status()
 
     def _s3_server(self) -> ChildProcess:
-        if importlib.util.find_spec("moto") is None or importlib.util.find_spec("werkzeug") is None:
-            raise ToolMissing("--store s3 needs an S3 server, which is not installed: pip install 'moto[server]'")
+        if importlib.util.find_spec("moto") is None or importlib.util.find_spec("waitress") is None:
+            raise ToolMissing("--store s3 needs an S3 server, which is not installed: pip install 'braidmq[s3-server]'")
         return ChildProcess("s3", [sys.executable, "-m", "mq.local.s3_server", "0"], self._log("s3"))
 
     def _broker(self, number: int) -> LocalBroker:

@@ -5,13 +5,22 @@ which has threads. It checks the condition of a put and then writes the object, 
 succeed both. The lock here makes conditional puts hold, as they do on S3.
 """
 
+import logging
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from waitress.channel import HTTPChannel
+from waitress.server import create_server
+
 from mq.process.garbage import spare_what_is_loaded
 
+# Brokers have 50 connections to their store each. Tests have the server hang, with a thread for each request.
+THREADS = 256
+_LONGEST_IDLE_SECONDS = 3600
+# Bodies stay in memory, as objects do.
+_MEMORY_BYTES = 1 << 40
 # A request's thread may wait for the interpreter once per other thread, by default 5 ms each time.
 SWITCH_INTERVAL_SECONDS = 0.0005
 
@@ -26,22 +35,55 @@ def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
     return locked
 
 
+def _with_raw_uri(application: Callable[..., Any]) -> Callable[..., Any]:
+    """The WSGI application, given the path as it was sent, under the name by which moto looks for it."""
+
+    def named(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        environ["RAW_URI"] = environ["REQUEST_URI"]
+        return application(environ, start_response)
+
+    return named
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+    """A connection on which an empty object can be put: waitress would wait for its body once it has asked for it."""
+
+    def send_continue(self) -> None:
+        """Ask a client for the body that it has announced."""
+        is_complete = self.request.completed
+        super().send_continue()
+        self.request.completed = is_complete
+
+
 def main(port: int, *, around: Callable[[Any], Any] = lambda application: application) -> None:
     """Serve until the process ends; `around` may wrap the WSGI application."""
     from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.responses import S3Response
-    from werkzeug.serving import make_server
 
     for name in ("put_object", "delete_object"):
         setattr(S3Response, name, _one_at_a_time(getattr(S3Response, name)))
     # moto's own application would search all of Amazon's services for each request.
-    application = around(create_backend_app("s3"))
-    server = make_server("127.0.0.1", port, application, threaded=True)
+    application = around(_with_raw_uri(create_backend_app("s3")))
+    server = create_server(
+        application,
+        host="127.0.0.1",
+        port=port,
+        threads=THREADS,
+        connection_limit=4 * THREADS,
+        asyncore_use_poll=True,
+        channel_timeout=_LONGEST_IDLE_SECONDS,
+        inbuf_overflow=_MEMORY_BYTES,
+        outbuf_overflow=_MEMORY_BYTES,
+        max_request_body_size=_MEMORY_BYTES,
+    )
+    server.channel_class = _Channel
+    # That requests wait for a thread is no news.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     spare_what_is_loaded()
-    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.write(f"{server.effective_port}\n")
     sys.stdout.flush()
-    server.serve_forever()
+    server.run()
 
 
 if __name__ == "__main__":

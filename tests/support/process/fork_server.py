@@ -38,7 +38,7 @@ _LATE_IMPORTS = {
     "mq.cli.main": _BROKER,
     "pyspark.daemon": _SPARK,
     "tests.support.broker.deadly_broker": _BROKER,
-    "tests.support.store.s3_server": ("moto.moto_server.werkzeug_app", "moto.s3.responses", "werkzeug.serving"),
+    "tests.support.store.s3_server": ("moto.moto_server.werkzeug_app", "moto.s3.responses", "waitress.server"),
 }
 
 

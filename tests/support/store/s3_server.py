@@ -6,7 +6,6 @@ It fails when `S3Faults` tells it to.
 """
 
 import contextlib
-import logging
 import subprocess
 from collections.abc import Iterator
 
@@ -44,6 +43,4 @@ def s3_server() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # Nobody reads a line for each request, and each takes time from the next one.
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     main(0, around=FaultyApplication)

@@ -76,4 +76,4 @@ def test_without_an_s3_server_it_says_what_to_install(
     monkeypatch.setattr("mq.local.zookeeper._classpath", lambda: "jars/*")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert run(["local", "--store", "s3", "--data", str(tmp_path)]) == 1
-    assert "pip install 'moto[server]'" in capfd.readouterr().err
+    assert "pip install 'braidmq[s3-server]'" in capfd.readouterr().err
