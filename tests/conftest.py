@@ -3,6 +3,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from mq.process.garbage import spare_what_is_loaded
 from tests.support.net.shared_certificates import share_certificates
@@ -17,6 +18,9 @@ parse_undisturbed()
 share_certificates()
 start_java_quickly()
 start_python_quickly()
+# How long one example takes says more about the machine than about the code.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.hookimpl(wrapper=True)
