@@ -116,26 +116,32 @@ class Round:
         print(f"round {self.number} on {self.store}, seed {self.seed}", flush=True)
         try:
             async with AsyncExitStack() as stack:
-                topics = await self._topics(stack)
+                topics = await self._create_topics(stack)
                 self._load = self._workload(topics)
                 await self._strike_and_read(self._load, topics, kinds)
-                await self._judge(self._load.history)
+                await self.judge(self._load.history)
                 if self.complaints:
                     # The topics stay, for whoever looks into it.
                     stack.pop_all()
         except Exception as error:  # whatever it is, the other rounds go on, and the page tells of it
             self.troubles.append(f"stopped: {type(error).__name__}: {error}"[:500])
             if self._load is not None and not self._judged:
-                await self._judge(self._load.history)
+                await self.judge(self._load.history)
         if self.troubles or self.complaints:
             self._leave()
 
-    async def _topics(self, stack: AsyncExitStack) -> tuple[str, ...]:
+    @property
+    def topics(self) -> tuple[str, str]:
+        """Its topics: one acknowledges what is stored, the other what is replicated."""
+        return f"stored-{self.number}", f"replicated-{self.number}"
+
+    async def _create_topics(self, stack: AsyncExitStack) -> tuple[str, ...]:
         while len(self.cluster.brokers) < REPLICAS:
             await self.cluster.add()
+        stored, replicated = self.topics
         settings = {
-            f"stored-{self.number}": {"segments": 3},
-            f"replicated-{self.number}": {"segments": 3, "acks": "replicated", "replicas": REPLICAS},
+            stored: {"segments": 3},
+            replicated: {"segments": 3, "acks": "replicated", "replicas": REPLICAS},
         }
         return await stack.enter_async_context(topics_for_a_while(self.cluster, settings))
 
@@ -189,12 +195,16 @@ class Round:
         print(f"  {kind.name}: {took}{f'; {fault.detail}' if fault.detail else ''}", flush=True)
         return True
 
-    async def _judge(self, history: History) -> None:
-        """What is wrong with the history, and with topic.json where no fault has touched it."""
+    async def judge(self, history: History) -> None:
+        """What is wrong with the history, and with topic.json where no fault has touched it.
+
+        The cluster knows the records of rounds before this one too. They were judged then, by the faults of that time.
+        """
         touched = {fault.key.split("/")[1] for fault in history.faults if fault.key.endswith("/topic.json")}
         records = await asyncio.to_thread(self.cluster.topic_complaints)
         self.complaints += await asyncio.to_thread(judge, history)
-        self.complaints += [each for each in records if each.split(":")[0] not in touched]
+        untouched = {*self.topics} - touched
+        self.complaints += [each for each in records if each.split(":")[0] in untouched]
         self._judged = True
 
     def figures(self) -> RoundFigures:

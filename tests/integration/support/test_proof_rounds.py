@@ -3,13 +3,17 @@
 import random
 from collections import Counter
 from itertools import islice
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from filer import keys
+from tests.cluster.checker.history import Fault, History
 from tests.cluster.faults.decks import Deck
 from tests.cluster.faults.faults import KINDS
 from tests.cluster.faults.object_faults import CLOCK_FAULTS, OBJECT_FAULTS, place_of
-from tests.cluster.faults.prove_rounds import Draws, legs
+from tests.cluster.faults.prove_rounds import Draws, Round, legs
 from tests.support.store.object_faults import Kind
 
 
@@ -65,3 +69,11 @@ def test_where_the_messages_of_an_object_begin(key: str, place: tuple[int, int] 
 def test_only_kinds_that_a_round_has_are_damaged() -> None:
     without: Kind = "history"
     assert not any(without in kind.name for kind in OBJECT_FAULTS)
+
+
+async def test_each_round_is_judged_by_its_own_topics_and_faults(tmp_path: Path) -> None:
+    """A cluster goes on for several rounds, and knows what was done to the topics of all of them."""
+    said = ["stored-1: version 5: follows version 5", "replicated-2: version 7: follows version 7", "stored-2: bad"]
+    one = Round(Mock(topic_complaints=lambda: said), "directory", 2, seed=7, folder=tmp_path)
+    await one.judge(History(faults=[Fault("older-topic.json", 1.0, 2.0, key=keys.topic("replicated-2"))]))
+    assert one.complaints == ["stored-2: bad"]
