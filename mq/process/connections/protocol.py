@@ -21,6 +21,7 @@ from mq.process.connections.refusals import (
     Refusal,
 )
 from mq.process.connections.watch import ConnectionWatch
+from mq.process.connections.whole_answers import WholeAnswers
 
 _INTERNAL = PREFIX.encode("ascii")
 
@@ -46,40 +47,6 @@ class _Flow(FlowControl):
         if self.read_paused:
             self._on_resume()
         super().resume_reading()
-
-
-class _WholeAnswers:
-    """The transport, as the requests of a connection see it: an answer's head is written together with its body.
-
-    uvicorn writes the two one after the other: two calls of the system, and two packets. The head is held only where
-    its body follows at once: where its length is known, and it has one. If none follows, the endpoint has failed, and
-    the connection is closed.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._cycle: RequestResponseCycle | None = None
-        self._head: bytes | None = None
-        self.close, self.is_closing = transport.close, transport.is_closing
-
-    def begin(self, cycle: RequestResponseCycle) -> None:
-        """The next answer is that of this request."""
-        self._cycle, self._head = cycle, None
-        cycle.transport = cast("asyncio.Transport", self)
-
-    def write(self, data: bytes) -> None:
-        """Write a part of an answer."""
-        if self._head is not None:
-            head, self._head, self._cycle = self._head, None, None
-            self._transport.writelines((head, data))
-        elif (cycle := self._cycle) is not None and cycle.response_started:
-            if cycle.chunked_encoding is False and cycle.scope["method"] != "HEAD":
-                self._head = data
-            else:
-                self._cycle = None
-                self._transport.write(data)
-        else:
-            self._transport.write(data)
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -162,7 +129,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Count the connection, or end it."""
         super().connection_made(transport)
         self.flow = _Flow(transport, partial(self._connections.read_on, self))
-        self._answers = _WholeAnswers(transport)
+        self._answers = WholeAnswers(transport)
         self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))
 
     def connection_lost(self, exc: Exception | None) -> None:
