@@ -64,7 +64,7 @@ def why_foreign(headers: Headers, names: tuple[str, ...] | None, *, safe: bool =
 
 
 def _not_ours(host: bytes, names: tuple[str, ...]) -> str:
-    known = ", ".join(["localhost", "127.0.0.1", "[::1]", *names])
+    known = ", ".join(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", *names]))
     return (
         f"clients that address this broker as {host.decode('latin-1')!r:.80}, which is not one of its names "
         f"({known}); --allowed-hosts adds more"

@@ -141,3 +141,8 @@ def test_paths_are_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_each_name_is_told_once() -> None:
+    told = why_foreign(headers(host="evil.example"), ("box", "127.0.0.1")) or ""
+    assert "(localhost, 127.0.0.1, [::1], box)" in told
