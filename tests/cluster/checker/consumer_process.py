@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from braidmq import AsyncClient, DataUnreadable, Message
+from braidmq import AsyncClient, DataUnreadable, Message, NoConnection
 from tests.cluster.checker.consumer_log import Began, ConsumerLog, Line, Saved, written
 from tests.cluster.checker.history import Found
 
 SAVE_EVERY = 7
-UNREADABLE_SECONDS = 0.2
+AGAIN_SECONDS = 0.2
 USAGE = "usage: python -m tests.cluster.checker.consumer_process TOPIC FILE URL [URL ...]"
 
 
@@ -59,20 +59,24 @@ class Scribe:
 
 
 async def consume(topic: str, path: Path, urls: Sequence[str]) -> None:
-    """Read until killed. Where it is told that messages cannot be read, it begins another life, behind its marker."""
+    """Read until killed. It begins another life, behind its marker, where it cannot go on for now.
+
+    So it does where it is told that messages cannot be read, and where there is no broker: the only one may have been
+    killed a moment ago.
+    """
     async with AsyncClient(urls) as client:
-        while await _is_unreadable(client, topic, path):
-            await asyncio.sleep(UNREADABLE_SECONDS)
+        while await _begins_again(client, topic, path):
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _is_unreadable(client: AsyncClient, topic: str, path: Path) -> bool:
-    """Read until the broker says that messages cannot be read. False if the subscription ends otherwise."""
+async def _begins_again(client: AsyncClient, topic: str, path: Path) -> bool:
+    """Read until it cannot go on for now. False if the subscription ends otherwise."""
     with Scribe(path) as scribe:
         start = "earliest" if scribe.marker is None else None
         try:
             async for message in client.subscribe(topic, from_=start, marker=scribe.marker):
                 scribe.take(message)
-        except DataUnreadable:
+        except (DataUnreadable, NoConnection):
             return True
     return False
 

@@ -113,10 +113,12 @@ class KilledConsumer:
         """Read what it has written since the last call."""
         ahead_seconds = time.monotonic() - self._now()
         for line in self._log.read_on():
-            self._news_seconds = self._now()
             if isinstance(line, Began):
+                # No news: it begins again for as long as there is no broker.
                 self._begin(line.behind, line.at_seconds - ahead_seconds)
-            elif isinstance(line, Found):
+                continue
+            self._news_seconds = self._now()
+            if isinstance(line, Found):
                 self._find(replace(line, at_seconds=line.at_seconds - ahead_seconds))
             else:
                 self._saved = True

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from filer.stores.memory_store import MemoryStore
+from tests.cluster.checker import killed_consumers
 from tests.cluster.checker.consumer_log import Began, ConsumerLog, Saved, written
 from tests.cluster.checker.consumer_process import USAGE, Scribe, main
 from tests.cluster.checker.history import Found
@@ -15,6 +16,7 @@ from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge
 from tests.cluster.checker.workload import Workload
 from tests.support.broker.http_broker import http_broker
+from tests.support.process.processes import free_port
 
 PATIENCE_SECONDS = 60.0
 KILLS = 2
@@ -47,6 +49,23 @@ async def test_it_goes_on_from_its_last_marker(tmp_path: Path) -> None:
     behind = [visit.behind for visit in visits]
     assert behind[0] == 0 < behind[1] < behind[2]
     assert not consumer.kill(), "nothing is left behind"
+
+
+async def test_it_begins_again_where_there_is_no_broker_and_then_at_those_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All brokers that it was told of are gone, as the only one is that was killed and is started again."""
+    monkeypatch.setattr(killed_consumers, "LOST_SECONDS", 1.0)
+    urls = [f"http://127.0.0.1:{free_port()}"]
+    async with http_broker(MemoryStore()) as broker:
+        (await broker.client.put("/v1/topics/t")).raise_for_status()
+        (await broker.client.post("/v1/topics/t/messages", content=b"x")).raise_for_status()
+        load = Workload(urls, processes=[ProcessConsumer("c", "t", tmp_path)])
+        [consumer] = load.consumer_processes
+        async with load.running():
+            await until(lambda: len(consumer.record.visits) > 1)
+            urls[:] = [broker.url]
+            await until(lambda: consumer.has_reached({0: 1}))
 
 
 async def test_one_that_ends_by_itself_is_told(tmp_path: Path) -> None:
