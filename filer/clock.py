@@ -67,7 +67,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only by `advance`, which wakes the sleepers whose time has come, in order.
+    """A clock that moves only by `advance` and `leap`, which wake the sleepers whose time has come, in order.
 
     It is public, so that tests of code built on BraidMQ can use it too.
     """
@@ -114,6 +114,18 @@ class ManualClock:
             due[0][2].set_result(None)
             await settle()
         self._now_us = target_us
+        await settle()
+
+    async def leap(self, seconds: float) -> None:
+        """Move the time on at once, as on a machine that was asleep: who is due wakes after it, and only once.
+
+        For long times: `advance` wakes whoever looks around each second once for each second.
+        """
+        self._now_us += int(seconds * 1e6)
+        for sleeper in sorted(s for s in self._sleepers if s[0] <= self._now_us):
+            self._sleepers.remove(sleeper)
+            if not sleeper[2].done():
+                sleeper[2].set_result(None)
         await settle()
 
 
