@@ -18,7 +18,10 @@ name of the lost file, and names alone cannot show that.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
+
+from model.explorer import explore_all
 
 FILES = 3
 
@@ -30,10 +33,6 @@ class Rules:
     seals_behind_the_last_file: bool = True
     one_put_in_flight: bool = True
     lists_again: bool = True
-
-
-class Violation(Exception):
-    """A promise is broken; the message says which one, and by which steps."""
 
 
 class Name(NamedTuple):
@@ -87,7 +86,6 @@ class Meddler(NamedTuple):
 
 
 Actor = Owner | Sealer | Maintainer | Meddler
-State = tuple[World, tuple[Actor, ...]]
 Step = tuple[str, World, Actor]
 
 
@@ -200,9 +198,8 @@ def _meddler(meddler: Meddler, world: World) -> Iterator[Step]:
 # -- promises ----------------------------------------------------------------------------------------------
 
 
-def complaint(state: State) -> str | None:
+def complaint(world: World, actors: Sequence[Actor]) -> str | None:
     """The promise that is broken now; None if all are kept."""
-    world, actors = state
     # A seal within a roll-up came too late to count: its sealer recovers once more after a slow put, and finds that.
     seal = min((name.base for name in live(sorted(world.store)) if name.sealed), default=None)
     if seal is not None and any(offset >= seal for offset in world.acked):
@@ -219,34 +216,12 @@ def complaint(state: State) -> str | None:
 
 def explore(actors: Sequence[Actor], rules: Rules) -> tuple[int, set[World]]:
     """Explore all interleavings; returns the number of states, and the worlds at the ends. Raises `Violation`."""
-    first: State = (World(), tuple(actors))
-    ways: dict[State, tuple[State, str] | None] = {first: None}
-    waiting, ends = [first], set[World]()
-    while waiting:
-        state = waiting.pop()
-        broken = complaint(state)
-        if broken is not None:
-            raise Violation("\n".join([f"{broken}:", *_way(state, ways)]))
-        world, now = state
-        moved = False
-        sealing = any(isinstance(each, Sealer) and each.listed is not None and each.end < 0 for each in now)
-        for number, actor in enumerate(now):
-            if isinstance(actor, Meddler) and sealing and not actor.steps:
-                continue
-            for what, after, changed in steps_of(actor, world, rules):
-                moved = True
-                reached: State = (after, (*now[:number], changed, *now[number + 1 :]))
-                if reached not in ways:
-                    ways[reached] = (state, what)
-                    waiting.append(reached)
-        if not moved:
-            ends.add(world)
-    return len(ways), ends
+    return explore_all(
+        World(), actors, steps_of=partial(steps_of, rules=rules), complaint=complaint, waits=_may_not_lose_now
+    )
 
 
-def _way(state: State, ways: dict[State, tuple[State, str] | None]) -> list[str]:
-    steps: list[str] = []
-    while (before := ways[state]) is not None:
-        state, what = before
-        steps.append(what)
-    return steps[::-1]
+def _may_not_lose_now(actor: Actor, actors: Sequence[Actor]) -> bool:
+    """Whether the meddler has to wait until a sealer that has listed has put its seal: see the one fault above."""
+    sealing = any(isinstance(each, Sealer) and each.listed is not None and each.end < 0 for each in actors)
+    return isinstance(actor, Meddler) and sealing and not actor.steps

@@ -17,7 +17,10 @@ happens, the bytes may be the very ones that it has read, and no comparison show
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
+
+from model.explorer import explore_all
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,6 @@ class Rules:
     marks_after_the_swap: bool = True
     looks_before_it_answers: bool = True
     reads_again_before_it_tells: bool = True
-
-
-class Violation(Exception):
-    """A promise is broken; the message says which one, and by which steps."""
 
 
 class Record(NamedTuple):
@@ -81,7 +80,6 @@ class Meddler(NamedTuple):
 
 
 Actor = Committer | Changer | Starter | Meddler
-State = tuple[World, tuple[Actor, ...]]
 Step = tuple[str, World, Actor]
 
 
@@ -153,9 +151,8 @@ def _starter(actor: Starter, world: World, rules: Rules) -> Iterator[Step]:
         yield "the load is given up and its files are deleted", swept, Starter("done", actor.seen)
 
 
-def complaint(state: State) -> str | None:
+def complaint(world: World, actors: Sequence[Actor]) -> str | None:
     """The promise that is broken now; None if all are kept."""
-    world, actors = state
     if world.answered and not world.files:
         return "a load whose commit was answered is deleted"
     if not world.was_put_back and any(isinstance(each, Starter) and each.step == "told" for each in actors):
@@ -165,34 +162,12 @@ def complaint(state: State) -> str | None:
 
 def explore(actors: Sequence[Actor], rules: Rules) -> tuple[int, set[World]]:
     """Explore all interleavings; returns the number of states, and the worlds at the ends. Raises `Violation`."""
-    first: State = (World(), tuple(actors))
-    ways: dict[State, tuple[State, str] | None] = {first: None}
-    waiting, ends = [first], set[World]()
-    while waiting:
-        state = waiting.pop()
-        broken = complaint(state)
-        if broken is not None:
-            raise Violation("\n".join([f"{broken}:", *_way(state, ways)]))
-        world, now = state
-        moved = False
-        reading = any(isinstance(each, Starter) and each.step in ("list", "again", "sweep") for each in now)
-        for number, actor in enumerate(now):
-            if isinstance(actor, Meddler) and reading:
-                continue
-            for what, after, changed in steps_of(actor, world, rules):
-                moved = True
-                reached: State = (after, (*now[:number], changed, *now[number + 1 :]))
-                if reached not in ways:
-                    ways[reached] = (state, what)
-                    waiting.append(reached)
-        if not moved:
-            ends.add(world)
-    return len(ways), ends
+    return explore_all(
+        World(), actors, steps_of=partial(steps_of, rules=rules), complaint=complaint, waits=_may_not_put_back_now
+    )
 
 
-def _way(state: State, ways: dict[State, tuple[State, str] | None]) -> list[str]:
-    steps: list[str] = []
-    while (before := ways[state]) is not None:
-        state, what = before
-        steps.append(what)
-    return steps[::-1]
+def _may_not_put_back_now(actor: Actor, actors: Sequence[Actor]) -> bool:
+    """Whether the meddler has to wait for a broker between its first read and its swap: see the one fault above."""
+    reading = any(isinstance(each, Starter) and each.step in ("list", "again", "sweep") for each in actors)
+    return isinstance(actor, Meddler) and reading

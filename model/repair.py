@@ -16,7 +16,10 @@ goes through the segment, and is told where it cannot go on. After every step th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
+
+from model.explorer import explore_all
 
 END = 3
 
@@ -35,10 +38,6 @@ class Rules:
     masks_overlapping: bool = True
     acts_in_time: bool = True
     asks_before_deleting: bool = True
-
-
-class Violation(Exception):
-    """A promise is broken; the message says which one, and by which steps."""
 
 
 class Name(NamedTuple):
@@ -89,7 +88,6 @@ class Meddler(NamedTuple):
 
 
 Actor = Maintainer | Repairer | Reader | Meddler
-State = tuple[World, tuple[Actor, ...]]
 Step = tuple[str, World, Actor]
 
 
@@ -194,39 +192,17 @@ def complaint_at_the_end(world: World, actors: Sequence[Actor]) -> str | None:
 
 def explore(actors: Sequence[Actor], rules: Rules) -> tuple[int, set[World]]:
     """Explore all interleavings; returns the number of states, and the worlds at the ends. Raises `Violation`."""
-    first: State = (World(), tuple(actors))
-    ways: dict[State, tuple[State, str] | None] = {first: None}
-    waiting, ends = [first], set[World]()
-    while waiting:
-        state = waiting.pop()
-        world, now = state
-        following = [
-            (what, (after, (*now[:number], changed, *now[number + 1 :])))
-            for number, actor in enumerate(now)
-            if not _is_too_early(actor, now, rules)
-            for what, after, changed in steps_of(actor, world, rules)
-        ]
-        broken = complaint(world, rules) or (None if following else complaint_at_the_end(world, now))
-        if broken is not None:
-            raise Violation("\n".join([f"{broken}:", *_way(state, ways)]))
-        if not following:
-            ends.add(world)
-        for what, reached in following:
-            if reached not in ways:
-                ways[reached] = (state, what)
-                waiting.append(reached)
-    return len(ways), ends
+    return explore_all(
+        World(),
+        actors,
+        steps_of=partial(steps_of, rules=rules),
+        complaint=lambda world, _: complaint(world, rules),
+        complaint_at_the_end=complaint_at_the_end,
+        waits=partial(_is_too_early, rules=rules),
+    )
 
 
 def _is_too_early(actor: Actor, actors: Sequence[Actor], rules: Rules) -> bool:
     """Whether the grace period of what a maintainer would delete cannot have ended before a repairer has acted."""
     acting = any(isinstance(each, Repairer) and each.listed is not None and not each.done for each in actors)
     return rules.acts_in_time and acting and isinstance(actor, Maintainer) and actor.steps == 2
-
-
-def _way(state: State, ways: dict[State, tuple[State, str] | None]) -> list[str]:
-    steps: list[str] = []
-    while (before := ways[state]) is not None:
-        state, what = before
-        steps.append(what)
-    return steps[::-1]

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from model.lost_objects import Maintainer, Meddler, Owner, Rules, Sealer, Violation, explore
+from model.explorer import Violation
+from model.lost_objects import Maintainer, Meddler, Owner, Rules, Sealer, explore
 
 CAUGHT = [
     ("seals_behind_the_last_file", [Owner(), Sealer(), Meddler()], "an acknowledged message was sealed over"),

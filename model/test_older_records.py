@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from model.older_records import Changer, Committer, Meddler, Rules, Starter, Violation, explore
+from model.explorer import Violation
+from model.older_records import Changer, Committer, Meddler, Rules, Starter, explore
 
 SCENES: dict[str, list[Any]] = {
     "a restart": [Committer(), Starter(), Meddler()],

@@ -2,7 +2,8 @@
 
 import pytest
 
-from model.repair import FILES, Maintainer, Meddler, Name, Reader, Repairer, Rules, Violation, explore
+from model.explorer import Violation
+from model.repair import FILES, Maintainer, Meddler, Name, Reader, Repairer, Rules, explore
 
 EVERYBODY = (Maintainer(), Meddler(), Repairer(), Reader())
 
