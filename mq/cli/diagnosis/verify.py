@@ -20,7 +20,7 @@ from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.offline import check_directory, progress_bar
-from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
+from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
 from mq.cli.output import print_json, print_lines, print_table, size
 
 MOST_TOLD = 10_000
@@ -33,10 +33,7 @@ def verify(
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics to check.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Check all topics, and the records of the cluster.")] = False,
-    store: Annotated[
-        str,
-        typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix."),
-    ] = "braid-data",
+    store: OfflineStore = "braid-data",
     url: UrlIfGiven = None,
     endpoint: S3Endpoint = None,
     region: S3Region = None,

@@ -20,7 +20,7 @@ from filer.verification.stored_topic import verify_lists
 from filer.verification.verdict import Verdict
 from mq.cli.failures import CommandFailed
 from mq.cli.offline import check_directory, progress_bar
-from mq.cli.options import Json, S3Addressing, S3Endpoint, S3Region, TopicName
+from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, TopicName
 from mq.cli.output import print_json, print_lines, print_table
 from mq.cli.topics.given_up import last_offset
 
@@ -40,10 +40,7 @@ def repair(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Give up what is lost. It stays given up, even if it is put back.")
     ] = False,
-    store: Annotated[
-        str,
-        typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix."),
-    ] = "braid-data",
+    store: OfflineStore = "braid-data",
     endpoint: S3Endpoint = None,
     region: S3Region = None,
     addressing: S3Addressing = "auto",
