@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from waitress.channel import HTTPChannel
-from waitress.server import create_server
+from waitress.server import TcpWSGIServer, create_server
 
 from mq.process.garbage import spare_what_is_loaded
 
@@ -45,14 +45,16 @@ def _with_raw_uri(application: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+class _Channel(HTTPChannel):
     """A connection on which an empty object can be put: waitress would wait for its body once it has asked for it."""
 
     def send_continue(self) -> None:
         """Ask a client for the body that it has announced."""
-        is_complete = self.request.completed
+        request = self.request
+        is_complete = request is not None and request.completed
         super().send_continue()
-        self.request.completed = is_complete
+        if request is not None:
+            request.completed = is_complete
 
 
 def main(port: int, *, around: Callable[[Any], Any] = lambda application: application) -> None:
@@ -76,12 +78,13 @@ def main(port: int, *, around: Callable[[Any], Any] = lambda application: applic
         outbuf_overflow=_MEMORY_BYTES,
         max_request_body_size=_MEMORY_BYTES,
     )
+    assert isinstance(server, TcpWSGIServer), "one address makes one server"
     server.channel_class = _Channel
     # That requests wait for a thread is no news.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     spare_what_is_loaded()
-    sys.stdout.write(f"{server.effective_port}\n")
+    sys.stdout.write(f"{server.getsockname()[1]}\n")
     sys.stdout.flush()
     server.run()
 
