@@ -26,6 +26,7 @@ from pipeline.export.parquet_table import finish_run
 from pipeline.stores import run_on_store
 from pipeline.topic_files import list_topic, read_topic
 from tests.support.broker.broker_process import BrokerProcess
+from tests.support.process.processes import until
 from tests.support.topic.stored_topic import TOPIC, store_topic
 
 SEALED = (15_000, 2, 3, 15_000, 4)
@@ -186,10 +187,7 @@ def test_given_up_while_a_broker_runs(root: Path) -> None:
             by_brokers_pages(client)
         assert [each.what for each in client.topic(TOPIC).damaged] == ["missing"] * 3
         assert repair(root, "--accept-loss") == 0
-        deadline = time.monotonic() + READER_SECONDS
-        while client.topic(TOPIC).damaged:
-            assert time.monotonic() < deadline, "the broker has not learned of it"
-            time.sleep(0.05)
+        until(lambda: not client.topic(TOPIC).damaged, timeout_seconds=READER_SECONDS)
         check_readers(client)
         client.publish(TOPIC, value="behind it")
         assert sorted(by_brokers_pages(client))[:-1] == KEPT
@@ -202,10 +200,10 @@ def test_roll_ups_do_not_reach_over_it(root: Path) -> None:
     assert repair(root, "--accept-loss") == 0
     often = ("--maintenance-interval", "0.1", "--rollup-age", "0")
     with BrokerProcess(data=root, args=often) as broker, Client(broker.url) as client:
-        deadline = time.monotonic() + READER_SECONDS
-        while not any(len(file.uri.rsplit("/", 1)[1]) > 30 for file in client.files(TOPIC)):
-            assert time.monotonic() < deadline, "nothing was rolled up"
-            time.sleep(0.05)
+        until(
+            lambda: any(len(file.uri.rsplit("/", 1)[1]) > 30 for file in client.files(TOPIC)),
+            timeout_seconds=READER_SECONDS,
+        )
         check_readers(client)
     check_it_is_whole(root)
 
@@ -250,10 +248,7 @@ def test_a_segment_with_a_damaged_end_gets_its_successor(root: Path, damaged_end
     with BrokerProcess(data=root, args=NO_ROLL_UP) as broker, Client(broker.url) as client:
         assert [(each.segment, each.next_offset) for each in client.topic(TOPIC).damaged] == [(1, None)]
         assert repair(root, "--accept-loss") == 0
-        deadline = time.monotonic() + READER_SECONDS
-        while client.topic(TOPIC).segments[-1].segment == 1:
-            assert time.monotonic() < deadline, "the segment has no successor"
-            time.sleep(0.05)
+        until(lambda: client.topic(TOPIC).segments[-1].segment != 1, timeout_seconds=READER_SECONDS)
         client.publish(TOPIC, value="behind it")
         found = by_brokers_pages(client)
         assert [each for each in found if each[0] > 0] == [(1, 0), (1, 1), (1, 2), (1, 3), (3, 0)]
