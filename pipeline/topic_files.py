@@ -113,14 +113,14 @@ def _first_gap(ref: SegmentRef, live: Sequence[LiveName], stops: Sequence[int], 
     What is given up is no gap.
     """
     begins = [*(each.start for each in live), end]
-    first = _behind_given_up(ref, start, begins)
+    first = ref.given_up.behind(start, begins)
     if first < end and begins[0] > first:
         return first
     for each, stop, following in zip(live, stops, begins[1:], strict=True):
         reach = each.name.end
         if reach is not None and start < reach < stop:
             return reach
-        if (behind := _behind_given_up(ref, stop, begins)) < following:
+        if (behind := ref.given_up.behind(stop, begins)) < following:
             return behind
     return None
 
@@ -138,16 +138,6 @@ def _stop(ref: SegmentRef, start: int, following: int) -> int:
     """Where a file stops that begins at `start`: at the next one, or at what is given up before that."""
     given_up = ref.given_up.next_start(start)
     return following if given_up is None else min(following, given_up)
-
-
-def _behind_given_up(ref: SegmentRef, offset: int, begins: Sequence[int]) -> int:
-    """Where the messages go on behind what is given up at an offset; the offset itself if nothing is."""
-    while (found := ref.given_up.at(offset)) is not None:
-        following = min((each for each in begins if each > found.start), default=offset)
-        if found.end is None and following == offset:
-            return offset
-        offset = following if found.end is None else found.end
-    return offset
 
 
 def unbroken(files: Iterable[LiveFile]) -> list[list[LiveFile]]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from filer.keys import FileName
-from filer.topic.given_up import NOTHING_GIVEN_UP, GivenUpRange, GivenUpRanges
+from filer.topic.given_up import NOTHING_GIVEN_UP, GivenUpRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,21 +192,10 @@ def _given_up_at(
 ) -> Hole | None:
     """The rest of what is given up at `offset`; None if nothing is, or if no name shows where it ends."""
     found = given_up.at(offset)
-    end = None if found is None else _end_of(found, given_up, ordered, damaged)
-    if found is None or end is None:
+    if found is None:
         return None
-    return Hole(offset, end, FileName(found.start), given_up=True)
-
-
-def _end_of(
-    found: GivenUpRange, given_up: GivenUpRanges, ordered: Iterable[FileFacts], damaged: Collection[FileName]
-) -> int | None:
-    if found.end is not None:
-        return found.end
-    bases = [*(facts.base for facts in ordered), *(name.base for name in damaged)]
-    following = given_up.next_start(found.start)
-    begins = [base for base in bases if base > found.start] + ([] if following is None else [following])
-    return min(begins, default=None)
+    end = given_up.end_of(found, [*(facts.base for facts in ordered), *(name.base for name in damaged)])
+    return None if end is None else Hole(offset, end, FileName(found.start), given_up=True)
 
 
 def _hole_at(offset: int, beyond: int | None, damaged: Collection[FileName]) -> Hole | None:

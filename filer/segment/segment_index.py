@@ -36,8 +36,8 @@ class SegmentIndex:
     """The live files of a segment in offset order, and the superseded ranges that still await deletion.
 
     `holes` are the ranges between or behind the files whose object is gone or damaged; `lost` are those of them that
-    nobody has given up. `blocked` is a damaged file at
-    the end: nothing shows where it ends, so nothing can be stored behind it, the seal included.
+    nobody has given up. `blocked` is a damaged file at the end: nothing shows where it ends, so nothing can be stored
+    behind it, the seal included.
 
     `size_bytes` is the sum over the live files. `stored_bytes` is the sum over all files there have been, as they were
     stored: neither roll-ups nor retention change it. (If no snapshot has it, only the remaining files count.) `changes`

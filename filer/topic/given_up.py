@@ -6,6 +6,7 @@ have passed by, and producers may have sent the messages again. A file that reac
 and is never deleted either.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from filer.keys import FileName
@@ -42,6 +43,22 @@ class GivenUpRanges:
     def next_start(self, offset: int) -> int | None:
         """Where the first range behind the offset begins."""
         return next((each.start for each in self.ranges if each.start > offset), None)
+
+    def end_of(self, found: GivenUpRange, begins: Iterable[int]) -> int | None:
+        """Where a range ends, if files begin at `begins`; None if nothing shows it."""
+        if found.end is not None:
+            return found.end
+        following = (*begins, *(each.start for each in self.ranges))
+        return min((begin for begin in following if begin > found.start), default=None)
+
+    def behind(self, offset: int, begins: Sequence[int] = ()) -> int:
+        """Where the messages go on behind what is given up at an offset, if files begin at `begins`.
+
+        That is the offset itself if nothing is given up there, or if nothing shows how far.
+        """
+        while (found := self.at(offset)) is not None and (end := self.end_of(found, begins)) is not None:
+            offset = end
+        return offset
 
     def masks(self, base: int, end: int) -> bool:
         """Whether a file of the offsets `[base, end)` does not count any more. An empty seal has its base alone."""

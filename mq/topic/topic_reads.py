@@ -179,9 +179,7 @@ class TopicReads:
     async def _behind_given_up(self, segment: Segment, offset: int) -> int:
         given_up = segment.given_up_ranges
         if all(each.end is not None for each in given_up.ranges):
-            while (found := given_up.at(offset)) is not None and found.end is not None:
-                offset = found.end
-            return offset
+            return given_up.behind(offset)
         # Of a damaged last file nothing but the index tells where the log goes on.
         index = await self.index(segment.id)
         while (hole := index.hole_at(offset)) is not None and hole.given_up:

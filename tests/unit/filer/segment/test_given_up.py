@@ -51,6 +51,24 @@ def test_a_file_that_reaches_into_it_does_not_count(
 
 
 @pytest.mark.parametrize(
+    ("given_up", "offset", "begins", "behind"),
+    [
+        ([(3, 5)], 3, [], 5),
+        ([(3, 5)], 4, [], 5),
+        ([(3, 5)], 5, [], 5),
+        ([(3, 5), (5, 7)], 3, [], 7),
+        ([(3, None)], 3, [0, 3, 8, 9], 8),
+        ([(3, None)], 3, [0], 3),
+        ([(3, None), (6, 8)], 3, [9], 8),
+    ],
+)
+def test_messages_go_on_behind_it(
+    given_up: list[tuple[int, int | None]], offset: int, begins: list[int], behind: int
+) -> None:
+    assert ranges(*given_up).behind(offset, begins) == behind
+
+
+@pytest.mark.parametrize(
     ("given_up", "files", "holes"),
     [
         ([(3, 5)], [(0, 3), (5, 9)], [(3, 5)]),
