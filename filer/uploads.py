@@ -7,7 +7,9 @@ An id contains the declared size and SHA-256 and a MAC over them, so that broker
 import base64
 import hmac
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ulid import ULID
 
@@ -57,6 +59,15 @@ class Reference:
     def to_row(self) -> dict[str, str | int | None]:
         """As a value of the `_ref` column."""
         return {"uri": self.uri, "size": self.size_bytes, "etag": self.etag, "sha256": self.sha256}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Reference":
+        """The reference from a value of the `_ref` column."""
+        return cls(row["uri"], row["size"], row["etag"], row["sha256"])
+
+    def key(self, topic: str) -> str:
+        """The store key of the payload."""
+        return keys.topic_folder(topic) + self.uri
 
 
 class Uploads:

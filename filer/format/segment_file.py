@@ -5,7 +5,7 @@ writer, and says whether it is the seal.
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -307,9 +307,18 @@ def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
 
 def decode_row_group(end: FileEnd, number: int, data: bytes) -> pa.Table:
     """The rows of one row group, given its bytes, in the columns of `log_schema`; raises `CorruptFile`."""
+    table = decode_columns(end, number, data)
+    try:
+        return unmark(table)
+    except DECODING_ERRORS as error:
+        raise undecodable(error) from error
+
+
+def decode_columns(end: FileEnd, number: int, data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """Some columns (None: all) of one row group, given its bytes, as they are in the file; raises `CorruptFile`."""
     try:
         with pq.ParquetFile(end.open_row_group(number, data), metadata=end.metadata) as file:
-            return unmark(file.read_row_group(number, use_threads=False))
+            return file.read_row_group(number, columns=columns, use_threads=False)
     except DECODING_ERRORS as error:
         raise undecodable(error) from error
 

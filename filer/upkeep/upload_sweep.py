@@ -13,12 +13,11 @@ from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 from ulid import ULID
 
 from filer import keys
 from filer.errors import DataMissing
-from filer.format.segment_file import DECODING_ERRORS, FileEnd, of_file, undecodable
+from filer.format.segment_file import FileEnd, decode_columns, of_file
 from filer.keys import FileName
 from filer.segment.live_files import live_names
 from filer.segment.segment_index import SegmentIndex
@@ -177,11 +176,7 @@ async def _read_refs(store: Store, key: str, *, executor: Executor) -> Digests:
 def _digests(key: str, file: FileEnd, group: int, data: bytes) -> Digests:
     """Runs on an executor thread."""
     with of_file(key):
-        try:
-            with pq.ParquetFile(file.open_row_group(group, data), metadata=file.metadata) as parquet:
-                refs = parquet.read_row_group(group, columns=[_URI], use_threads=False)["_ref"]
-        except DECODING_ERRORS as error:
-            raise undecodable(error) from error
+        refs = decode_columns(file, group, data, [_URI])["_ref"]
     uris = refs.combine_chunks().field("uri").drop_null().to_pylist()
     return np.unique(np.fromiter(map(_digest, _strings(uris)), np.uint64))
 

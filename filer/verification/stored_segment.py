@@ -1,8 +1,9 @@
-"""Checks one segment on a store: every file that counts, what is missing between them, and their chain."""
+"""Checks one segment on a store: every file that counts, what is missing between them, their chain, and payloads."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from filer.segment.segment_log import SegmentRef, reach, recover_index
 from filer.stores.store import Store
 from filer.verification.chain_check import Link, check_chain
 from filer.verification.stored_files import verify_file
+from filer.verification.stored_payloads import CheckedPayloads, verify_payloads
 from filer.verification.verdict import Verdict
 
 FILES_AT_ONCE = 8
@@ -44,18 +46,23 @@ async def verify_segment(
 ) -> AsyncGenerator[Verdict, None]:
     """A verdict on each file that counts, and on each that is missing; a broken chain is told of the later file.
 
+    Behind that of a file come those of the payloads to which its messages refer.
+
     `end_offset` is that of a sealed segment, None for an open one. `seal_offset` is that of the seal's file. The
     segment may go on meanwhile: what it gets later is not looked at, and a file that was rolled up is looked for under
     its new name. Files go in the order of their offsets, except for those. Raises `OutcomeUnknown`.
     """
     links: dict[FileName, Link | None] = {}
+    payloads = CheckedPayloads()
     until: int | None = None
     while True:
         index = await recover_index(store, ref, start_offset=start_offset)
         until = index.end if until is None else until
         if end_offset is not None and not index.sealed and index.end < end_offset:
             reach(ref, index, end_offset)
-        names = [facts.name for facts in index.files if facts.start <= until and facts.end >= plan.from_offset]
+        counting = [facts for facts in index.files if facts.start <= until and facts.end >= plan.from_offset]
+        names = [facts.name for facts in counting]
+        referring = {facts.name: facts.start for facts in counting if facts.refs and facts.end > plan.from_offset}
         left = [name for name in names if name not in links]
         at_name = {name: at for at, name in enumerate(names)}
         if not left:
@@ -68,6 +75,10 @@ async def verify_segment(
                 ref, names[max(at_name[batch[0]] - 1, 0) : at_name[batch[-1]] + 2], links, {*batch}
             ):
                 yield verdict
+            files = {name: referring[name] for name in batch if name in referring}
+            async with aclosing(verify_payloads(store, ref, files, payloads, hashing=plan.hashing)) as verdicts:
+                async for verdict in verdicts:
+                    yield verdict
     for verdict in _missing(ref, index, end_offset, seal_offset):
         yield verdict
 

@@ -10,7 +10,8 @@ Condition = Literal["ok", "unchecked", "given up", "damaged", "missing"]
 class Verdict:
     """The condition of an object on the store, by its key.
 
-    `unchecked`: its footer fits its name, and it has no digests, because version 0.1 wrote it. `why` says what is wrong
+    `unchecked`: it fits its name, and has no digests: version 0.1 wrote the file, or nobody announced the SHA-256 of
+    the payload. `why` says what is wrong
     with one that is damaged or missing; it is empty for sound ones. `given up`: it is lost, and nobody waits for it.
     """
 

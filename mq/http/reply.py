@@ -12,6 +12,7 @@ import orjson
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from filer.errors import BraidError
 from mq.base.read_budget import ReadLease
 from mq.bodies.intake import ClientGone
 from mq.http.problems import Problem, problem_of
@@ -96,7 +97,10 @@ class PageResponse(Response):
 
 
 class PacedStream(StreamingResponse):
-    """A stream whose next part is made only once the socket has taken the last one."""
+    """A stream whose next part is made only once the socket has taken the last one.
+
+    If a part cannot be made, the answer breaks off, and the client finds that it is not whole.
+    """
 
     def __init__(self, parts: AsyncGenerator[bytes, None], headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(parts, 200, headers, media_type)
@@ -107,9 +111,13 @@ class PacedStream(StreamingResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         # Closed at once where the client is gone: what it holds must not wait for the garbage collector.
         async with contextlib.aclosing(self._parts) as parts:
-            async for part in parts:
-                for piece in pieces(part):
-                    await send_drained(send, piece)
+            try:
+                async for part in parts:
+                    for piece in pieces(part):
+                        await send_drained(send, piece)
+            except BraidError as error:
+                _log.error("an answer breaks off: %s", error)
+                return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

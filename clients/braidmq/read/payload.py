@@ -6,7 +6,7 @@ from typing import Self
 
 import httpx
 
-from braidmq.errors import InvalidArgument, PayloadMismatch
+from braidmq.errors import ConnectionBroken, InvalidArgument, PayloadMismatch
 from braidmq.message import Message, Reference
 from braidmq.names import topic_path
 from braidmq.transport.problems import refusal
@@ -62,7 +62,11 @@ class AsyncPayload(AsyncIterator[bytes]):
             self._check_end()
             raise
         except httpx.HTTPError as failure:
-            raise connection_error(failure, failure.request.url, publishing=False) from failure
+            why = connection_error(failure, failure.request.url, publishing=False)
+            raise ConnectionBroken(
+                f"{self._name} broke off after {self._read_bytes} of {self.size_bytes} bytes: {why}. If that happens "
+                f"again, the payload may be damaged: mq verify {self._message.topic} tells"
+            ) from failure
         self._read_bytes += len(chunk)
         self._digest.update(chunk)
         return chunk
@@ -80,7 +84,7 @@ class AsyncPayload(AsyncIterator[bytes]):
         found = response.headers.get("etag")
         if ref.etag is not None and found is not None and found.strip('"') != ref.etag.strip('"'):
             await response.aclose()
-            raise PayloadMismatch(f"the payload of {self._message.id} has ETag {found}, not {ref.etag}")
+            raise PayloadMismatch(f"{self._name} has ETag {found}, not {ref.etag}")
         return response
 
     def _check_end(self) -> None:
@@ -88,12 +92,17 @@ class AsyncPayload(AsyncIterator[bytes]):
         if ref is None:
             return
         if self._read_bytes != ref.size_bytes:
-            raise PayloadMismatch(
-                f"the payload of {self._message.id} has {self._read_bytes} bytes, not {ref.size_bytes}"
-            )
+            raise PayloadMismatch(f"{self._name} has {self._read_bytes} bytes, not {ref.size_bytes}")
         if ref.sha256 is not None and self._digest.hexdigest() != ref.sha256:
             found = self._digest.hexdigest()
-            raise PayloadMismatch(f"the payload of {self._message.id} has SHA-256 {found}, not {ref.sha256}")
+            raise PayloadMismatch(f"{self._name} has SHA-256 {found}, not {ref.sha256}")
+
+    @property
+    def _name(self) -> str:
+        """What errors call it: the message, and the object on the store."""
+        message = self._message
+        where = "" if message.ref is None else f" (topics/{message.topic}/{message.ref.uri})"
+        return f"the payload of {message.id}{where}"
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:

@@ -16,6 +16,7 @@ from filer.stores.store_address import StoreAddress
 from filer.topic.catalogue import Catalogue
 from filer.verification.giving_up import give_up
 from filer.verification.losses import Loss, find_losses
+from filer.verification.stored_payloads import verify_payloads_of
 from filer.verification.stored_topic import verify_lists
 from filer.verification.verdict import Verdict
 from mq.cli.failures import CommandFailed
@@ -29,10 +30,10 @@ _COLUMNS = ("segment", "from offset", "to offset", "messages", "object", "is")
 
 @dataclass(slots=True)
 class _Findings:
-    """What is lost; and the lists of a topic that are damaged, with which no message is lost."""
+    """What is lost. And what keeps nobody from reading on, so that nothing is given up for it: lists, and payloads."""
 
     losses: list[Loss] = field(default_factory=list)
-    lists: list[Verdict] = field(default_factory=list)
+    others: list[Verdict] = field(default_factory=list)
 
 
 def repair(
@@ -62,8 +63,13 @@ def repair(
             f"{_count(findings.losses)} of topic {topic!r} cannot be read, and nothing was changed: put the objects "
             "back, or give the messages up with --accept-loss"
         )
-    if findings.lists:
-        raise CommandFailed(f"{findings.lists[0].key} is damaged: put it back; no message is lost with it")
+    if findings.others:
+        first, more = findings.others[0], len(findings.others) - 1
+        besides = f", and so {'is one more object' if more == 1 else f'are {more} more objects'}" if more else ""
+        raise CommandFailed(
+            f"{first.key} is {first.condition}{besides}: put back what you can; nobody is kept from reading on, so "
+            "there is nothing to give up for it"
+        )
 
 
 async def _repair(address: StoreAddress, topic: str, *, accept_loss: bool) -> _Findings:
@@ -85,11 +91,9 @@ async def _repair(address: StoreAddress, topic: str, *, accept_loss: bool) -> _F
                 findings.losses.append(loss)
         # A damaged snapshot is no work for anybody: the next broker that reads the segment writes it again.
         snapshots = keys.snapshots_folder(topic)
-        findings.lists = [
-            verdict
-            async for verdict in verify_lists(store, topic)
-            if not verdict.is_sound and not verdict.key.startswith(snapshots)
-        ]
+        lists = [each async for each in verify_lists(store, topic) if not each.key.startswith(snapshots)]
+        payloads = [each async for each in verify_payloads_of(store, record.state)]
+        findings.others = [each for each in (*lists, *payloads) if not each.is_sound]
         if accept_loss and findings.losses:
             await give_up(store, clock, catalogue, topic, findings.losses)
         return findings
@@ -104,14 +108,17 @@ def _print(topic: str, findings: _Findings, *, accepted: bool, as_json: bool) ->
                 "topic": topic,
                 "accepted": accepted,
                 "losses": [_shown(loss) for loss in findings.losses],
-                "objects": [{"key": each.key, "condition": each.condition, "why": each.why} for each in findings.lists],
+                "objects": [
+                    {"key": each.key, "condition": each.condition, "why": each.why} for each in findings.others
+                ],
             }
         )
         return
-    if not findings.losses:
-        print_lines(f"nothing of topic {topic} is lost that is not given up")
-        return
-    print_table(_COLUMNS, map(_row, findings.losses))
+    if findings.losses:
+        print_table(_COLUMNS, map(_row, findings.losses))
+    else:
+        print_lines(f"nothing of topic {topic} is lost that has to be given up")
+    print_lines(*(f"{each.condition}: {each.key}: {each.why}" for each in findings.others))
     if accepted:
         print_lines("", f"given up: {_count(findings.losses)} of topic {topic}; readers pass by from now on")
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,10 +11,11 @@ import orjson
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from filer import keys
 from filer.backoff import backoff_seconds
-from filer.errors import InvalidInput
+from filer.errors import CorruptFile, DataMissing, InvalidInput, ObjectNotFound
 from filer.topic.positions import PositionExpired, Positions, to_marker
+from filer.uploads import Reference
+from filer.verification.payload_check import PayloadCheck, check_size
 from mq.base.errors import NotFound, OwnerSilent
 from mq.base.read_budget import ReadLease
 from mq.broker import Broker
@@ -221,12 +223,30 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
         runtime.reads.count_read(run.segment, 1, len(data))
         return PageResponse(data, {}, "application/octet-stream", lease)
     lease.close()
-    key = keys.topic_folder(runtime.topic) + ref["uri"]
+    reference = Reference.from_row(ref)
+    key = reference.key(runtime.topic)
+    with _of_message(key, run.segment, run.end - run.table.num_rows):
+        check_size(reference, (await broker.store.head(key)).size_bytes)
     presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
     if presigned is not None:
         return RedirectResponse(presigned.url, 307)
-    headers = {"content-length": str(ref["size"]), "etag": f'"{ref["etag"]}"'}
-    return PacedStream(_payload(broker, key, ref["size"]), headers, "application/octet-stream")
+    parts = _payload(broker, key, reference, run.segment, run.end - run.table.num_rows)
+    # What is wrong with the first part is told in an answer of its own.
+    first = await anext(parts, b"")
+    headers = {"content-length": str(reference.size_bytes), "etag": f'"{reference.etag}"'}
+    return PacedStream(_in_order(first, parts), headers, "application/octet-stream")
+
+
+@contextmanager
+def _of_message(key: str, segment: int, offset: int) -> Iterator[None]:
+    """Makes errors about the payload of a message name both."""
+    try:
+        yield
+    except CorruptFile as error:
+        raise CorruptFile(f"{key}: {error}", key=key, segment=segment, offset=offset) from error
+    except ObjectNotFound as error:
+        why = f"{key} is gone from the store: it is the payload of message {segment}-{offset}"
+        raise DataMissing(why, key=key, segment=segment, offset=offset) from error
 
 
 async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
@@ -235,9 +255,28 @@ async def _still_there(broker: Broker, reader: TopicReader, topic: str, position
     await check_positions(topic, reader, positions)
 
 
-async def _payload(broker: Broker, key: str, size_bytes: int) -> AsyncGenerator[bytes, None]:
+async def _payload(
+    broker: Broker, key: str, reference: Reference, segment: int, offset: int
+) -> AsyncGenerator[bytes, None]:
+    """The bytes of a message's payload, a mebibyte at a time. The last ones come only if all are what was uploaded.
+
+    Raises `CorruptFile` or `DataMissing` instead, so that the answer breaks off.
+    """
+    check, size_bytes = PayloadCheck(reference), reference.size_bytes
     for start in range(0, size_bytes, MIB):
-        yield (await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))).data
+        with _of_message(key, segment, offset):
+            fetched = await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))
+            await asyncio.get_running_loop().run_in_executor(broker.decode_pool, check.add, fetched.data)
+            if start + MIB >= size_bytes:
+                check.finish(fetched.info.etag)
+        yield fetched.data
+
+
+async def _in_order(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for part in rest:
+            yield part
 
 
 async def _one(broker: Broker, runtime: TopicRuntime, message_id: str, lease: ReadLease) -> Run:

@@ -22,6 +22,7 @@ from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Fetched, Store
 from filer.topic.catalogue import Catalogue
 from filer.verification.scrub_record import RECORDS, read_scrub
+from filer.verification.scrub_schedule import CHECK_AGAIN_SECONDS
 from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
 from mq.base.metrics import Metrics
 from mq.base.settings import BrokerSettings
@@ -189,6 +190,23 @@ DAMAGES = [
     for kind in ("flipped", "cut", "deleted")
     if not (kind == "deleted" and key in (segment_file(2, 4), keys.index_snapshot(TOPIC, 0)))
 ]
+
+
+@pytest.mark.parametrize("kind", ["cut", "deleted"])
+async def test_payloads_are_read_too(world: World, kind: str) -> None:
+    index = await recover_index(world.store, SegmentRef(TOPIC, 2))
+    await append(world.store, SegmentRef(TOPIC, 2), index, 3, uris=["uploads/u", "uploads/v"])
+    payloads = [keys.topic_folder(TOPIC) + uri for uri in ("uploads/u", "uploads/v")]
+    for key in payloads:
+        await world.store.create(key, b"1")
+    before = await world.damage(payloads[1], kind)
+    scrub = life(world.watched, world.clock)
+    await scrub.finish()
+    assert scrub.found == {payloads[1]: "missing" if kind == "deleted" else "damaged"}
+    await (world.store.create if kind == "deleted" else world.overwrite)(payloads[1], before)
+    await world.clock.sleep(CHECK_AGAIN_SECONDS[0] + 1)
+    await scrub.finish()
+    assert scrub.found == {}
 
 
 @pytest.mark.parametrize(("key", "kind"), DAMAGES)

@@ -7,10 +7,12 @@ import pytest
 from filer import keys
 from filer.clock import SystemClock
 from filer.keys import FileName
+from filer.segment.segment_log import SegmentRef, recover_index
 from filer.stores.local.local_store import LocalStore
 from filer.topic.cluster_record import open_cluster
 from mq.base.settings import BrokerSettings
 from mq.cli.main import run
+from tests.support.topic.segment_files import append
 from tests.support.topic.stored_topic import TOPIC, store_topic
 
 LOST = keys.segment_file(TOPIC, 0, FileName(3))
@@ -37,7 +39,7 @@ def repair(root: Path, *options: str) -> int:
 def test_a_whole_topic(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert repair(root) == repair(root, "--accept-loss") == 0
     out, err = capfd.readouterr()
-    assert (out, err) == ("nothing of topic t is lost that is not given up\n" * 2, "")
+    assert (out, err) == ("nothing of topic t is lost that has to be given up\n" * 2, "")
 
 
 def test_nothing_happens_without_consent(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -74,13 +76,32 @@ def test_an_empty_seal_and_a_file_of_unknown_length(root: Path, capfd: pytest.Ca
     assert "0 messages and those of 1 file of unknown length" in err
 
 
-def test_a_damaged_file_of_the_history_is_no_loss(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    history = root / keys.history(TOPIC, 0, 0)
-    history.parent.mkdir()
-    history.write_bytes(b"{")
+def test_what_keeps_nobody_from_reading_is_told_and_never_given_up(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    history, payload = keys.history(TOPIC, 0, 0), f"{keys.topic_folder(TOPIC)}uploads/u"
+    (root / history).parent.mkdir()
+    (root / history).write_bytes(b"{")
     assert repair(root, "--accept-loss") == 1
     out, err = capfd.readouterr()
-    assert out.startswith("nothing of topic t is lost") and "put it back; no message is lost with it" in err
+    assert out.splitlines()[0] == "nothing of topic t is lost that has to be given up"
+    assert out.splitlines()[1].startswith(f"damaged: {history}: ")
+    assert f"{history} is damaged: put back what you can" in err
+
+    async def refer() -> None:
+        store = LocalStore(root, clock=SystemClock())
+        ref = SegmentRef(TOPIC, 1)
+        await append(store, ref, await recover_index(store, ref), 1, uris=["uploads/u"])
+        await store.close()
+
+    asyncio.run(refer())
+    assert repair(root, "--accept-loss") == 1
+    out, err = capfd.readouterr()
+    assert out.splitlines()[2] == f"missing: {payload}: message 1-3 refers to it, and it is not there"
+    assert f"{history} is damaged, and so is one more object: put back what you can" in err
+    assert repair(root, "--json") == 1
+    told = json.loads(capfd.readouterr().out)
+    assert [each["key"] for each in told["objects"]] == [history, payload] and not told["losses"]
 
 
 def test_a_damaged_record_cannot_be_given_up(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
