@@ -44,8 +44,9 @@ OF_CLUSTER: tuple[Kind, ...] = ("cluster.json", "settings.json")
 # Only a broker that starts, or takes a segment over, reads these.
 READ_AT_START: tuple[Kind, ...] = (*OF_CLUSTER, "snapshot")
 KILL_CHANCE_FOR_THESE = 0.35
-# Without retention nothing leaves topic.json, so there is no history. The trials damage it.
-NOT_THERE: tuple[Kind, ...] = ("history",)
+# Without retention nothing leaves topic.json, so there is no history. No producer publishes by reference. The trials
+# damage both.
+NOT_THERE: tuple[Kind, ...] = ("history", "payload")
 _SEGMENT_FOLDER = re.compile(r"/segments/segment=(\d+)/")
 
 

@@ -36,6 +36,7 @@ from tests.cluster.faults.trials.trial_readers import (
     Reading,
     read_by,
     read_history,
+    read_payload,
     read_segment,
     spark_readers,
 )
@@ -239,6 +240,7 @@ class Trial:
         for name, read_all in self._more_readers.items():
             self._judge(await self._reading(name, read_all, at))
         await self._read_history(at)
+        await self._read_payloads(at)
         await self._publish_everywhere(at)
         await self._read_each_segment(at)
 
@@ -276,6 +278,14 @@ class Trial:
             self.outcome.invisible = True
         elif missing:
             self._complain(f"missing: the history does not tell of the segments {sorted(missing)}")
+
+    async def _read_payloads(self, at: Address) -> None:
+        for place, (_, data) in self._expected.payloads.items():
+            found, error = await read_payload(at, self._expected, place)
+            if error is not None:
+                self._check_error("payload", error)
+            elif found != data:
+                self._complain(f"changed: the payload of {place} was given as {found!r}, not as {data!r}")
 
     async def _publish_everywhere(self, at: Address) -> None:
         try:
@@ -352,6 +362,10 @@ class Trial:
                     self._complain(f"not healed {where}: {reading.name}: {reading.error}: {complaints}")
                     return
                 await asyncio.sleep(RETRY_SECONDS)
+        for place, (_, data) in self._expected.payloads.items():
+            found, error = await read_payload(at, self._expected, place)
+            if found != data:
+                self._complain(f"not healed {where}: the payload of {place}: {error or found!r}")
         await self._publish_as_before(at, where, deadline)
 
     async def _publish_as_before(self, at: Address, where: str, deadline: float) -> None:

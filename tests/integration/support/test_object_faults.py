@@ -107,12 +107,13 @@ async def test_objects_by_kind(world: tuple[Store, Objects]) -> None:
         "roll-up": "topics/t/segments/segment=0/00000000000000000000-00000000000000000002.parquet",
         "topic.json": KEY,
         "version mark": "topics/t/versions/00000000000000000003",
+        "payload": "topics/t/uploads/u",
     }
-    for key in (*names.values(), "topics/t/uploads/u", "topics/other/topic.json", "cluster/fence-check/x"):
+    for key in (*names.values(), "topics/other/topic.json", "cluster/fence-check/x"):
         await store.create(key, b"{}")
     seal = "topics/t/segments/segment=0/00000000000000000002.parquet"
     await store.create(seal, b"PAR1...braidmq.sealed...PAR1")
     assert by_kind(objects, "t") == {**{kind: [key] for kind, key in names.items()}, "seal": [seal]}
-    assert strike(objects, "topics/t/uploads/u", "delete", random.Random(1), Past(objects)) is None
+    assert strike(objects, "cluster/fence-check/x", "delete", random.Random(1), Past(objects)) is None
     assert strike(objects, names["history"], "older", random.Random(1), Past(objects)) is None
     await store.close()

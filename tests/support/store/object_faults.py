@@ -35,6 +35,7 @@ Kind = Literal[
     "history",
     "cluster.json",
     "settings.json",
+    "payload",
 ]
 MANNERS: tuple[Manner, ...] = get_args(Manner)
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -197,7 +198,7 @@ class Past:
 
 
 def kind_by_name(key: str) -> Kind | None:
-    """The kind of an object; a seal counts as a segment file. None for uploads, probes and temporary files."""
+    """The kind of an object; a seal counts as a segment file. None for probes and temporary files."""
     if key in OF_THE_CLUSTER:
         return "cluster.json" if key == keys.CLUSTER else "settings.json"
     parts = key.split("/")
@@ -211,6 +212,8 @@ def kind_by_name(key: str) -> Kind | None:
         return "version mark"
     if parts[2] == "index":
         return "snapshot"
+    if parts[2] == "uploads":
+        return "payload"
     name = FileName.parse(key) if parts[2] == "segments" else None
     if name is None:
         return None

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
-from braidmq import AsyncClient
+from braidmq import AsyncClient, BraidMQError, Message
 from braidmq.read import reader, stored_pages
 from braidmq.read.file_reader import file_batches
 from braidmq.read.file_ref import FileRef
@@ -32,7 +33,7 @@ from filer.stores.store_address import StoreAddress
 from pipeline.compact.compact import _plan, roll_up_run
 from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic
-from tests.cluster.faults.trials.trial_topic import TOPIC, Expected, Place, T
+from tests.cluster.faults.trials.trial_topic import TOPIC, Expected, Place, T, value_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ async def browse(at: Address, reading: Reading, expected: Expected) -> None:
     params: dict[str, str | int] = {"from": "earliest", "limit": PAGE_ROWS}
     while True:
         page = _checked(await at.client.get(f"{T}/messages", params=params)).json()
-        reading.found += [((m["segment"], m["offset"]), _value(m)) for m in page["messages"]]
+        reading.found += [((m["segment"], m["offset"]), value_in(m)) for m in page["messages"]]
         if not page["messages"]:
             return
         params = {"marker": page["marker"], "limit": PAGE_ROWS}
@@ -122,7 +123,7 @@ async def subscribe(at: Address, reading: Reading, expected: Expected) -> None:
                 document = orjson.loads(line)
                 if message := document.get("message"):
                     place = message["segment"], message["offset"]
-                    reading.found.append((place, _value(message)))
+                    reading.found.append((place, value_in(message)))
                     wanted.discard(place)
                 elif "end" in document:
                     raise Refusal(line)
@@ -260,6 +261,20 @@ async def read_history(at: Address) -> tuple[set[int], str | None]:
     return {life["segment"] for life in answer.json()["segments"]}, None
 
 
+async def read_payload(at: Address, expected: Expected, place: Place) -> tuple[bytes | None, str | None]:
+    """The payload of a message by reference, as a client reads it, or the error instead."""
+    reference, _ = expected.payloads[place]
+    message = Message(TOPIC, *place, timestamp=datetime.fromtimestamp(0, UTC), key=None, value=None, ref=reference)
+    try:
+        async with (
+            AsyncClient(at.url, retry=Retry(give_up_after_seconds=1.0)) as client,
+            client.open(message) as payload,
+        ):
+            return await payload.read(), None
+    except BraidMQError as error:
+        return None, f"{error} {getattr(error, 'problem', '')}"
+
+
 async def read_segment(at: Address, segment: int, start: int = 0) -> tuple[Reading, dict[str, Any]]:
     """Read one segment from an offset on. Returns also the problem document that ended it, if any."""
     reading, offset = Reading(f"segment {segment}", segment=segment), start
@@ -271,7 +286,7 @@ async def read_segment(at: Address, segment: int, start: int = 0) -> tuple[Readi
         page = answer.json()
         if not page["messages"]:
             return reading, {}
-        reading.found += [((m["segment"], m["offset"]), _value(m)) for m in page["messages"]]
+        reading.found += [((m["segment"], m["offset"]), value_in(m)) for m in page["messages"]]
         offset = page["messages"][-1]["offset"] + 1
 
 
@@ -301,8 +316,3 @@ def _document(answer: httpx.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _value(message: dict[str, Any]) -> bytes | None:
-    value = message.get("value")
-    return None if value is None else str(value).encode()

@@ -5,6 +5,7 @@ that are not; snapshots; and open segments whose broker is gone.
 """
 
 import asyncio
+import hashlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from braidmq import Reference
 from filer.clock import SystemClock
 from filer.slots import slot_of
 from filer.stores.store import Store, StreamingStore
@@ -35,19 +37,20 @@ Place = tuple[int, int]
 class Expected:
     """What is known of a topic's messages: those that must be there at their places, and those that may be anywhere.
 
-    `maybe` are the values of requests whose outcome nobody knows.
-    `lives` are the segments that there have been.
+    `maybe` are the values of requests whose outcome nobody knows. A message by reference has no value: `payloads` are
+    the references, and what is to be read there. `lives` are the segments that there have been.
     """
 
-    messages: dict[Place, bytes] = field(default_factory=dict)
+    messages: dict[Place, bytes | None] = field(default_factory=dict)
     maybe: set[bytes] = field(default_factory=set)
     lives: set[int] = field(default_factory=set)
+    payloads: dict[Place, tuple[Reference, bytes]] = field(default_factory=dict)
 
     def copy(self) -> "Expected":
         """As it is now."""
-        return Expected(dict(self.messages), set(self.maybe), set(self.lives))
+        return Expected(dict(self.messages), set(self.maybe), set(self.lives), dict(self.payloads))
 
-    def of(self, segment: int) -> dict[int, bytes]:
+    def of(self, segment: int) -> dict[int, bytes | None]:
         """The messages of a segment by offset."""
         return {offset: value for (each, offset), value in self.messages.items() if each == segment}
 
@@ -55,6 +58,12 @@ class Expected:
     def segments(self) -> list[int]:
         """The segments that have messages."""
         return sorted({segment for segment, _ in self.messages})
+
+
+def value_in(message: dict[str, Any]) -> bytes | None:
+    """The value of a message as JSON gives it; None if it is a reference."""
+    value = message.get("value")
+    return None if value is None else str(value).encode()
 
 
 @asynccontextmanager
@@ -100,6 +109,22 @@ class Publisher:
             self.expected.maybe.discard(value)
         return answer
 
+    async def refer(self, client: httpx.AsyncClient) -> None:
+        """A message by reference in each open segment. Raises `httpx.HTTPStatusError`."""
+        for segment in await route(client):
+            data = b"payload %d, which is longer than its reference " % self._count * 10
+            self._count += 1
+            declared = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            upload = (await client.post(f"{T}/uploads", json=declared)).raise_for_status().json()
+            (await client.put(upload["url"], content=data, headers=upload["headers"])).raise_for_status()
+            message = {"key": key_in(tuple(segment["range"])).decode(), "ref": {"upload": upload["upload"]}}
+            answer = (await client.post(f"{T}/messages", json={"messages": [message]})).raise_for_status().json()
+            [position] = answer["positions"]
+            place = position["segment"], position["offset"]
+            ref = (await client.get(f"{T}/messages/{place[0]}-{place[1]}")).raise_for_status().json()["ref"]
+            self.expected.messages[place] = None
+            self.expected.payloads[place] = Reference(ref["uri"], ref["size"], ref["etag"], ref["sha256"]), data
+
     async def fill(self, client: httpx.AsyncClient, files: int) -> None:
         """That many files of one message in each open segment. Raises `httpx.HTTPStatusError`."""
         for segment in await route(client):
@@ -126,6 +151,7 @@ async def make_topic(opens: Callable[[], Store], objects: Objects, past: Past) -
         await _put(client, {"retention": {"seconds": None}})
         # What retention has removed is gone from the listing, too.
         await publisher.fill(client, FILES_A_SEGMENT)
+        await publisher.refer(client)
         past.remember()
     async with broker_on(opens, **BUSY_UPKEEP) as broker:
         await _until(lambda: _has(objects, "roll-up"), past)
@@ -140,6 +166,7 @@ async def make_topic(opens: Callable[[], Store], objects: Objects, past: Past) -
         (await broker.client.post(f"{T}/segments/{last['segment']}/split")).raise_for_status()
         past.remember()
         await publisher.fill(broker.client, FILES_A_SEGMENT - 2)
+        await publisher.refer(broker.client)
         expected.messages = await _kept(broker.client, expected)
         expected.lives = set(range(1 + max(segment["segment"] for segment in await route(broker.client))))
     past.remember()
@@ -149,15 +176,15 @@ async def make_topic(opens: Callable[[], Store], objects: Objects, past: Past) -
     return expected
 
 
-async def _kept(client: httpx.AsyncClient, expected: Expected) -> dict[Place, bytes]:
+async def _kept(client: httpx.AsyncClient, expected: Expected) -> dict[Place, bytes | None]:
     """What retention has left of the first messages, which it takes whole file by whole file, and all later ones."""
-    kept: dict[Place, bytes] = {}
+    kept: dict[Place, bytes | None] = {}
     marker: dict[str, str] = {"from": "earliest"}
     while True:
         page = (await client.get(f"{T}/messages", params={**marker, "limit": "1000"})).raise_for_status().json()
         if not page["messages"]:
             break
-        kept |= {(m["segment"], m["offset"]): m["value"].encode() for m in page["messages"]}
+        kept |= {(m["segment"], m["offset"]): value_in(m) for m in page["messages"]}
         marker = {"marker": page["marker"]}
     assert expected.messages.items() <= kept.items(), "an undamaged topic is not read as it was written"
     return kept
