@@ -384,16 +384,23 @@ async def put_until_known(
         await backoff.pause()
 
 
+def unreadable_end(ref: SegmentRef, index: SegmentIndex) -> CorruptFile | None:
+    """The error for whoever reads or writes where the index ends, if a damaged file stands there."""
+    if index.blocked is None:
+        return None
+    key = ref.key(index.blocked)
+    return CorruptFile(
+        f"{key} is damaged, and it is the last file of segment {ref.segment}: it is unknown where the segment ends",
+        key=key,
+        segment=ref.segment,
+        offset=index.end,
+    )
+
+
 def check_end(ref: SegmentRef, index: SegmentIndex) -> None:
     """Raise `CorruptFile` if a damaged file stands where the index ends."""
-    if index.blocked is not None:
-        key = ref.key(index.blocked)
-        raise CorruptFile(
-            f"{key} is damaged, and it is the last file of segment {ref.segment}: it is unknown where the segment ends",
-            key=key,
-            segment=ref.segment,
-            offset=index.end,
-        )
+    if (error := unreadable_end(ref, index)) is not None:
+        raise error
 
 
 def reach(ref: SegmentRef, index: SegmentIndex, end: int) -> None:

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from filer.errors import InvalidInput
-from filer.segment.live_files import FileFacts, Hole
+from filer.errors import InvalidInput, UnreadableObject
+from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef, unreadable_end
 from filer.segment.segment_reader import unreadable
 from filer.times import rfc3339
 from filer.topic.positions import Positions, passed_by
@@ -91,19 +92,27 @@ async def _listed(
             if len(listed) == limit:
                 return {"files": listed, "next": f"{segment.id}-{facts.start}"}
             listed.append(await _file(broker, runtime, segment.id, facts))
-        if (hole := _next_hole(index, begin)) is not None:
+        if (gap := _next_gap(runtime.ref(segment.id), index, begin)) is not None:
             # What comes next has no file: the page ends here, and the next one says why.
+            start, error = gap
             if listed:
-                return {"files": listed, "next": f"{segment.id}-{hole.start}"}
-            error = unreadable(runtime.ref(segment.id), hole, max(begin, hole.start))
-            error.next_marker = f"{segment.id}-{hole.end}"
+                return {"files": listed, "next": f"{segment.id}-{start}"}
+            behind = error.next_offset
+            error.next_marker = f"{segment.id + 1}-0" if behind is None else f"{segment.id}-{behind}"
             raise error
     return {"files": listed, "next": None}
 
 
-def _next_hole(index: SegmentIndex, offset: int) -> Hole | None:
-    """The first hole that holds `offset` or lies behind it, apart from what is given up."""
-    return next((hole for hole in index.lost if hole.end > offset), None)
+def _next_gap(ref: SegmentRef, index: SegmentIndex, offset: int) -> tuple[int, UnreadableObject] | None:
+    """Where the first messages from `offset` on begin that cannot be read, and the error for who reads them.
+
+    None if all can be read, apart from what is given up. Behind a damaged last file nobody knows of any messages.
+    """
+    for hole in index.lost:
+        if hole.end > offset:
+            start = max(offset, hole.start)
+            return start, unreadable(ref, hole, start)
+    return None if (error := unreadable_end(ref, index)) is None else (index.end, error)
 
 
 async def _listed_of_segment(
@@ -116,12 +125,13 @@ async def _listed_of_segment(
     listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
     if len(wanted) > limit:
         return {"files": listed, "next_offset": wanted[limit].start}
-    hole = _next_hole(index, offset)
-    if hole is None or hole.start >= stop:
+    gap = _next_gap(runtime.ref(segment), index, offset)
+    if gap is None or (end is not None and gap[0] >= end):
         return {"files": listed, "next_offset": None}
+    start, error = gap
     if not listed:
-        raise unreadable(runtime.ref(segment), hole, max(offset, hole.start))
-    return {"files": listed, "next_offset": hole.start}
+        raise error
+    return {"files": listed, "next_offset": start}
 
 
 def _parse_after(after: str | None) -> tuple[int, int]:
