@@ -15,7 +15,7 @@ from filer.errors import CorruptFile, DataMissing, InvalidInput
 from filer.format.segment_file import DECODING_ERRORS, of_file, read_whole, undecodable
 from filer.keys import FileName
 from filer.segment.live_files import LiveName, live_names
-from filer.segment.segment_log import SegmentRef, read_snapshot, recover_index
+from filer.segment.segment_log import SegmentRef, check_end, read_snapshot, recover_index
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment, TopicState
@@ -77,12 +77,17 @@ async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
 
 
 async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:
-    """The segment's current files, up to the end of its log. What lies beyond the end was never acknowledged."""
+    """The segment's current files, up to the end of its log. What lies beyond the end was never acknowledged.
+
+    Raises `DataMissing` if a file is gone, and `CorruptFile` if the last one is damaged: nothing shows the end then.
+    """
     ref = SegmentRef.of(state, segment)
     # First the end, then the names: files below the end may be rolled up meanwhile, but their messages stay.
     end = segment.end_offset
     if end is None:
-        end = (await recover_index(store, ref, start_offset=segment.start_offset)).end
+        index = await recover_index(store, ref, start_offset=segment.start_offset)
+        check_end(ref, index)
+        end = index.end
     found = {}
     async for info in store.list(keys.segment_folder(ref.topic, ref.segment)):
         name = FileName.parse(info.key)

@@ -1,10 +1,11 @@
 """A topic as it was at one moment: what is needed to compute with positions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
-from braidmq.models import Segment, SegmentLife, Topic
+from braidmq.errors import DataDamaged
+from braidmq.models import LostObject, Segment, SegmentLife, Topic
 from filer.topic.positions import Positions, advance, earliest
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment as StateSegment
@@ -13,10 +14,14 @@ from filer.topic.topic_state import TopicState
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """The lineage of a topic's segments, and in `ends` the offset after the last message of each at that moment."""
+    """The lineage of a topic's segments, and in `ends` the offset after the last message of each at that moment.
+
+    `damaged_ends` are the damaged last files of segments: nothing shows how many messages they have.
+    """
 
     state: TopicState
     ends: Mapping[int, int]
+    damaged_ends: Mapping[int, LostObject] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topic: Topic) -> Self:
@@ -30,14 +35,27 @@ class TopicSnapshot:
             config=TopicConfig(key_type=topic.config["key_type"], value_type=topic.config["value_type"]),
             segments=tuple(_segment(each) for each in topic.segments),
         )
-        return cls(state, {each.segment: each.end_offset or 0 for each in topic.segments})
+        ends = {each.segment: each.end_offset or 0 for each in topic.segments}
+        damaged_ends = {
+            each.segment: each
+            for each in topic.damaged
+            if each.segment is not None and each.offset is not None and each.next_offset is None
+        }
+        return cls(state, ends, damaged_ends)
 
     def earliest(self) -> Positions:
         """Return the positions of the oldest messages that are kept."""
         return advance(self.state, earliest(self.state))
 
     def latest(self) -> Positions:
-        """Return the positions after the newest messages."""
+        """Return the positions after the newest messages. Raises `DataDamaged` if nobody knows which they are."""
+        for segment in self.state.open_segments:
+            if (lost := self.damaged_ends.get(segment.id)) is not None:
+                raise DataDamaged(
+                    f"{lost.key} is damaged, and it is the last file of segment {segment.id} of topic "
+                    f"{self.state.topic!r}: nobody knows how many messages it has. Put it back, or give it up with mq "
+                    f"topic repair; to read what is before it, end segment {segment.id} at offset {lost.offset}"
+                )
         return {segment.id: self.ends[segment.id] for segment in self.state.open_segments}
 
     def with_removed(self, lives: Iterable[SegmentLife]) -> TopicState:

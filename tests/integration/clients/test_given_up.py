@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from braidmq import Client, DataMissing
+from braidmq import Client, DataDamaged, DataMissing
+from braidmq.spark.connection import fetch_snapshot
+from braidmq.spark.options import Source
 from braidmq.spark.partitions.span_reader import SpanReader, span_files
 from braidmq.spark.spans import Span
 from filer import keys
@@ -247,6 +249,13 @@ def damaged_end(root: Path) -> Iterator[Path]:
 def test_a_segment_with_a_damaged_end_gets_its_successor(root: Path, damaged_end: Path) -> None:
     with BrokerProcess(data=root, args=NO_ROLL_UP) as broker, Client(broker.url) as client:
         assert [(each.segment, each.next_offset) for each in client.topic(TOPIC).damaged] == [(1, None)]
+        snapshot = fetch_snapshot(client, Source(broker.url, TOPIC))
+        with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged, .* end segment 1 at offset 4"):
+            snapshot.latest()
+        with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged"):
+            list(client.browse(TOPIC))
+        with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged"):
+            list(client.files(TOPIC))
         assert repair(root, "--accept-loss") == 0
         until(lambda: client.topic(TOPIC).segments[-1].segment != 1, timeout_seconds=READER_SECONDS)
         client.publish(TOPIC, value="behind it")
