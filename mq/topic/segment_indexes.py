@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
 
 from filer.clock import Clock
@@ -94,7 +95,7 @@ class SegmentIndexes:
     async def get(self, segment: Segment, *, longest_seconds: float) -> SegmentIndex:
         """The index as it was at most `longest_seconds` ago. Raises as `recover_index`."""
         known = self.known.get(segment.id)
-        if known is not None and (_is_whole(segment, known) or self._age_seconds(segment.id) < longest_seconds):
+        if known is not None and self._age_seconds(segment.id) < _longest_seconds(segment, known, longest_seconds):
             await self.look_again(segment.id, known)
             return known
         if not longest_seconds and (reading := self._reading.get(segment.id)) is not None:
@@ -241,5 +242,8 @@ class SegmentIndexes:
             task.exception()  # the callers have got it
 
 
-def _is_whole(segment: Segment, index: SegmentIndex) -> bool:
-    return index.sealed or (segment.end_offset is not None and index.end >= segment.end_offset)
+def _longest_seconds(segment: Segment, index: SegmentIndex, wanted_seconds: float) -> float:
+    """How old the index may be: of any age if it is whole. A damaged seal may be put back at any time."""
+    if not index.sealed and (segment.end_offset is None or index.end < segment.end_offset):
+        return wanted_seconds
+    return math.inf if index.blocked is None else max(wanted_seconds, LOOK_AGAIN_SECONDS)

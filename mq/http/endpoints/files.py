@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from filer.errors import InvalidInput, UnreadableObject
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef, unreadable_end
+from filer.segment.segment_log import unreadable_end
 from filer.segment.segment_reader import unreadable
 from filer.times import rfc3339
 from filer.topic.positions import Positions, passed_by
@@ -92,7 +92,7 @@ async def _listed(
             if len(listed) == limit:
                 return {"files": listed, "next": f"{segment.id}-{facts.start}"}
             listed.append(await _file(broker, runtime, segment.id, facts))
-        if (gap := _next_gap(runtime.ref(segment.id), index, begin)) is not None:
+        if (gap := _next_gap(runtime, segment.id, index, begin)) is not None:
             # What comes next has no file: the page ends here, and the next one says why.
             start, error = gap
             if listed:
@@ -103,15 +103,21 @@ async def _listed(
     return {"files": listed, "next": None}
 
 
-def _next_gap(ref: SegmentRef, index: SegmentIndex, offset: int) -> tuple[int, UnreadableObject] | None:
+def _next_gap(
+    runtime: TopicRuntime, segment_id: int, index: SegmentIndex, offset: int
+) -> tuple[int, UnreadableObject] | None:
     """Where the first messages from `offset` on begin that cannot be read, and the error for who reads them.
 
-    None if all can be read, apart from what is given up. Behind a damaged last file nobody knows of any messages.
+    None if all can be read, apart from what is given up. Behind a damaged last file nobody knows of any messages. A
+    damaged seal has none.
     """
+    ref, segment = runtime.ref(segment_id), runtime.state.segment(segment_id)
     for hole in index.lost:
         if hole.end > offset:
             start = max(offset, hole.start)
             return start, unreadable(ref, hole, start)
+    if segment is not None and segment.end_offset is not None and index.end >= segment.end_offset:
+        return None
     return None if (error := unreadable_end(ref, index)) is None else (index.end, error)
 
 
@@ -125,7 +131,7 @@ async def _listed_of_segment(
     listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
     if len(wanted) > limit:
         return {"files": listed, "next_offset": wanted[limit].start}
-    gap = _next_gap(runtime.ref(segment), index, offset)
+    gap = _next_gap(runtime, segment, index, offset)
     if gap is None or (end is not None and gap[0] >= end):
         return {"files": listed, "next_offset": None}
     start, error = gap

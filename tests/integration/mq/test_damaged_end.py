@@ -3,6 +3,7 @@
 Its footer cannot be read, so nothing shows how many messages it has.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -93,3 +94,26 @@ async def test_up_to_what_is_known_of_it_nothing_is_missing(broker: HttpBroker) 
     page = (await broker.client.get(path, params={"end_offset": 4})).json()
     assert [file["end_offset"] for file in page["files"]] == [2, 4]
     assert page["next_offset"] is None
+
+
+async def test_a_damaged_seal_keeps_no_message_from_anybody(tmp_path: Path) -> None:
+    """It is told, and once it is put back it is told no more."""
+    root, seal = tmp_path / "data", keys.segment_file(TOPIC, 0, FileName(4))
+    await store_topic(root, sealed={0: [2, 2]}, still_open=(2,))
+    data = (root / seal).read_bytes()
+    (root / seal).write_bytes(data[:-50])
+    everything = Expected({**KEPT, (1, 0): value_of(0), (1, 1): value_of(1)})
+    async with http_broker(LocalStore(root, clock=SystemClock())) as broker:
+        for name in ALL_READERS:
+            reading = await read_by(name, READERS[name], address(broker, root), everything)
+            assert (reading.error, reading.complaints(everything)) == (None, [])
+        assert [each["key"] for each in await told(broker)] == [seal]
+        (root / seal).write_bytes(data)
+        async with asyncio.timeout(20):
+            while await told(broker):
+                await asyncio.sleep(0.05)
+
+
+async def told(broker: HttpBroker) -> list[dict[str, str]]:
+    damaged: list[dict[str, str]] = (await broker.client.get(f"/v1/topics/{TOPIC}")).json()["damaged"]
+    return damaged
