@@ -36,7 +36,7 @@ from tests.cluster.faults.trials.trial_readers import (
     Reading,
     read_by,
     read_history,
-    read_payload,
+    read_payloads,
     read_segment,
     spark_readers,
 )
@@ -280,11 +280,10 @@ class Trial:
             self._complain(f"missing: the history does not tell of the segments {sorted(missing)}")
 
     async def _read_payloads(self, at: Address) -> None:
-        for place, (_, data) in self._expected.payloads.items():
-            found, error = await read_payload(at, self._expected, place)
+        async for place, found, error in read_payloads(at, self._expected):
             if error is not None:
                 self._check_error("payload", error)
-            elif found != data:
+            elif found != (data := self._expected.payloads[place][1]):
                 self._complain(f"changed: the payload of {place} was given as {found!r}, not as {data!r}")
 
     async def _publish_everywhere(self, at: Address) -> None:
@@ -362,9 +361,8 @@ class Trial:
                     self._complain(f"not healed {where}: {reading.name}: {reading.error}: {complaints}")
                     return
                 await asyncio.sleep(RETRY_SECONDS)
-        for place, (_, data) in self._expected.payloads.items():
-            found, error = await read_payload(at, self._expected, place)
-            if found != data:
+        async for place, found, error in read_payloads(at, self._expected):
+            if found != self._expected.payloads[place][1]:
                 self._complain(f"not healed {where}: the payload of {place}: {error or found!r}")
         await self._publish_as_before(at, where, deadline)
 

@@ -261,18 +261,16 @@ async def read_history(at: Address) -> tuple[set[int], str | None]:
     return {life["segment"] for life in answer.json()["segments"]}, None
 
 
-async def read_payload(at: Address, expected: Expected, place: Place) -> tuple[bytes | None, str | None]:
-    """The payload of a message by reference, as a client reads it, or the error instead."""
-    reference, _ = expected.payloads[place]
-    message = Message(TOPIC, *place, timestamp=datetime.fromtimestamp(0, UTC), key=None, value=None, ref=reference)
-    try:
-        async with (
-            AsyncClient(at.url, retry=Retry(give_up_after_seconds=1.0)) as client,
-            client.open(message) as payload,
-        ):
-            return await payload.read(), None
-    except BraidMQError as error:
-        return None, f"{error} {getattr(error, 'problem', '')}"
+async def read_payloads(at: Address, expected: Expected) -> AsyncIterator[tuple[Place, bytes | None, str | None]]:
+    """The payload of each message by reference, as a client reads it, or the error instead."""
+    async with AsyncClient(at.url, retry=Retry(give_up_after_seconds=1.0)) as client:
+        for place, (reference, _) in expected.payloads.items():
+            message = Message(TOPIC, *place, datetime.fromtimestamp(0, UTC), key=None, value=None, ref=reference)
+            try:
+                async with client.open(message) as payload:
+                    yield place, await payload.read(), None
+            except BraidMQError as error:
+                yield place, None, f"{error} {getattr(error, 'problem', '')}"
 
 
 async def read_segment(at: Address, segment: int, start: int = 0) -> tuple[Reading, dict[str, Any]]:
