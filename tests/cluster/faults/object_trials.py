@@ -281,6 +281,8 @@ class Trial:
 
     async def _read_payloads(self, at: Address) -> None:
         async for place, found, error in read_payloads(at, self._expected):
+            if self._may_miss(place):
+                continue
             if error is not None:
                 self._check_error("payload", error)
             elif found != (data := self._expected.payloads[place][1]):
@@ -362,7 +364,7 @@ class Trial:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
         async for place, found, error in read_payloads(at, self._expected):
-            if found != self._expected.payloads[place][1]:
+            if found != self._expected.payloads[place][1] and not self._may_miss(place):
                 self._complain(f"not healed {where}: the payload of {place}: {error or found!r}")
         await self._publish_as_before(at, where, deadline)
 
