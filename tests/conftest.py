@@ -1,3 +1,4 @@
+import atexit
 import gc
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ start_python_quickly()
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+# Extension modules look for leaks when Python ends, and take what is spared for some. Not before that: in the end,
+# pytest looks for garbage twice.
+atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -30,11 +34,6 @@ def pytest_collection() -> Generator[None, object, object]:
         collected = yield
     spare_what_is_loaded()
     return collected
-
-
-def pytest_unconfigure() -> None:
-    """Extension modules look for leaks when Python ends, and take what is spared for some."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
