@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 # pip would compile on one processor, and the tests that packages bring too.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
+# Processors to be kept busy.
 WORKERS ?= 2
 SECONDS ?= 300
 TRIALS ?= 1000
@@ -39,10 +40,11 @@ run: $(VENV)/.server
 
 setup: $(VENV)/.all
 
-# Types are checked at low priority while the tests run: these wait a lot.
+# Tests of clusters wait half of their time: three workers keep two processors busy, and types are checked at low
+# priority meanwhile.
 test: style imports model
 	@nice $(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS); tests=$$?; \
+	$(BIN)/python -m pytest -n $$(($(WORKERS) * 3 / 2)) --dist loadgroup $(ARGS); tests=$$?; \
 	wait $$types || { echo "make test: mypy found errors, which are printed above; make types repeats them" >&2; exit 1; }; \
 	exit $$tests
 
