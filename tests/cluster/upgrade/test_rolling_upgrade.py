@@ -11,7 +11,7 @@ from tests.cluster.faults.scene import Scene
 from tests.support.cluster.upgrading_cluster import UpgradingCluster
 from tests.support.store.shared_store import S3Bucket
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 BEFORE_AND_AFTER = 3
 RECOVER_SECONDS = 90.0

@@ -28,6 +28,7 @@ def trial_numbers() -> list[int]:
     return sorted(kinds.index(kind) for kind in KINDS)
 
 
+@pytest.mark.timeout(300)
 async def test_no_reader_is_deceived_and_what_is_put_back_heals(quiet: None) -> None:
     outcomes = await run_trials("directory", SEED, trial_numbers())
     assert [f"{each.plan}: {each.complaints}" for each in outcomes if each.complaints] == []
