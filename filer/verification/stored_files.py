@@ -37,12 +37,12 @@ async def verify_file(
         for number in range(end.metadata.num_row_groups):
             start, stop = end.row_group_range(number)
             async for piece in _pieces(store, key, reached, start):
-                await _hash(hashing, piece, check.body)
+                await hash_with(hashing, piece, check.body)
             group = await fetch_row_group(store, key, end, number)
-            await _hash(hashing, group, partial(check.row_group, number))
+            await hash_with(hashing, group, partial(check.row_group, number))
             reached = stop
         async for piece in _pieces(store, key, reached, end.body_bytes):
-            await _hash(hashing, piece, check.body)
+            await hash_with(hashing, piece, check.body)
         return Verdict(key, "ok" if check.finish() else "unchecked"), link
     except CorruptFile as error:
         return Verdict(key, "damaged", str(error).removeprefix(f"{key}: ")), link
@@ -50,7 +50,8 @@ async def verify_file(
         return Verdict(key, "missing", "it is not there"), None
 
 
-async def _hash(hashing: Executor | None, data: bytes, work: Callable[[bytes], None]) -> None:
+async def hash_with(hashing: Executor | None, data: bytes, work: Callable[[bytes], None]) -> None:
+    """Give the bytes to `work`: on a thread of `hashing`, if there is one and they are many."""
     if hashing is None or len(data) <= SMALL_BYTES:
         work(data)
     else:

@@ -1,6 +1,5 @@
 """Checks payloads on a store: those that the messages of a segment file refer to. Each is read in pieces."""
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from concurrent.futures import Executor
@@ -16,6 +15,7 @@ from filer.stores.store import Store
 from filer.topic.topic_state import TopicState
 from filer.uploads import Reference
 from filer.verification.payload_check import PayloadCheck, check_size
+from filer.verification.stored_files import hash_with
 from filer.verification.verdict import Verdict
 
 MOST_REMEMBERED = 10_000
@@ -106,10 +106,7 @@ async def verify_payload(
         check = PayloadCheck(reference)
         for begin in range(0, info.size_bytes, PIECE_BYTES):
             piece = (await store.get(key, start=begin, stop=min(begin + PIECE_BYTES, info.size_bytes))).data
-            if hashing is None:
-                check.add(piece)
-            else:
-                await asyncio.get_running_loop().run_in_executor(hashing, check.add, piece)
+            await hash_with(hashing, piece, check.add)
         return Verdict(key, "ok" if check.finish(info.etag) else "unchecked")
     except CorruptFile as error:
         return Verdict(key, "damaged", f"message {ref.segment}-{offset} refers to it, and {error}")

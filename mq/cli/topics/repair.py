@@ -91,9 +91,10 @@ async def _repair(address: StoreAddress, topic: str, *, accept_loss: bool) -> _F
                 findings.losses.append(loss)
         # A damaged snapshot is no work for anybody: the next broker that reads the segment writes it again.
         snapshots = keys.snapshots_folder(topic)
-        lists = [each async for each in verify_lists(store, topic) if not each.key.startswith(snapshots)]
-        payloads = [each async for each in verify_payloads_of(store, record.state)]
-        findings.others = [each for each in (*lists, *payloads) if not each.is_sound]
+        for verdicts in (verify_lists(store, topic), verify_payloads_of(store, record.state)):
+            async for verdict in verdicts:
+                if not verdict.is_sound and not verdict.key.startswith(snapshots):
+                    findings.others.append(verdict)
         if accept_loss and findings.losses:
             await give_up(store, clock, catalogue, topic, findings.losses)
         return findings
