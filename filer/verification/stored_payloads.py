@@ -29,14 +29,15 @@ class CheckedPayloads:
         self._limit = limit
         self._keys: OrderedDict[str, None] = OrderedDict()
 
-    def add(self, key: str) -> bool:
-        """Remember a payload; returns whether it is new."""
-        is_new = key not in self._keys
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> None:
+        """Remember a payload."""
         self._keys[key] = None
         self._keys.move_to_end(key)
         if len(self._keys) > self._limit:
             self._keys.popitem(last=False)
-        return is_new
 
 
 async def verify_payloads(
@@ -56,13 +57,14 @@ async def verify_payloads(
         key = ref.key(name)
         try:
             async for offset, reference in _references(store, key):
-                if offset < from_offset or not checked.add(reference.key(ref.topic)):
+                if offset < from_offset or reference.key(ref.topic) in checked:
                     continue
                 verdict = await verify_payload(store, ref, offset, reference, hashing=hashing)
                 if verdict.condition == "missing":
                     # The sweep deletes a payload only when no file on the store refers to it any more: retention may
-                    # have removed this one meanwhile.
+                    # have removed this one meanwhile. If it was rolled up, the payload is told with the roll-up.
                     await store.head(key)
+                checked.add(verdict.key)
                 yield verdict
         except (ObjectNotFound, CorruptFile):
             continue

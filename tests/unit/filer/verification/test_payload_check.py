@@ -5,9 +5,16 @@ import hashlib
 import pytest
 
 from filer.errors import CorruptFile
+from filer.keys import FileName
+from filer.segment.segment_index import SegmentIndex
+from filer.segment.segment_log import SegmentRef
+from filer.stores.decorators.forwarding_store import ForwardingStore
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import ObjectInfo
 from filer.uploads import Reference
 from filer.verification.payload_check import PayloadCheck
-from filer.verification.stored_payloads import CheckedPayloads
+from filer.verification.stored_payloads import CheckedPayloads, verify_payloads
+from tests.support.topic.segment_files import append
 
 DATA = b"a payload"
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -60,4 +67,33 @@ def test_the_size_always_counts(data: bytes, sha256: str | None) -> None:
 
 def test_so_many_are_remembered_and_the_last_ones() -> None:
     checked = CheckedPayloads(limit=2)
-    assert [checked.add(key) for key in ("a", "b", "a", "c", "a", "b")] == [True, True, False, True, False, True]
+    known = []
+    for key in ("a", "b", "a", "c", "a", "b"):
+        known.append(key in checked)
+        checked.add(key)
+    assert known == [False, False, True, False, True, False]
+
+
+class RollsUpStore(ForwardingStore):
+    """Somebody rolls up a file and deletes it while its payload is looked for."""
+
+    def __init__(self, inner: MemoryStore, file: str) -> None:
+        super().__init__(inner)
+        self._file = file
+
+    async def head(self, key: str) -> ObjectInfo:
+        if "/uploads/" in key:
+            await self.inner.delete([self._file])
+        return await super().head(key)
+
+
+async def test_a_payload_of_a_file_that_is_rolled_up_meanwhile_is_told_with_the_roll_up() -> None:
+    store, ref, index = MemoryStore(), SegmentRef("t", 0), SegmentIndex()
+    for _ in range(2):
+        await append(store, ref, index, 1, uris=["uploads/u"])
+    checked = CheckedPayloads()
+    racing = RollsUpStore(store, ref.key(FileName(0)))
+    assert [each async for each in verify_payloads(racing, ref, {FileName(0): 0}, checked)] == []
+    [told] = [each async for each in verify_payloads(store, ref, {FileName(1): 1}, checked)]
+    assert (told.key, told.condition) == ("topics/t/uploads/u", "missing")
+    assert [each async for each in verify_payloads(store, ref, {FileName(1): 1}, checked)] == []
