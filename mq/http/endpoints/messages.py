@@ -225,12 +225,13 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
     lease.close()
     reference = Reference.from_row(ref)
     key = reference.key(runtime.topic)
-    with _of_message(key, run.segment, run.end - run.table.num_rows):
-        check_size(reference, (await broker.store.head(key)).size_bytes)
+    offset = run.end - run.table.num_rows
     presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
     if presigned is not None:
+        with _of_message(key, run.segment, offset):
+            check_size(reference, (await broker.store.head(key)).size_bytes)
         return RedirectResponse(presigned.url, 307)
-    parts = _payload(broker, key, reference, run.segment, run.end - run.table.num_rows)
+    parts = _payload(broker, key, reference, run.segment, offset)
     # What is wrong with the first part is told in an answer of its own.
     first = await anext(parts, b"")
     headers = {"content-length": str(reference.size_bytes), "etag": f'"{reference.etag}"'}
@@ -263,9 +264,11 @@ async def _payload(
     Raises `CorruptFile` or `DataMissing` instead, so that the answer breaks off.
     """
     check, size_bytes = PayloadCheck(reference), reference.size_bytes
-    for start in range(0, size_bytes, MIB):
+    # An empty one is looked for as well.
+    for start in range(0, max(size_bytes, 1), MIB):
         with _of_message(key, segment, offset):
             fetched = await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))
+            check_size(reference, fetched.info.size_bytes)
             await asyncio.get_running_loop().run_in_executor(broker.decode_pool, check.add, fetched.data)
             if start + MIB >= size_bytes:
                 check.finish(fetched.info.etag)
