@@ -1,5 +1,6 @@
 """Payloads that are lost or damaged: whoever reads one is told, and so is whoever has the topic checked."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -164,9 +165,24 @@ async def test_on_s3_the_etag_tells(s3: HttpBroker) -> None:
     assert key in await client_error(s3)
 
 
-async def test_rolled_up_messages_keep_theirs(local: HttpBroker) -> None:
-    keys = [await publish(local, b"payload %d" % number) for number in range(3)]
-    await local.broker.store.delete([keys[1]])
-    found = await verdicts(local)
+async def test_rolled_up_messages_keep_theirs(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "data", clock=SystemClock())
+    async with http_broker(store, maintenance_interval=0.05, rollup_age=0.0) as broker:
+        (await broker.client.put(T)).raise_for_status()
+        keys = [await publish(broker, b"payload %d" % number) for number in range(3)]
+        # A sealed segment is rolled up at once.
+        (await broker.client.post(f"{T}/segments/0/split")).raise_for_status()
+        async with asyncio.timeout(20):
+            while len((await broker.client.get(f"{T}/files")).json()["files"]) > 1:
+                await asyncio.sleep(0.05)
+        await store.delete([keys[1]])
+        found = await verdicts(broker)
     assert [found[key].condition for key in keys] == ["ok", "missing", "ok"]
     assert found[keys[1]].why == "message 0-1 refers to it, and it is not there"
+
+
+async def test_an_empty_one_that_is_gone_is_told(local: HttpBroker) -> None:
+    key = await publish(local, b"")
+    assert (await get(local)).content == b""
+    await local.broker.store.delete([key])
+    check_problem(await get(local), 503, "data-missing", key)
