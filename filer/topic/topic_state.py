@@ -86,6 +86,10 @@ class Segment(_Frozen):
         """The broker that orders its messages."""
         return self.brokers[0]
 
+    def is_over_at(self, offset: int) -> bool:
+        """Whether it is sealed and has no messages from that offset on."""
+        return self.end_offset is not None and offset >= self.end_offset
+
     @property
     def given_up_ranges(self) -> GivenUpRanges:
         """The offsets that are given up, for those who read its files."""

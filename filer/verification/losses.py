@@ -99,7 +99,7 @@ def _of_index(ref: SegmentRef, segment: Segment, index: SegmentIndex) -> Iterato
     for hole in index.lost:
         what: Literal["missing", "damaged"] = "damaged" if hole.damaged else "missing"
         yield Loss(ref.segment, hole.start, hole.end, ref.key(hole.name), hole.name, what)
-    is_over = segment.end_offset is not None and index.end >= segment.end_offset
+    is_over = segment.is_over_at(index.end)
     if index.blocked is not None and not is_over:
         yield Loss(ref.segment, index.end, None, ref.key(index.blocked), index.blocked, "damaged")
     seal_is_due = is_over and not index.sealed and segment.seal_offset == segment.end_offset == index.end

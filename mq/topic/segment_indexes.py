@@ -244,6 +244,6 @@ class SegmentIndexes:
 
 def _longest_seconds(segment: Segment, index: SegmentIndex, wanted_seconds: float) -> float:
     """How old the index may be: of any age if it is whole. A damaged seal may be put back at any time."""
-    if not index.sealed and (segment.end_offset is None or index.end < segment.end_offset):
+    if not index.sealed and not segment.is_over_at(index.end):
         return wanted_seconds
     return math.inf if index.blocked is None else max(wanted_seconds, LOOK_AGAIN_SECONDS)

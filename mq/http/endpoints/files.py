@@ -116,7 +116,7 @@ def _next_gap(
         if hole.end > offset:
             start = max(offset, hole.start)
             return start, unreadable(ref, hole, start)
-    if segment is not None and segment.end_offset is not None and index.end >= segment.end_offset:
+    if segment is not None and segment.is_over_at(index.end):
         return None
     return None if (error := unreadable_end(ref, index)) is None else (index.end, error)
 
