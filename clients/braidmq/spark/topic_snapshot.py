@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from braidmq.errors import DataDamaged
+from braidmq.errors import DataDamaged, Problem
 from braidmq.models import LostObject, Segment, SegmentLife, Topic
 from filer.topic.positions import Positions, advance, earliest
 from filer.topic.topic_config import TopicConfig
@@ -51,11 +51,7 @@ class TopicSnapshot:
         """Return the positions after the newest messages. Raises `DataDamaged` if nobody knows which they are."""
         for segment in self.state.open_segments:
             if (lost := self.damaged_ends.get(segment.id)) is not None:
-                raise DataDamaged(
-                    f"{lost.key} is damaged, and it is the last file of segment {segment.id} of topic "
-                    f"{self.state.topic!r}: nobody knows how many messages it has. Put it back, or give it up with mq "
-                    f"topic repair; to read what is before it, end segment {segment.id} at offset {lost.offset}"
-                )
+                raise _unknown_end(self.state.topic, segment.id, lost)
         return {segment.id: self.ends[segment.id] for segment in self.state.open_segments}
 
     def with_removed(self, lives: Iterable[SegmentLife]) -> TopicState:
@@ -64,6 +60,19 @@ class TopicSnapshot:
         removed = (_removed(life) for life in lives if life.state == "removed" and life.segment not in present)
         segments = sorted((*removed, *self.state.segments), key=lambda segment: segment.id)
         return self.state.model_copy(update={"segments": tuple(segments)})
+
+
+def _unknown_end(topic: str, segment: int, lost: LostObject) -> DataDamaged:
+    """The error for who would read to an end that nobody knows, as a broker would give it."""
+    why = (
+        f"{lost.key} is damaged, and it is the last file of segment {segment} of topic {topic!r}: nobody knows how "
+        "many messages it has. Put it back, or give it up with mq topic repair; to read what is before it, end segment "
+        f"{segment} at offset {lost.offset}"
+    )
+    extras = {"key": lost.key, "segment": segment, "offset": lost.offset}
+    return DataDamaged(
+        why, problem=Problem("data-damaged", "An object on the store is damaged", 503, why, False, extras)
+    )
 
 
 def _segment(answer: Segment) -> StateSegment:

@@ -250,8 +250,9 @@ def test_a_segment_with_a_damaged_end_gets_its_successor(root: Path, damaged_end
     with BrokerProcess(data=root, args=NO_ROLL_UP) as broker, Client(broker.url) as client:
         assert [(each.segment, each.next_offset) for each in client.topic(TOPIC).damaged] == [(1, None)]
         snapshot = fetch_snapshot(client, Source(broker.url, TOPIC))
-        with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged, .* end segment 1 at offset 4"):
+        with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged, .* end segment 1 at offset 4") as raised:
             snapshot.latest()
+        assert (raised.value.segment, raised.value.key) == (1, keys.segment_file(TOPIC, 1, FileName(4)))
         with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged"):
             list(client.browse(TOPIC))
         with pytest.raises(DataDamaged, match=r"00004\.parquet is damaged"):
