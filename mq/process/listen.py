@@ -6,6 +6,9 @@ import socket
 from filer.errors import BraidError
 
 _ANY_ADDRESS = ("0.0.0.0", "::")
+UNSENT_BYTES = 128 * 1024
+"""What the system takes of an answer before the client has taken what was sent: else it takes mebibytes, which nobody
+counts, for each client that does not read. It does not bound what is on its way to a client that does."""
 
 
 class CannotListen(BraidError):
@@ -26,6 +29,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise CannotListen(f"cannot listen on {host!r}: {error.strerror}") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections that are accepted inherit it.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         sock.bind(address)
     except OSError as error:
         sock.close()
