@@ -41,3 +41,9 @@ def rows_schema(key_type: KeyType, value_type: ValueType) -> pa.Schema:
 def log_schema(key_type: KeyType, value_type: ValueType) -> pa.Schema:
     """The columns that the broker holds and gives to readers: the rows with their offsets and timestamps."""
     return pa.schema([OFFSET_FIELD, TIMESTAMP_FIELD, *rows_schema(key_type, value_type)])
+
+
+@cache
+def no_messages(key_type: KeyType, value_type: ValueType) -> pa.Table:
+    """A table of those columns without a row. Arrow takes longer to make one than to read what is in memory."""
+    return log_schema(key_type, value_type).empty_table()

@@ -18,7 +18,7 @@ from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.format.digests import footer_size_bytes, stated_footer_digest
 from filer.format.requests import StoredRequest
-from filer.format.schema import KeyType, ValueType, log_schema
+from filer.format.schema import KeyType, ValueType, log_schema, no_messages
 from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, Footer, encode, mark_json, of_file, read_end
 from filer.keys import FileName
 from filer.segment.live_files import Chain, FileFacts, Hole, in_order, live_names, walk_chain
@@ -62,6 +62,11 @@ class SegmentRef:
     def schema(self) -> pa.Schema:
         """The columns of its rows as the broker holds them."""
         return log_schema(self.key_type, self.value_type)
+
+    @property
+    def no_messages(self) -> pa.Table:
+        """Those columns without a row."""
+        return no_messages(self.key_type, self.value_type)
 
     def encode(self, table: pa.Table, footer: Footer) -> pa.Buffer:
         """The bytes of the owner's next file."""
@@ -465,7 +470,7 @@ async def seal_at_end(
         windows = b"" if index.windows.empty else index.windows.to_bytes()
         seal_writer = f"{writer}/{clock.ulid()}"
         footer = Footer(ref.segment, index.end, 0, seal_writer, 0, 0, sealed=True, windows=windows, previous=index.link)
-        data = memoryview(ref.encode(ref.schema.empty_table(), footer))
+        data = memoryview(ref.encode(ref.no_messages, footer))
         ours = await put_until_known(store, clock, ref.key(name), data, footer.writer)
         if age_seconds(store.time, clock, read) > grace_seconds / 2:
             read = moment(store.time, clock)

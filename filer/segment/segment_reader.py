@@ -1,7 +1,6 @@
 """Reading messages back from segment files: by offset, within bounds, through a bounded cache."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -24,6 +23,7 @@ from filer.segment.live_files import FileFacts, Hole
 from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom, head
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, check_end, fetch_end
+from filer.segment.sized_cache import SizedCache
 from filer.stores.store import Store
 
 FILES_AT_ONCE = 8
@@ -31,6 +31,7 @@ FILES_PER_READ = 256
 WHOLE_DECODED_BYTES = 4 * ROW_GROUP_BYTES
 """A file that decodes to more is read by row groups, however small it is on the store."""
 _MOST_REMEMBERED = 10_000
+_FOOTER_CACHE_BYTES = 4 * 1024 * 1024
 # Besides its keys and values, a row takes so much once it is decoded: in the file these are packed.
 _ROW_BYTES = 64
 T = TypeVar("T")
@@ -44,9 +45,12 @@ class SegmentReader:
 
     def __init__(self, store: Store, decoder: Executor, *, cache_bytes: int) -> None:
         self._store, self._decoder = store, decoder
-        self._cache = _TableCache(cache_bytes)
+        self._cache: SizedCache[tuple[str, int | None], _Decoded] = SizedCache(cache_bytes)
+        # Who reads a large file page by page needs its footer for each.
+        self._ends: SizedCache[str, FileEnd] = SizedCache(_FOOTER_CACHE_BYTES)
         self._gate = asyncio.Semaphore(FILES_AT_ONCE)
         self._by_row_groups: dict[str, None] = {}
+        self._decoding: dict[tuple[str, int], asyncio.Event] = {}
 
     def limit_cache(self, most_bytes: int) -> None:
         """Have the cache hold no more than that for now, and never more than its own limit."""
@@ -100,7 +104,7 @@ class SegmentReader:
         if not page.tables:
             if page.ended:
                 raise NoRoom
-            return ref.schema.empty_table()
+            return ref.no_messages
         return page.joined()
 
     def _open(self, key: str, facts: FileFacts) -> "_Decoded | asyncio.Task[bytes] | None":
@@ -154,7 +158,7 @@ class SegmentReader:
                 return None
             rows = await self._decode(key, partial(decode, data, place=place))
         decoded = _Decoded.of(rows)
-        self._cache.put((key, None), decoded)
+        self._cache.put((key, None), decoded, decoded.size_bytes)
         return decoded
 
     def _remember_row_groups(self, key: str) -> None:
@@ -164,7 +168,7 @@ class SegmentReader:
 
     async def _add_row_groups(self, page: Page, ref: SegmentRef, facts: FileFacts, wanted: int) -> None:
         key, base = ref.key(facts.name), facts.base
-        file = await fetch_end(self._store, key)
+        file = await self._end(key)
         with of_file(key):
             file.footer.check_place(ref.segment, base)
         metadata = file.metadata
@@ -174,8 +178,7 @@ class SegmentReader:
                 size_bytes = decoded_bytes(metadata, group)
                 if not await page.has_room(size_bytes):
                     return
-                async with self._gate:
-                    decoded = await self._row_group(key, file, group)
+                decoded = await self._row_group(key, file, group)
                 start = max(wanted, base)
                 table, content_bytes = decoded.rows_from(start - base)
                 page.add(start, table, decoded_bytes=max(size_bytes, decoded.size_bytes), content_bytes=content_bytes)
@@ -183,14 +186,36 @@ class SegmentReader:
             if page.full:
                 return
 
+    async def _end(self, key: str) -> FileEnd:
+        file = self._ends.get(key)
+        if file is None:
+            file = await fetch_end(self._store, key)
+            self._ends.put(key, file, len(file.tail))
+        return file
+
     async def _row_group(self, key: str, file: FileEnd, group: int) -> "_Decoded":
-        cached = self._cache.get((key, group))
-        if cached is None:
-            data = await fetch_row_group(self._store, key, file, group)
-            rows = await self._decode(key, partial(decode_row_group, file, group, data))
-            cached = _Decoded.of(rows)
-            self._cache.put((key, group), cached)
-        return cached
+        place = key, group
+        decoding = self._decoding.get(place)
+        if decoding is not None:
+            # Many follow the same messages. What one of them decodes, the others find in the cache, if it has room.
+            await decoding.wait()
+        cached = self._cache.get(place)
+        return cached if cached is not None else await self._decode_row_group(place, file)
+
+    async def _decode_row_group(self, place: tuple[str, int], file: FileEnd) -> "_Decoded":
+        key, group = place
+        done = self._decoding[place] = asyncio.Event()
+        try:
+            async with self._gate:
+                data = await fetch_row_group(self._store, key, file, group)
+                decoded = _Decoded.of(await self._decode(key, partial(decode_row_group, file, group, data)))
+            self._cache.put(place, decoded, decoded.size_bytes)
+            return decoded
+        finally:
+            # Another one may have begun meanwhile, if the cache had no room for what this one waited for.
+            if self._decoding.get(place) is done:
+                del self._decoding[place]
+            done.set()
 
     async def _decode(self, key: str, work: "partial[T]") -> T:
         with of_file(key):
@@ -286,34 +311,3 @@ class _Decoded(NamedTuple):
             return self.table, self.size_bytes
         rest = self.table.slice(start)
         return rest, rest.nbytes
-
-
-class _TableCache:
-    """The most recently read tables, up to a number of bytes."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._most_bytes = self._limit_bytes = limit_bytes
-        self._held_bytes = 0
-        self._tables: OrderedDict[tuple[str, int | None], _Decoded] = OrderedDict()
-
-    def get(self, key: tuple[str, int | None]) -> _Decoded | None:
-        decoded = self._tables.get(key)
-        if decoded is not None:
-            self._tables.move_to_end(key)
-        return decoded
-
-    def put(self, key: tuple[str, int | None], decoded: _Decoded) -> None:
-        if key in self._tables or decoded.size_bytes > self._limit_bytes:
-            return
-        self._tables[key] = decoded
-        self._held_bytes += decoded.size_bytes
-        self._evict()
-
-    def limit(self, most_bytes: int) -> None:
-        self._limit_bytes = min(self._most_bytes, max(most_bytes, 0))
-        self._evict()
-
-    def _evict(self) -> None:
-        while self._held_bytes > self._limit_bytes:
-            _, dropped = self._tables.popitem(last=False)
-            self._held_bytes -= dropped.size_bytes

@@ -133,7 +133,7 @@ class LoadFolders:
         footer = Footer(
             segment, end, 0, writer_of(load.id), 0, 0, sealed=True, previous="" if last is None else last[0].link
         )
-        seal = bytes(ref.encode(ref.schema.empty_table(), footer))
+        seal = bytes(ref.encode(ref.no_messages, footer))
         size_bytes = await self._until_known(lambda: self._put_seal(ref.key(FileName(end)), seal, footer))
         index = _index_of(files, load.reserved_us)
         index.append(FileFacts(FileName(end), end, size_bytes, 0, 0, sealed=True, start=end))
