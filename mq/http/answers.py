@@ -76,12 +76,13 @@ async def messages_response(
     render = partial(chosen.page, runtime.state, runs, about)
     rows = sum(run.table.num_rows for run in runs)
     size_bytes = lease.taken_bytes
-    body = (
+    parts = (
         render() if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES else await in_thread(render, size_bytes, lease)
     )
+    body_bytes = sum(map(len, parts))
     for run in runs:
         # The bytes of the body are shared out by the number of messages, however long each of them is.
         if run.table.num_rows:
-            runtime.reads.count_read(run.segment, run.table.num_rows, len(body) * run.table.num_rows // rows)
+            runtime.reads.count_read(run.segment, run.table.num_rows, body_bytes * run.table.num_rows // rows)
     runs.clear()
-    return PageResponse(body, {} if chosen.page_tells_about else headers, chosen.media_type, lease)
+    return PageResponse(parts, {} if chosen.page_tells_about else headers, chosen.media_type, lease)

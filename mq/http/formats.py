@@ -13,7 +13,7 @@ from filer.topic.topic_state import TopicState
 from mq.bodies.arrow_body import decode_arrow
 from mq.bodies.json_body import decode_json, decode_ndjson
 from mq.bodies.rows import Columns, Rows
-from mq.http.render import arrow_page, json_page, ndjson_page
+from mq.http.render import Part, arrow_page, json_page, ndjson_page
 from mq.http.reply import JSON
 from mq.http.stream_forms import NdjsonForm, SseForm, StreamForm
 from mq.topic.topic_reader import Run
@@ -58,7 +58,7 @@ class Format:
     decode: Callable[[bytes, Columns], Rows] | None = None
     inline_decode_bytes: int = 0
     publish_schema: Mapping[str, Any] = field(default_factory=lambda: _BINARY)
-    page: Callable[[TopicState, Sequence[Run], dict[str, Any]], bytes] | None = None
+    page: Callable[[TopicState, Sequence[Run], dict[str, Any]], Sequence[Part]] | None = None
     page_tells_about: bool = False
     stream: StreamForm | None = None
 

@@ -6,6 +6,7 @@ Answers with messages hold no more than a client takes: the socket gets a piece 
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,6 +17,7 @@ from filer.errors import BraidError
 from mq.base.read_budget import ReadLease
 from mq.bodies.intake import ClientGone
 from mq.http.problems import Problem, problem_of
+from mq.http.render import Part
 
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
@@ -76,20 +78,25 @@ class PageResponse(Response):
     """
 
     def __init__(
-        self, body: bytes, headers: Mapping[str, str], media_type: str, lease: ReadLease, status: int = 200
+        self, parts: Sequence[Part], headers: Mapping[str, str], media_type: str, lease: ReadLease, status: int = 200
     ) -> None:
-        super().__init__(body, status, dict(headers), media_type)
+        size_bytes = sum(map(len, parts))
+        self._parts = parts if size_bytes > PIECE_BYTES else ()
+        if self._parts:
+            super().__init__(b"", status, {**headers, "content-length": str(size_bytes)}, media_type)
+        else:
+            super().__init__(b"".join(parts), status, dict(headers), media_type)
         self._lease = lease
-        lease.keep(len(body))
+        lease.keep(size_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
-            if len(self.body) <= PIECE_BYTES:
+            if not self._parts:
                 await super().__call__(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for piece in pieces(self.body):
+            for piece in chain.from_iterable(map(pieces, self._parts)):
                 await send_drained(send, piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -121,7 +128,7 @@ class PacedStream(StreamingResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def pieces(body: bytes | memoryview) -> Iterator[memoryview]:
+def pieces(body: Part) -> Iterator[memoryview]:
     """The body in pieces, without a copy."""
     view = memoryview(body)
     for start in range(0, len(view), PIECE_BYTES):

@@ -158,7 +158,7 @@ def messages_router(broker: Broker) -> APIRouter:
             run = await _one(broker, runtime, message_id, lease)
             body = orjson.dumps(next(MessageRenderer(topic, runtime.state.config).messages(run)))
             runtime.reads.count_read(run.segment, 1, len(body))
-            return PageResponse(body, {}, JSON, lease)
+            return PageResponse([body], {}, JSON, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
@@ -221,7 +221,7 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
         value = run.table["value"][0].as_py()
         data = (value.encode() if isinstance(value, str) else value) or b""
         runtime.reads.count_read(run.segment, 1, len(data))
-        return PageResponse(data, {}, "application/octet-stream", lease)
+        return PageResponse([data], {}, "application/octet-stream", lease)
     lease.close()
     reference = Reference.from_row(ref)
     key = reference.key(runtime.topic)
