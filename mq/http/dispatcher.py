@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mq.base.authorizer import AllowLoopback, Authorizer, action_of
 from mq.base.errors import Forbidden
+from mq.base.turns import Turns
 from mq.broker import Broker
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
@@ -51,6 +52,7 @@ class Dispatcher:
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
         self._internal = InternalEndpoint(broker)
+        self._turns = Turns(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -75,6 +77,8 @@ class Dispatcher:
             topic, load, segment, base_offset = match[1], match[2], int(match[3]), int(match[4])
             await serve(self._load_file(scope, receive, topic, load, segment, base_offset), scope, send)
         else:
+            # Routing and checking takes longer than what most of these ask for.
+            await self._turns.take()
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, method: str, path: str) -> Forbidden | None:

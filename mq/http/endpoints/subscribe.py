@@ -34,6 +34,8 @@ KEEPALIVE_SECONDS = 15.0
 PAGE_ROWS = 1_000
 SMALLEST_PAGE_BYTES, LARGEST_PAGE_BYTES = 64 * 1024, 256 * 1024
 """A page is as small as the socket's own buffer for a client that is slow, or not known yet."""
+BUFFERED_BYTES = 1024 * 1024
+"""What the systems at both ends may take for a client that does not read."""
 SLOW_SECONDS = 0.1
 
 
@@ -42,15 +44,19 @@ class _Pace:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._taken_bytes = 0
         self.page_bytes = SMALLEST_PAGE_BYTES
 
     @contextlib.contextmanager
-    def page(self) -> Iterator[None]:
-        """A context in which a page is sent."""
+    def page(self, size_bytes: int) -> Iterator[None]:
+        """A context in which a page of that size is sent."""
         began_seconds = self._clock.monotonic_seconds()
         yield
-        slow = self._clock.monotonic_seconds() - began_seconds > SLOW_SECONDS
-        self.page_bytes = SMALLEST_PAGE_BYTES if slow else min(2 * self.page_bytes, LARGEST_PAGE_BYTES)
+        self._taken_bytes += size_bytes
+        if self._clock.monotonic_seconds() - began_seconds > SLOW_SECONDS:
+            self.page_bytes = SMALLEST_PAGE_BYTES
+        elif self._taken_bytes > BUFFERED_BYTES:
+            self.page_bytes = min(2 * self.page_bytes, LARGEST_PAGE_BYTES)
 
 
 def subscribe_router(broker: Broker) -> APIRouter:
@@ -109,6 +115,7 @@ async def _parts(
         yield form.keepalive(to_marker(topic, positions))
         while not broker.draining.is_set() and not runtime.state.deleted:
             news = runtime.reads.news()
+            await broker.streams.turns.take()
             positions = _catch_up(runtime, positions, live)
             try:
                 # A page of small files may take long. It can be read again from the same marker, at another broker.
@@ -126,7 +133,7 @@ async def _parts(
                 # A client that does not read holds what was rendered for it, and not the rows, nor what they lay in.
                 runs.clear()
                 lease.keep(len(body))
-                with pace.page():
+                with pace.page(len(body)):
                     yield body
                 del body
                 lease.release()
