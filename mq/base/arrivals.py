@@ -19,6 +19,8 @@ class Arrivals:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
+        # Bodies that grow are inflated one at a time: side by side they would take all processors.
+        self.inflating = asyncio.Semaphore(1)
         self._held: dict[Hashable, int] = {}
         self._total_bytes = 0
         self._waiting: dict[Hashable, asyncio.Future[None]] = {}

@@ -216,7 +216,11 @@ class Intake:
                 # The first step of a small body costs less than a thread; others would hold up the event loop.
                 step = partial(inflater.decompress, waiting, _INFLATE_STEP_BYTES)
                 first = not chunks and len(waiting) <= _INLINE_BYTES
-                chunk = step() if first else await asyncio.get_running_loop().run_in_executor(None, step)
+                if first:
+                    chunk = step()
+                else:
+                    async with self._arrivals.inflating:
+                        chunk = await asyncio.get_running_loop().run_in_executor(None, step)
                 waiting = inflater.unconsumed_tail
                 chunks.append(chunk)
                 size_bytes += len(chunk)

@@ -132,9 +132,18 @@ class LimitedProtocol(HttpToolsProtocol):
         self._answers = WholeAnswers(transport)
         self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))
 
+    def pause(self) -> None:
+        """Read nothing for now."""
+        self.flow.pause_reading()
+
+    def read_on(self) -> None:
+        """Read again."""
+        self.flow.resume_reading()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._ended = True
+        self._watch.unwanted.gone(self)
         self._connections.gone(self)
         self._tell_endpoint()
         super().connection_lost(exc)
@@ -161,6 +170,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self._connections.body_part(self)
         if self.flow.read_paused:
             self._watch.carry_out(self._connections.unread(self, len(self.cycle.body)))
+        elif self._in_message and not self._in_head and self.cycle.response_complete:
+            self._watch.unwanted.came(self)
 
     def _look_at_half_head(self, starts_here: bool) -> None:
         if starts_here or self._head_bytes:

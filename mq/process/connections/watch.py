@@ -9,6 +9,7 @@ from mq.base.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
 from mq.process.connections.limits import ConnectionLimits
 from mq.process.connections.refusals import IDLE, Refusal
+from mq.process.connections.unwanted import Unwanted
 
 # An attack must not fill the log as well.
 LOG_SECONDS = 60.0
@@ -29,6 +30,7 @@ class ConnectionWatch:
 
     def __init__(self, limits: ConnectionLimits, clock: Clock, metrics: Metrics) -> None:
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
+        self.unwanted = Unwanted(clock)
         self._clock = clock
         self._refused = metrics.connections_refused
         self._logged_seconds: dict[str, float] = {}

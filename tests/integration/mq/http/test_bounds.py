@@ -18,6 +18,7 @@ from filer.clock import SystemClock
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
 from filer.stores.memory_store import MemoryStore
+from mq.process.connections.unwanted import STEP_SECONDS
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
@@ -181,6 +182,23 @@ async def test_body_announced_above_the_limit_is_not_waited_for(small: HttpBroke
     with contextlib.closing(writer):
         writer.write(head.encode())
         assert b" 413 " in await asyncio.wait_for(reader.readline(), DEADLINE_SECONDS)
+
+
+async def test_a_body_that_was_refused_is_read_to_its_end_slowly_and_the_next_request_is_answered() -> None:
+    """Who sends on before he reads must still see his answer, and keep nobody from theirs."""
+    size_bytes = 24 * MIB
+    async with http_broker(MemoryStore(), max_body_bytes=MIB) as broker:
+        await broker.client.put("/v1/topics/t")
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        began = asyncio.get_running_loop().time()
+        with contextlib.closing(writer):
+            head = f"POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size_bytes}\r\n\r\n"
+            writer.write(head.encode() + bytes(size_bytes) + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.wait_for(writer.drain(), DEADLINE_SECONDS)
+            assert b" 413 " in await asyncio.wait_for(reader.readline(), DEADLINE_SECONDS)
+            assert b"HTTP/1.1 200 OK" in await asyncio.wait_for(reader.readuntil(b" OK\r\n"), DEADLINE_SECONDS)
+        pieces = (size_bytes - 8 * MIB) / (256 * 1024)
+        assert asyncio.get_running_loop().time() - began > pieces * STEP_SECONDS
 
 
 async def test_the_limit_itself_is_allowed() -> None:
