@@ -31,6 +31,8 @@ from bench.harness.wrk import run_wrk
 
 HERE = Path(__file__).parents[1]
 READING = "reading"
+_GOLDEN_RATIO = 0.618
+"""Its multiples fall evenly between whole numbers."""
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -79,9 +81,13 @@ def compare_reading(before: Path, rounds: int) -> tuple[Side, Side]:
 
 
 def _in_turns(sides: tuple[Side, Side], work: Callable[[str], tuple[int, float]], rounds: int) -> tuple[Side, Side]:
-    """Measure the sides in turns; the first round does not count."""
+    """Measure the sides in turns; the first round does not count.
+
+    Brokers tidy up at intervals of whole seconds. The pauses keep one of them from always doing so while it is measured.
+    """
     for number in range(rounds + 1):
-        for side in sides if number % 2 else reversed(sides):
+        for turn, side in enumerate(sides if number % 2 else reversed(sides)):
+            time.sleep((2 * number + turn) * _GOLDEN_RATIO % 1)
             side.measure(work)
     for side in sides:
         del side.rates[0], side.costs[0]
