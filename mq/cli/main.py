@@ -8,36 +8,16 @@ from typing import Annotated
 import typer
 
 from mq.base.version import VERSION
-from mq.cli import pipeline
-from mq.cli.diagnosis.bench import bench
-from mq.cli.diagnosis.doctor import doctor
-from mq.cli.diagnosis.verify import verify
+from mq.cli.commands import Commands
 from mq.cli.failures import report
-from mq.cli.publishing.publish import publish
-from mq.cli.reading import files
-from mq.cli.reading.subscribe import subscribe
-from mq.cli.server import cluster
-from mq.cli.server.local import local
-from mq.cli.server.serve import serve
-from mq.cli.topics import topic
 
 app = typer.Typer(
     name="mq",
+    cls=Commands,
     help="BraidMQ: a message queue whose log is a table.",
     no_args_is_help=True,
     add_completion=True,
 )
-app.command("serve")(serve)
-app.command("local")(local)
-app.add_typer(topic.app, name="topic")
-app.command("publish")(publish)
-app.command("subscribe")(subscribe)
-app.add_typer(files.app, name="files")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(pipeline.app, name="pipeline")
-app.command("bench")(bench)
-app.command("doctor")(doctor)
-app.command("verify")(verify)
 
 
 @dataclass(slots=True)
