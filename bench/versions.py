@@ -83,7 +83,7 @@ def compare_reading(before: Path, rounds: int) -> tuple[Side, Side]:
 def _in_turns(sides: tuple[Side, Side], work: Callable[[str], tuple[int, float]], rounds: int) -> tuple[Side, Side]:
     """Measure the sides in turns; the first round does not count.
 
-    Brokers tidy up at intervals of whole seconds. The pauses keep one of them from always doing so while it is measured.
+    Brokers tidy up at intervals of whole seconds. The pauses keep one from always doing so while it is measured.
     """
     for number in range(rounds + 1):
         for turn, side in enumerate(sides if number % 2 else reversed(sides)):
