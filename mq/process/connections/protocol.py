@@ -137,8 +137,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def read_on(self) -> None:
-        """Read again."""
-        self.flow.resume_reading()
+        """Read again, unless the connection is being closed."""
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""

@@ -12,6 +12,7 @@ from mq.base.metrics import Metrics
 from mq.base.settings import BrokerSettings
 from mq.process.connections.limits import MOST_AHEAD, connection_limits
 from mq.process.connections.protocol import LimitedProtocol
+from mq.process.connections.unwanted import STEP_SECONDS
 from mq.process.connections.watch import ConnectionWatch
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -23,7 +24,7 @@ class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 1), "sockname": ("192.0.2.2", 2)})
         self.written = b""
-        self.closed = False
+        self.closed = self.paused = False
 
     def write(self, data: Any) -> None:
         assert not self.closed, "written after the end"
@@ -38,9 +39,47 @@ class Transport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        assert not self.closed
+        self.paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        assert not self.closed, "read on after the end"
+        self.paused = False
+
+
+def connected(app: Any, clock: ManualClock) -> tuple[LimitedProtocol, Transport, ConnectionWatch]:
+    """A connection that an app serves, and what looks after it."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False)
+    watch = ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), clock, Metrics())
+    protocol, transport = LimitedProtocol(config, ServerState(), {}, watch=watch), Transport()
+    protocol.connection_made(transport)
+    return protocol, transport, watch
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_what_comes_of_a_body_after_its_answer_is_read_slowly(closes: bool) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    clock = ManualClock()
+    protocol, transport, _ = connected(app, clock)
+    protocol.data_received(b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n0123456789")
+    await settle()
+    assert b" 413 " in transport.written and not transport.paused
+    protocol.data_received(b"0123456789")
+    await settle()
+    assert transport.paused
+    if closes:
+        transport.close()
+        await clock.advance(STEP_SECONDS)
+        return
+    await clock.advance(STEP_SECONDS)
+    assert not transport.paused
+    protocol.data_received(b"0123456789" + GET)
+    await settle()
+    assert transport.written.count(b" 413 ") == 2 and not transport.paused
 
 
 @pytest.mark.parametrize("ends", ["refused", "lost"])
@@ -56,10 +95,7 @@ async def test_an_endpoint_whose_client_is_gone_sends_nothing_though_requests_wa
         await send({"type": "http.response.body"})
         answered += 1
 
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False)
-    watch = ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), ManualClock(), Metrics())
-    protocol, transport = LimitedProtocol(config, ServerState(), {}, watch=watch), Transport()
-    protocol.connection_made(transport)
+    protocol, transport, watch = connected(app, ManualClock())
     protocol.data_received(GET * 2)
     await settle()
     if ends == "refused":
