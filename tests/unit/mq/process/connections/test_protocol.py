@@ -48,38 +48,57 @@ class Transport(asyncio.Transport):
         self.paused = False
 
 
-def connected(app: Any, clock: ManualClock) -> tuple[LimitedProtocol, Transport, ConnectionWatch]:
-    """A connection that an app serves, and what looks after it."""
+def new_watch(clock: ManualClock) -> ConnectionWatch:
+    return ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), clock, Metrics())
+
+
+def connected(app: Any, watch: ConnectionWatch) -> tuple[LimitedProtocol, Transport]:
+    """A connection that an app serves."""
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False)
-    watch = ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), clock, Metrics())
     protocol, transport = LimitedProtocol(config, ServerState(), {}, watch=watch), Transport()
     protocol.connection_made(transport)
-    return protocol, transport, watch
+    return protocol, transport
 
 
-@pytest.mark.parametrize("closes", [False, True])
-async def test_what_comes_of_a_body_after_its_answer_is_read_slowly(closes: bool) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
+async def refuse(scope: Any, receive: Any, send: Any) -> None:
+    """An app that answers before the end of the body."""
+    await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body"})
 
+
+POST = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n0123456789"
+
+
+async def test_what_comes_of_a_body_after_its_answer_is_read_slowly() -> None:
     clock = ManualClock()
-    protocol, transport, _ = connected(app, clock)
-    protocol.data_received(b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n0123456789")
+    protocol, transport = connected(refuse, new_watch(clock))
+    protocol.data_received(POST)
     await settle()
     assert b" 413 " in transport.written and not transport.paused
     protocol.data_received(b"0123456789")
     await settle()
     assert transport.paused
-    if closes:
-        transport.close()
-        await clock.advance(STEP_SECONDS)
-        return
     await clock.advance(STEP_SECONDS)
     assert not transport.paused
     protocol.data_received(b"0123456789" + GET)
     await settle()
     assert transport.written.count(b" 413 ") == 2 and not transport.paused
+
+
+async def test_one_that_is_closed_meanwhile_does_not_keep_others_from_being_read() -> None:
+    clock = ManualClock()
+    watch = new_watch(clock)
+    pairs = [connected(refuse, watch) for _ in range(2)]
+    for protocol, _ in pairs:
+        protocol.data_received(POST)
+    await settle()
+    for protocol, _ in pairs:
+        protocol.data_received(b"0123456789")
+    await settle()
+    (_, closed), (_, other) = pairs
+    closed.close()
+    await clock.advance(2 * STEP_SECONDS)
+    assert closed.paused and not other.paused
 
 
 @pytest.mark.parametrize("ends", ["refused", "lost"])
@@ -95,7 +114,8 @@ async def test_an_endpoint_whose_client_is_gone_sends_nothing_though_requests_wa
         await send({"type": "http.response.body"})
         answered += 1
 
-    protocol, transport, watch = connected(app, ManualClock())
+    watch = new_watch(ManualClock())
+    protocol, transport = connected(app, watch)
     protocol.data_received(GET * 2)
     await settle()
     if ends == "refused":
