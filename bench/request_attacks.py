@@ -1,10 +1,11 @@
 """What attacks by requests do to a broker: the p99 of other clients and its memory, before and during each.
 
-    python bench/request_attacks.py [--seconds 15] [--only ATTACK ...] [--checkout FOLDER]
+    python bench/request_attacks.py [--seconds 15] [--only ATTACK ...] [--checkout FOLDER] [--elsewhere]
 
 Each attack gets a new `mq serve` with default settings. The other clients publish single messages and read small pages,
 at an even pace, from a process of their own; the attacker is a process of the lowest priority. All traffic stays on
-127.0.0.1, bounded in count and time. See bench/README.md.
+127.0.0.1, bounded in count and time. With `--elsewhere` another broker of this machine is
+attacked: what its clients lose then is the machine's share, not the broker's. See bench/README.md.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -256,21 +258,28 @@ def prepare(url: str, name: str) -> None:
             httpx.post(f"{url}/v1/topics/{MANY}/messages", content=content, headers=kind).raise_for_status()
 
 
-async def measure(name: str, seconds: float, checkout: Path) -> tuple[Window, Window, str]:
+async def measure(name: str, seconds: float, checkout: Path, *, elsewhere: bool) -> tuple[Window, Window, str]:
     """Other clients before and during an attack on a new broker, and what the attacker saw."""
-    with scratch_folder() as folder:
-        arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "warning"]
-        with running_server("mq.cli.main", arguments, checkout=checkout) as (url, pid):
-            await asyncio.to_thread(prepare, url, name)
-            await others(url, pid, 2.0)
-            before = await others(url, pid, QUIET_SECONDS)
-            attacking = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bench.request_attacks", "--attack", name, url, str(seconds),
-                stdout=subprocess.PIPE, cwd=_ROOT,
-            )  # fmt: skip
-            ended = asyncio.create_task(attacking.communicate())
-            during = await others(url, pid, seconds, ended)
-            output, _ = await ended
+    with ExitStack() as running:
+        folder = running.enter_context(scratch_folder())
+
+        def broker(data: str) -> tuple[str, int]:
+            arguments = ["serve", "--data", str(folder / data), "--port", "0", "--log-level", "warning"]
+            return running.enter_context(running_server("mq.cli.main", arguments, checkout=checkout))
+
+        url, pid = broker("data")
+        attacked, _ = broker("attacked") if elsewhere else (url, pid)
+        for each in {url, attacked}:
+            await asyncio.to_thread(prepare, each, name)
+        await others(url, pid, 2.0)
+        before = await others(url, pid, QUIET_SECONDS)
+        attacking = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.request_attacks", "--attack", name, attacked, str(seconds),
+            stdout=subprocess.PIPE, cwd=_ROOT,
+        )  # fmt: skip
+        ended = asyncio.create_task(attacking.communicate())
+        during = await others(url, pid, seconds, ended)
+        output, _ = await ended
     return before, during, output.decode().strip() or "failed"
 
 
@@ -302,11 +311,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="how long each attack lasts (15)")
     parser.add_argument("--only", action="append", choices=list(ATTACKS), metavar="ATTACK", help=", ".join(ATTACKS))
     parser.add_argument("--checkout", type=Path, default=_ROOT, help="attack the broker of another checkout")
+    parser.add_argument("--elsewhere", action="store_true", help="attack another broker of this machine")
     options = parser.parse_args()
     table = Table("attack", "others' p99 before", "during", "failed", "memory before", "during", "the attacker saw", "")
     for name in options.only or ATTACKS:
         show_progress(ATTACKS[name].what)
-        row = _row(ATTACKS[name], *asyncio.run(measure(name, options.seconds, options.checkout)))
+        row = _row(
+            ATTACKS[name], *asyncio.run(measure(name, options.seconds, options.checkout, elsewhere=options.elsewhere))
+        )
         show_progress("; ".join(row))
         table.add_row(*row)
     console().print(f"{machine()}; each attack for {options.seconds:g} s", markup=False)

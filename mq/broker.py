@@ -27,18 +27,18 @@ from leader.traffic.traffic_table import TrafficTable
 from leader.traffic_reports import TrafficReports
 from mq.administration.segment_counts import SegmentCounts
 from mq.administration.topic_administration import TopicAdministration
-from mq.base.arrivals import Arrivals
 from mq.base.broker_addresses import BrokerAddresses
-from mq.base.front_store import FrontStore
 from mq.base.metrics import Metrics
-from mq.base.read_budget import ReadBudget
 from mq.base.readiness import Readiness, readiness
-from mq.base.reads import Reads, Streams
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
 from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
 from mq.drain import Drainer
+from mq.limits.arrivals import Arrivals
+from mq.limits.front_store import FrontStore
+from mq.limits.read_budget import ReadBudget
+from mq.limits.reads import Reads, Streams
 from mq.maintenance.maintenance import Maintenance
 from mq.maintenance.scrubber import Scrubber
 from mq.maintenance.verifications import Verifications

@@ -6,7 +6,7 @@ from dataclasses import replace
 from filer.clock import Clock
 from leader.membership.coordinator import BrokerInfo, Coordinator
 from mq.base.errors import Draining, NoOtherBroker
-from mq.base.reads import Reads
+from mq.limits.reads import Reads
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.transitions.early_flush import EarlyFlush

@@ -13,9 +13,9 @@ from typing import Any
 
 from starlette.types import Receive
 
-from mq.base.arrivals import Arrivals
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
+from mq.limits.arrivals import Arrivals
+from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
 _INFLATE_STEP_BYTES = 1024 * 1024
 _INLINE_BYTES = 16 * 1024

@@ -8,9 +8,9 @@ from filer.errors import BraidError, UnreadableObject
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment
 from mq.base.errors import OwnerSilent, PeerSilent, PeerUnreachable
-from mq.base.front_store import FrontStore, Tail
 from mq.forwarding.remote_segment import RemoteSegment
 from mq.forwarding.remote_tail import RemoteTail
+from mq.limits.front_store import FrontStore, Tail
 from mq.peers.answer_forms import TailPage
 from mq.peers.peers import Peers
 

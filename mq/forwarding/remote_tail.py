@@ -6,7 +6,7 @@ from collections.abc import Callable
 from filer.clock import Clock
 from filer.errors import BraidError
 from filer.segment.segment_log import SegmentRef
-from mq.base.front_store import FrontStore, Tail
+from mq.limits.front_store import FrontStore, Tail
 from mq.peers.peers import Peers
 
 PAGE_ROWS, PAGE_BYTES = 10_000, 4 * 1024 * 1024

@@ -9,9 +9,9 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from mq.base.errors import UnsupportedMedia
-from mq.base.read_budget import ReadLease
 from mq.http.formats import Format
 from mq.http.reply import PageResponse
+from mq.limits.read_budget import ReadLease
 from mq.topic.topic_reader import Run
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -60,6 +60,13 @@ async def in_thread(render: Callable[[], T], size_bytes: int, lease: ReadLease) 
         return await loop.run_in_executor(None, render)
 
 
+async def rendered(render: Callable[[], T], rows: int, lease: ReadLease) -> T:
+    """What `render` returns for the messages that the lease was taken for, in a thread if they are many or large."""
+    if rows <= INLINE_ROWS and lease.taken_bytes <= INLINE_BYTES:
+        return render()
+    return await in_thread(render, lease.taken_bytes, lease)
+
+
 async def messages_response(
     chosen: Format,
     runtime: TopicRuntime,
@@ -73,12 +80,8 @@ async def messages_response(
     The response holds what it takes of the read budget by the `lease` until it has been sent.
     """
     assert chosen.page is not None
-    render = partial(chosen.page, runtime.state, runs, about)
     rows = sum(run.table.num_rows for run in runs)
-    size_bytes = lease.taken_bytes
-    parts = (
-        render() if rows <= INLINE_ROWS and size_bytes <= INLINE_BYTES else await in_thread(render, size_bytes, lease)
-    )
+    parts = await rendered(partial(chosen.page, runtime.state, runs, about), rows, lease)
     body_bytes = sum(map(len, parts))
     for run in runs:
         # The bytes of the body are shared out by the number of messages, however long each of them is.

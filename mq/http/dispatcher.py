@@ -10,7 +10,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mq.base.authorizer import AllowLoopback, Authorizer, action_of
 from mq.base.errors import Forbidden
-from mq.base.turns import Turns
 from mq.broker import Broker
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
@@ -18,6 +17,7 @@ from mq.http.endpoints.publish import Publisher
 from mq.http.internal.endpoint import InternalEndpoint
 from mq.http.reply import serve
 from mq.http.web_pages import SAFE_METHODS, this_machine, why_foreign, why_forwarded
+from mq.limits.round_limiter import RoundLimiter
 from mq.peers.calls import PREFIX
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
@@ -52,7 +52,7 @@ class Dispatcher:
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
         self._internal = InternalEndpoint(broker)
-        self._turns = Turns(1)
+        self._round_limiter = RoundLimiter(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -78,7 +78,7 @@ class Dispatcher:
             await serve(self._load_file(scope, receive, topic, load, segment, base_offset), scope, send)
         else:
             # Routing and checking takes longer than what most of these ask for.
-            await self._turns.take()
+            await self._round_limiter.wait()
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, method: str, path: str) -> Forbidden | None:

@@ -49,6 +49,11 @@ class Aside:
         message[name] = orjson.Fragment(b"\x00%d\x00" % len(self._texts))
         self._texts.append(parts)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there was a large text."""
+        return bool(self._texts)
+
     def fill(self, written: bytes) -> list[bytes]:
         """The parts of what was written of these messages, each text in its place."""
         if not self._texts:

@@ -41,7 +41,7 @@ class MessageRenderer:
             table["_offset"].to_pylist(),
             table["_timestamp"].cast(pa.int64()).to_pylist(),
             table["key"].to_pylist(),
-            _values(table["value"]),
+            values_of(table["value"]),
             table["event_time"].cast(pa.int64()).to_pylist(),
             table["headers"].to_pylist(),
             table["_ref"].to_pylist(),
@@ -111,16 +111,16 @@ class MessageRenderer:
             message["value"] = orjson.Fragment(text.translate(_ONE_LINE))
 
 
-def _values(column: pa.ChunkedArray) -> Iterable[bytes | str | memoryview | None]:
+def values_of(column: pa.ChunkedArray) -> Iterable[bytes | str | memoryview | None]:
     """The values, large ones as views of their bytes."""
     if column.nbytes <= LARGE_BYTES:
         values: list[bytes | str | None] = column.to_pylist()
         return values
-    return chain.from_iterable(map(_values_of, column.chunks))
+    return chain.from_iterable(map(_values_of_chunk, column.chunks))
 
 
-def _values_of(chunk: pa.Array) -> Iterator[bytes | str | memoryview | None]:
-    """As `_values`. A scalar of Arrow would have a copy of its bytes."""
+def _values_of_chunk(chunk: pa.Array) -> Iterator[bytes | str | memoryview | None]:
+    """As `values_of`. A scalar of Arrow would have a copy of its bytes."""
     _, offsets, data = chunk.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(chunk) + 1, 4 * chunk.offset).tolist()
     for row, (start, stop) in enumerate(pairwise(bounds)):
@@ -135,6 +135,12 @@ def _header(value: bytes) -> str | dict[str, str]:
         return value.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode()}
+
+
+def json_message(state: TopicState, run: Run) -> Sequence[Part]:
+    """The first message of a run as one JSON object."""
+    large = Aside()
+    return large.fill(orjson.dumps(next(MessageRenderer(state.topic, state.config, large).messages(run))))
 
 
 def json_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Sequence[Part]:

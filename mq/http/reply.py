@@ -14,10 +14,10 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from filer.errors import BraidError
-from mq.base.read_budget import ReadLease
 from mq.bodies.intake import ClientGone
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
+from mq.limits.read_budget import ReadLease
 
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
@@ -109,7 +109,7 @@ class PacedStream(StreamingResponse):
     If a part cannot be made, the answer breaks off, and the client finds that it is not whole.
     """
 
-    def __init__(self, parts: AsyncGenerator[bytes, None], headers: Mapping[str, str], media_type: str) -> None:
+    def __init__(self, parts: AsyncGenerator[Part, None], headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(parts, 200, headers, media_type)
         self._parts = parts
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from filer.segment.next_file import Accepted
 from mq.base.errors import CopyGap, CopyRefused, FrontStoreFull
-from mq.base.front_store import FrontStore
+from mq.limits.front_store import FrontStore
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from filer.segment.writer.ownership_proof import TopicRecordChecks
 from filer.segment.writer.replicated_acks import Replication
 from filer.segment.writer.segment_writer import SegmentWriter, StoredFile
 from filer.topic.topic_state import Segment, TopicState
-from mq.base.front_store import Tail
+from mq.limits.front_store import Tail
 from mq.replication.followers import Followers
 from mq.replication.replication_lease import ReplicationLease
 from mq.topic.segment_indexes import SegmentIndexes

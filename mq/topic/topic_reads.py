@@ -12,9 +12,9 @@ from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.errors import OwnerSilent
-from mq.base.front_store import Tail
 from mq.base.metrics import Metrics
 from mq.forwarding.remote_segments import RemoteSegments
+from mq.limits.front_store import Tail
 from mq.peers.answer_forms import TailPage
 from mq.topic.owned_segments import OwnedSegments
 from mq.topic.segment_indexes import SegmentIndexes

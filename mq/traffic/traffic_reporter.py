@@ -7,7 +7,7 @@ from filer.clock import Clock
 from filer.errors import BraidError
 from leader.membership.coordinator import Coordinator
 from leader.traffic_reports import TrafficReports
-from mq.base.front_store import FrontStore
+from mq.limits.front_store import FrontStore
 from mq.peers.peers import Peers
 from mq.peers.traffic_report import TrafficReport
 from mq.traffic.topic_traffic import TopicTraffic

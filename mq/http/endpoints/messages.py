@@ -5,9 +5,9 @@ import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
@@ -17,7 +17,6 @@ from filer.topic.positions import PositionExpired, Positions, to_marker
 from filer.uploads import Reference
 from filer.verification.payload_check import PayloadCheck, check_size
 from mq.base.errors import NotFound, OwnerSilent
-from mq.base.read_budget import ReadLease
 from mq.broker import Broker
 from mq.http.answers import (
     MIB,
@@ -27,12 +26,14 @@ from mq.http.answers import (
     messages_response,
     negotiate,
     page_bounds,
+    rendered,
 )
 from mq.http.formats import PAGE_FORMATS, Format
-from mq.http.render import MessageRenderer
+from mq.http.render import json_message, values_of
 from mq.http.reply import JSON, PacedStream, PageResponse
 from mq.http.routers import new_router
 from mq.http.start import check_offset, check_positions, start_positions
+from mq.limits.read_budget import ReadLease
 from mq.topic.topic_reader import Run, TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -156,9 +157,9 @@ def messages_router(broker: Broker) -> APIRouter:
         with broker.read_budget.lease() as lease:
             runtime = await broker.topics.topic(topic)
             run = await _one(broker, runtime, message_id, lease)
-            body = orjson.dumps(next(MessageRenderer(topic, runtime.state.config).messages(run)))
-            runtime.reads.count_read(run.segment, 1, len(body))
-            return PageResponse([body], {}, JSON, lease)
+            parts = await rendered(partial(json_message, runtime.state, run), 1, lease)
+            runtime.reads.count_read(run.segment, 1, sum(map(len, parts)))
+            return PageResponse(parts, {}, JSON, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
     async def read_payload(topic: str, message_id: str) -> Response:
@@ -218,7 +219,7 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
     """The payload of the one message in `run`: from here, or where the object store itself gives it."""
     ref = run.table["_ref"][0].as_py()
     if ref is None:
-        value = run.table["value"][0].as_py()
+        (value,) = values_of(run.table["value"])
         data = (value.encode() if isinstance(value, str) else value) or b""
         runtime.reads.count_read(run.segment, 1, len(data))
         return PageResponse([data], {}, "application/octet-stream", lease)

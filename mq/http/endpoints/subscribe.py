@@ -7,6 +7,7 @@ that is slow, so it holds little.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import chain
 from typing import Annotated
 
 import orjson
@@ -17,16 +18,17 @@ from filer.clock import Clock
 from filer.errors import UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
-from mq.base.read_budget import ReadLease
 from mq.broker import Broker
 from mq.http.answers import in_thread, negotiate
 from mq.http.formats import STREAM_FORMATS
+from mq.http.large_values import Aside
 from mq.http.problems import problem_of
-from mq.http.render import MessageRenderer
+from mq.http.render import MessageRenderer, Part
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.http.stream_forms import StreamForm
+from mq.limits.read_budget import ReadLease
 from mq.topic.topic_reader import Run
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -93,7 +95,7 @@ async def _stream(
     positions: Positions,
     form: StreamForm,
     address: str,
-) -> AsyncGenerator[bytes, None]:
+) -> AsyncGenerator[Part, None]:
     with broker.streams.counted(address):
         lease = broker.read_budget.lease()
         try:
@@ -106,7 +108,7 @@ async def _stream(
 
 async def _parts(
     broker: Broker, runtime: TopicRuntime, positions: Positions, form: StreamForm, lease: ReadLease
-) -> AsyncGenerator[bytes, None]:
+) -> AsyncGenerator[Part, None]:
     topic = runtime.topic
     reader = await broker.reader(topic, streaming=True, room=lease)
     live: set[int] = set()
@@ -115,7 +117,7 @@ async def _parts(
         yield form.keepalive(to_marker(topic, positions))
         while not broker.draining.is_set() and not runtime.state.deleted:
             news = runtime.reads.news()
-            await broker.streams.turns.take()
+            await broker.streams.page_limiter.wait()
             positions = _catch_up(runtime, positions, live)
             try:
                 # A page of small files may take long. It can be read again from the same marker, at another broker.
@@ -129,13 +131,14 @@ async def _parts(
                 yield form.keepalive(to_marker(topic, positions))
                 continue
             if runs:
-                body = await _rendered(runtime, runs, positions, form, lease)
+                page = await _rendered(runtime, runs, positions, form, lease)
                 # A client that does not read holds what was rendered for it, and not the rows, nor what they lay in.
                 runs.clear()
-                lease.keep(len(body))
-                with pace.page(len(body)):
-                    yield body
-                del body
+                size_bytes = sum(map(len, page))
+                lease.keep(size_bytes)
+                with pace.page(size_bytes):
+                    while page:
+                        yield page.pop(0)
                 lease.release()
                 positions = reached
                 if reader.unreadable is not None:
@@ -163,26 +166,28 @@ async def _parts(
 
 async def _rendered(
     runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm, lease: ReadLease
-) -> bytes:
+) -> list[Part]:
     """The runs as parts of the stream, each message with the marker behind it."""
     topic = runtime.topic
-    renderer, reached = MessageRenderer(topic, runtime.state.config), dict(positions)
+    large, reached = Aside(), dict(positions)
+    renderer = MessageRenderer(topic, runtime.state.config, large)
 
-    def render() -> list[bytes]:
-        rendered = []
+    def render() -> list[list[Part]]:
+        rendered: list[list[Part]] = []
         for run in runs:
-            page: list[bytes] = []
+            written: list[bytes] = []
             for message in renderer.messages(run):
                 reached[run.segment] = message["offset"] + 1
-                page.append(form.message(message, to_marker(topic, reached)))
-            rendered.append(b"".join(page))
+                written.append(form.message(message, to_marker(topic, reached)))
+            rendered.append([*large.fill(b"".join(written))])
         return rendered
 
     size_bytes = sum(run.table.nbytes for run in runs)
-    parts = render() if size_bytes <= LARGEST_PAGE_BYTES else await in_thread(render, size_bytes, lease)
-    for run, part in zip(runs, parts, strict=True):
-        runtime.reads.count_read(run.segment, run.table.num_rows, len(part))
-    return b"".join(parts)
+    pages = render() if size_bytes <= LARGEST_PAGE_BYTES else await in_thread(render, size_bytes, lease)
+    for run, page in zip(runs, pages, strict=True):
+        runtime.reads.count_read(run.segment, run.table.num_rows, sum(map(len, page)))
+    body = list(chain.from_iterable(pages))
+    return body if large.has_any else [b"".join(body)]
 
 
 def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:

@@ -4,10 +4,10 @@ from starlette.types import Receive
 
 from filer.errors import CorruptFile, InvalidInput
 from filer.topic.topic_state import TopicState
-from mq.base.front_store import FrontStore
 from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.internal.topic_at import topic_at
+from mq.limits.front_store import FrontStore
 from mq.peers.calls import Call, ToBroker, ToTopicAt
 from mq.peers.peers import MOST_RECORD_BYTES
 from mq.peers.transport import PeerAnswer

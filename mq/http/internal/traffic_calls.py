@@ -5,10 +5,10 @@ from starlette.types import Receive
 from filer.errors import SegmentMoved
 from leader.policy.cut_points import SlotTraffic
 from leader.traffic.traffic_averages import KnownAverages
-from mq.base.front_store import FrontStore
 from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.internal.topic_at import topic_at
+from mq.limits.front_store import FrontStore
 from mq.peers.calls import Call, ToBroker, ToSegment, ToSegmentAt, ToTopic
 from mq.peers.traffic_report import MOST_REPORT_BYTES, ShownTraffic, unpack_averages, unpack_report
 from mq.peers.transport import PeerAnswer

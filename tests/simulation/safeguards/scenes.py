@@ -18,7 +18,7 @@ from filer.topic.positions import advance, earliest
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.errors import CopyRefused
-from mq.base.front_store import FrontStore
+from mq.limits.front_store import FrontStore
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.replication.replication_lease import ReplicationLease
 from tests.cluster.checker.history import Found, Reader, Visit

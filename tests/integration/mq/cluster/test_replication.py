@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mq.base.front_store import RECENT_SHARE, TABLE_OVERHEAD_BYTES
+from mq.limits.front_store import RECENT_SHARE, TABLE_OVERHEAD_BYTES
 from tests.support.cluster.http_cluster import PATIENCE_SECONDS, HttpCluster, until
 
 REPLICATED = {"acks": "replicated", "replicas": 2}

@@ -8,7 +8,7 @@ import pytest
 from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Fetched
-from mq.base import reads
+from mq.limits import reads
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from filer.clock import settle
-from mq.base.arrivals import Arrivals
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.base.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 from mq.bodies.intake import ClientGone, Intake
+from mq.limits.arrivals import Arrivals
+from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
 MIB = 1024 * 1024
 ARRIVING_BYTES = 512 * 1024

@@ -11,8 +11,8 @@ from filer.errors import BraidError
 from filer.segment.next_file import Accepted, join
 from filer.segment.segment_log import SegmentRef
 from mq.base.errors import PeerUnreachable
-from mq.base.front_store import FrontStore
 from mq.forwarding.remote_tail import IDLE_SECONDS, RETRY_SECONDS, RemoteTail
+from mq.limits.front_store import FrontStore
 from mq.peers.answer_forms import TailPage
 from mq.peers.peers import Peers
 from tests.support.segment.segment_owners import single

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace
-from mq.http.render import _values
+from mq.http.render import values_of
 
 TEXTS = ["x", "é", "日", "😀", '\x00\n"\\', "a😀", "日é"]
 NO_TEXTS = {
@@ -61,7 +61,7 @@ def test_values_of_all_sizes_are_found_in_a_cut_column(kind: pa.DataType) -> Non
     texts = ["s", None, "L" * (LARGE_BYTES + 1), "", "é" * LARGE_BYTES, None, "end"]
     rows = [text if text is None or kind == pa.string() else text.encode() for text in texts]
     column = pa.chunked_array([pa.array(rows[:3], kind), pa.array(rows, kind)]).slice(1, 8)
-    found = [bytes(value) if isinstance(value, memoryview) else value for value in _values(column)]
+    found = [bytes(value) if isinstance(value, memoryview) else value for value in values_of(column)]
     wanted = (rows[:3] + rows)[1:9]
     as_bytes = [value.encode() if isinstance(value, str) else value for value in wanted]
     assert [value.encode() if isinstance(value, str) else value for value in found] == as_bytes

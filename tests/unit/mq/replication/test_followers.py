@@ -15,8 +15,8 @@ from filer.format.schema import rows_schema
 from filer.segment.next_file import ACCEPTED_OVERHEAD_BYTES, Accepted, rows_of_payloads
 from filer.segment.segment_log import SegmentRef
 from mq.base.errors import PeerUnreachable
-from mq.base.front_store import FrontStore
 from mq.http.problems import problem_of
+from mq.limits.front_store import FrontStore
 from mq.peers.part_batch import unpack_parts
 from mq.peers.peers import Peers
 from mq.peers.transport import PeerAnswer

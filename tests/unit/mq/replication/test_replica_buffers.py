@@ -4,7 +4,7 @@ import pytest
 
 from filer.segment.next_file import ACCEPTED_OVERHEAD_BYTES, Accepted
 from mq.base.errors import CopyGap, CopyRefused, FrontStoreFull
-from mq.base.front_store import FrontStore
+from mq.limits.front_store import FrontStore
 from mq.replication.replica_buffers import ReplicaBuffers
 from tests.support.segment.segment_owners import single
 

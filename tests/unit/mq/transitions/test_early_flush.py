@@ -13,7 +13,7 @@ from filer.segment.next_file import Accepted
 from filer.segment.segment_index import SegmentIndex
 from leader.membership.coordinator import Coordinator
 from leader.transitions import SealedEnd
-from mq.base.front_store import FrontStore
+from mq.limits.front_store import FrontStore
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.topic_runtime import TopicRuntime
 from mq.transitions import early_flush as subject

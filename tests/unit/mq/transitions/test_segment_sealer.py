@@ -20,7 +20,7 @@ from leader.membership.coordinator import BrokerInfo, Coordinator
 from leader.membership.missing_brokers import MARGIN_SHARE
 from leader.transitions import SealedEnd, new_topic
 from mq.base.errors import CopyRefused, PeerFailed, PeerUnreachable
-from mq.base.front_store import FrontStore
+from mq.limits.front_store import FrontStore
 from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.topic_registry import TopicRegistry

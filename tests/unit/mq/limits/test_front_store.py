@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import settle
-from mq.base.front_store import FrontStore, Tail
+from mq.limits.front_store import FrontStore, Tail
 
 MIB = 1024 * 1024
 

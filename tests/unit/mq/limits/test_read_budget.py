@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mq.base import read_budget
 from mq.base.errors import ReadsFull
-from mq.base.read_budget import COPIES, LARGE_BYTES, PAGE_BYTES, SMALL_SHARE, ReadBudget
+from mq.limits import read_budget
+from mq.limits.read_budget import COPIES, LARGE_BYTES, PAGE_BYTES, SMALL_SHARE, ReadBudget
 
 LIMIT = 100
 

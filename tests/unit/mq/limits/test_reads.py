@@ -6,7 +6,7 @@ import pytest
 
 from filer.clock import settle
 from mq.base.errors import Draining
-from mq.base.reads import Reads
+from mq.limits.reads import Reads
 
 
 async def forever(reads: Reads, grace_seconds: float) -> None:

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from filer.clock import settle
-from mq.base.arrivals import Arrivals
 from mq.base.errors import FrontStoreFull
+from mq.limits.arrivals import Arrivals
 
 KIB = 1024
 LIMIT = 256 * KIB

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from mq.base.errors import Draining, TooManyStreams
 from mq.base.metrics import Metrics
-from mq.base.turns import Turns
+from mq.limits.round_limiter import RoundLimiter
 
 # A page of many small files needs as many requests to the store. Most pages are done within this time. For the others,
 # the client can go on at another broker, from the same position.
@@ -51,10 +51,10 @@ class Reads:
 
 
 class Streams:
-    """Counts subscriptions, and refuses more than its limits. They take turns for their pages."""
+    """Counts subscriptions, and refuses more than its limits. `page_limiter` spreads their pages over rounds."""
 
     def __init__(self, most: int, most_per_address: int, metrics: Metrics) -> None:
-        self.turns = Turns(1)
+        self.page_limiter = RoundLimiter(1)
         self._most, self._most_per_address = most, most_per_address
         self._by_address: Counter[str] = Counter()
         self._gauge = metrics.streams

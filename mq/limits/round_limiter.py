@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 
-class Turns:
+class RoundLimiter:
     """Lets `per_round` of its callers go on in each round of the event loop, first come, first served.
 
     Without it, 200 readers who are woken together keep everybody else waiting for the work of all 200. A caller that
@@ -16,14 +16,14 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._refilling = False
 
-    async def take(self) -> None:
-        """Go on when it is the caller's turn."""
+    async def wait(self) -> None:
+        """Wait until the caller may go on."""
         if self._left and not self._waiting:
             self._use()
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        await turn
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
 
     def _use(self) -> None:
         self._left -= 1
@@ -35,8 +35,8 @@ class Turns:
         self._refilling = False
         self._left = self._per_round
         while self._left and self._waiting:
-            turn = self._waiting.popleft()
-            # One that was cancelled meanwhile needs no turn.
-            if not turn.done():
+            waiter = self._waiting.popleft()
+            # Nobody waits any more where it was cancelled.
+            if not waiter.done():
                 self._use()
-                turn.set_result(None)
+                waiter.set_result(None)

@@ -4,14 +4,14 @@ import asyncio
 from collections import Counter
 
 from filer.clock import settle
-from mq.base.turns import Turns
+from mq.limits.round_limiter import RoundLimiter
 
 
-async def test_each_round_of_the_loop_has_so_many_turns() -> None:
-    turns, rounds, at = Turns(2), 0, Counter[int]()
+async def test_each_round_of_the_loop_admits_so_many() -> None:
+    limiter, rounds, at = RoundLimiter(2), 0, Counter[int]()
 
     async def work() -> None:
-        await turns.take()
+        await limiter.wait()
         at[rounds] += 1
 
     tasks = [asyncio.create_task(work()) for _ in range(9)]
@@ -23,11 +23,11 @@ async def test_each_round_of_the_loop_has_so_many_turns() -> None:
 
 
 async def test_first_come_first_served_also_before_those_who_come_back() -> None:
-    turns, order = Turns(1), []
+    limiter, order = RoundLimiter(1), []
 
     async def work(name: str) -> None:
         for number in range(2):
-            await turns.take()
+            await limiter.wait()
             order.append(f"{name}{number}")
             await asyncio.sleep(0)  # so that all have asked once before the first asks again
 
@@ -36,9 +36,9 @@ async def test_first_come_first_served_also_before_those_who_come_back() -> None
 
 
 async def test_who_has_nobody_before_him_does_not_wait() -> None:
-    turns = Turns(1)
+    limiter = RoundLimiter(1)
     for _ in range(3):
-        taking = turns.take()
+        taking = limiter.wait()
         try:
             taking.send(None)
         except StopIteration:
@@ -48,14 +48,14 @@ async def test_who_has_nobody_before_him_does_not_wait() -> None:
         await settle()
 
 
-async def test_those_who_gave_up_take_no_turn() -> None:
-    turns = Turns(1)
-    await turns.take()
-    tasks = [asyncio.create_task(turns.take()) for _ in range(3)]
+async def test_those_who_gave_up_hold_up_nobody() -> None:
+    limiter = RoundLimiter(1)
+    await limiter.wait()
+    tasks = [asyncio.create_task(limiter.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     tasks[0].cancel()
     tasks[1].cancel()
     await asyncio.wait_for(tasks[2], 5)
     await asyncio.gather(*tasks, return_exceptions=True)
     await settle()
-    await asyncio.wait_for(turns.take(), 5)
+    await asyncio.wait_for(limiter.wait(), 5)
