@@ -26,26 +26,29 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.harness.publishing import CASES, TOPIC, Case, prepared_body
 from bench.harness.reading_back import fill, through_the_broker
-from bench.harness.server_process import running_server, scratch_folder
+from bench.harness.server_process import back_free_memory, running_server, scratch_folder
 from bench.harness.wrk import run_wrk
 
 HERE = Path(__file__).parents[1]
 READING = "reading"
 _GOLDEN_RATIO = 0.618
 """Its multiples fall evenly between whole numbers."""
+_WRITTEN_BYTES = 1024**3
+"""More than a broker writes in a second."""
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Side:
     """A broker of one version, and what was measured of it: messages a second, processor seconds a message."""
 
-    def __init__(self, url: str, pid: int) -> None:
+    def __init__(self, url: str, pid: int, folder: Path) -> None:
         self.rates: list[float] = []
         self.costs: list[float] = []
-        self.topic, self._pid = f"{url}/v1/topics/{TOPIC}", pid
+        self.topic, self._pid, self._folder = f"{url}/v1/topics/{TOPIC}", pid, folder
 
     def measure(self, work: Callable[[str], tuple[int, float]]) -> None:
         """`work` gets the URL of the topic, and tells how many messages it moved in how many seconds."""
+        back_free_memory(self._folder, _WRITTEN_BYTES)
         before_seconds = _processor_seconds(self._pid)
         messages, seconds = work(self.topic)
         self.rates.append(messages / seconds)
@@ -95,11 +98,11 @@ def _in_turns(sides: tuple[Side, Side], work: Callable[[str], tuple[int, float]]
 
 
 @contextlib.contextmanager
-def _broker(checkout: Path) -> Iterator[tuple[str, int]]:
+def _broker(checkout: Path) -> Iterator[tuple[str, int, Path]]:
     with scratch_folder() as folder:
         arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error"]
-        with running_server("mq.cli.main", arguments, checkout=checkout) as running:
-            yield running
+        with running_server("mq.cli.main", arguments, checkout=checkout) as (url, pid):
+            yield url, pid, folder
 
 
 def _processor_seconds(pid: int) -> float:
