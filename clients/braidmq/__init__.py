@@ -46,6 +46,8 @@ from braidmq.errors import (
     Unavailable,
     UploadNotFound,
 )
+from braidmq.json_rows.decoding import rows_from_json
+from braidmq.json_rows.encoding import rows_to_json
 from braidmq.message import Message, Reference
 from braidmq.models import (
     Broker,
@@ -158,4 +160,6 @@ __all__ = [
     "Upload",
     "UploadNotFound",
     "Verification",
+    "rows_from_json",
+    "rows_to_json",
 ]

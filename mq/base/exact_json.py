@@ -1,33 +1,44 @@
 """Parsing JSON without changing numbers that are written again.
 
-orjson turns a number that fits neither a 64-bit integer nor a double of 15 digits into a double. Written again, it
-would have other digits.
+orjson turns each number with a point or an exponent, and each integer of more than 64 bits, into a double. Written
+again, many have other digits: `112.50` becomes `112.5`, which is another decimal.
 """
 
 import json
-import re
 from typing import Any
 
 import orjson
 
-# Such numbers are long, very large or very small. A match inside a string costs time only.
-_INEXACT = re.compile(rb"[:,\[\s]-?(?:[0-9.]{16}|[0-9.]+[eE][+-]?[0-9]{3})")
-_INT64_DIGITS = 18
-
 
 def loads(data: bytes) -> Any:
-    """As `orjson.loads`, but numbers that it would change become `orjson.Fragment`s, which are written unchanged.
+    """As `orjson.loads`, but numbers with a point or an exponent become `orjson.Fragment`s: they stay as written.
 
-    This holds for numbers within an array or an object, not for a number alone. Raises `orjson.JSONDecodeError`.
+    Integers stay integers, of whatever size. Raises `orjson.JSONDecodeError`.
     """
-    document = orjson.loads(data)
-    if _INEXACT.search(data) is None:
-        return document
+    orjson.loads(data)  # it is the stricter of the two, about NaN and surrogates
     try:
-        return json.loads(data.decode(), parse_int=_whole, parse_float=orjson.Fragment)
+        return json.loads(data.decode(), parse_float=orjson.Fragment)
     except RecursionError as error:
         raise orjson.JSONDecodeError("nested too deeply", "", 0) from error
 
 
-def _whole(text: str) -> int | orjson.Fragment:
-    return int(text) if len(text) <= _INT64_DIGITS else orjson.Fragment(text)
+def dumps(value: Any) -> bytes:
+    """What `loads` returned, or a part of it, as JSON again. Raises `TypeError` for what is nested too deeply."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # It has an integer of more than 64 bits, or it is nested too deeply.
+        try:
+            return orjson.dumps(_with_large_integers(value))
+        except RecursionError as error:
+            raise TypeError("nested too deeply") from error
+
+
+def _with_large_integers(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if abs(value) < 2**63 else orjson.Fragment(str(value))
+    if isinstance(value, list):
+        return [_with_large_integers(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _with_large_integers(each) for name, each in value.items()}
+    return value

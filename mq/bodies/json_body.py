@@ -140,7 +140,7 @@ def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
         return _encode(value, where), False
     try:
         # A copy: what orjson returns holds on to the kilobytes in which it was written.
-        return bytes(memoryview(orjson.dumps(value))), True
+        return bytes(memoryview(exact_json.dumps(value))), True
     except TypeError as error:
         raise InvalidInput(f"{where}: the value is nested too deeply: send it as a string of JSON text") from error
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from braidmq import Client, CommittedLoad
 from braidmq.bulk_load.loader import check_committed
+from braidmq.json_rows.encoding import NonFinite
+from braidmq.publish.encoding.tables import EventTimeUnit
 from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
@@ -17,7 +19,7 @@ from pipeline.output import say
 from pipeline.tasks import spark_failures, watched
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns that make a message. Without `value`, the whole row is the value, as JSON."""
+    """The columns that make a message. Without `value`, the whole row is the value, as JSON (docs/json-rows.md).
+
+    `event_time_unit` says what an event time of whole numbers counts, `non_finite` what NaN becomes in JSON.
+    """
 
     key: str | None
     value: str | None
     event_time: str | None = None
     order_by_event_time: bool = False
+    event_time_unit: EventTimeUnit | None = None
+    non_finite: NonFinite = "refuse"
 
 
 def backfill(
@@ -55,22 +62,23 @@ def backfill(
     with Client(url) as client:
         config = TopicConfig.model_validate(client.topic(topic).config)
         known = None if load is None else client.committed_load(topic, load)
-    messages = messages_of(spark, source, columns, config)
+    rows = rows_of(spark, source, columns)
+    messages = messages_of(rows, columns, config)
     name = load or SystemClock().ulid()
     with watched(spark):
         if known is not None:
-            check_committed(known, messages.count())
+            check_committed(known, rows.count())
             say(f"load {load} has been committed before")
             return known
-        if messages.isEmpty():
+        if rows.isEmpty():
             raise JobFailed(f"{source.path} has no rows: there is nothing to load")
         say(f"load {name} (continue it with --load {name})")
         by_time = columns.order_by_event_time
         return load_frame(messages, topic, url=url, load=name, segments=segments, by_time=by_time, progress=say)
 
 
-def messages_of(spark: "SparkSession", source: Source, columns: Columns, config: TopicConfig) -> "DataFrame":
-    """The table as messages: `key`, `value` and `event_time`. Raises `JobFailed`."""
+def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFrame":
+    """The table's rows. Raises `JobFailed` if it cannot be read, or lacks one of the columns."""
     with _failures_of(source):
         if source.table_format == "table":
             table = spark.read.table(source.path)
@@ -79,8 +87,29 @@ def messages_of(spark: "SparkSession", source: Source, columns: Columns, config:
     for name in (columns.key, columns.value, columns.event_time):
         if name is not None and name not in table.columns:
             raise JobFailed(f"{source.path} has no column {name!r}; it has {', '.join(table.columns)}")
-    with _failures_of(source):
-        return table.select(*_message_columns(table, columns, config))
+    return table
+
+
+def messages_of(rows: "DataFrame", columns: Columns, config: TopicConfig) -> "DataFrame":
+    """The rows as messages, with keys and values of the topic's types. Raises `InvalidOption`."""
+    from pyspark.sql import functions as f
+
+    from braidmq.spark import to_messages
+
+    messages = to_messages(
+        rows,
+        key=columns.key,
+        value=columns.value,
+        event_time=columns.event_time,
+        event_time_unit=columns.event_time_unit,
+        non_finite=columns.non_finite,
+    )
+    value_type = "binary" if config.value_type == "binary" else "string"
+    # In a topic of JSON each value is JSON, and no header says so.
+    headers = f.lit(None).cast("map<string,binary>") if config.value_type == "json" else f.col("headers")
+    return messages.select(
+        f.col("key").cast(config.key_type), f.col("value").cast(value_type), headers.alias("headers"), "event_time"
+    )
 
 
 @contextlib.contextmanager
@@ -90,29 +119,3 @@ def _failures_of(source: Source) -> Iterator[None]:
             yield
     except JobFailed as failure:
         raise JobFailed(f"{source.path}: {failure}") from failure
-
-
-def _message_columns(table: "DataFrame", columns: Columns, config: TopicConfig) -> list["Column"]:
-    from pyspark.sql import functions as f
-
-    types = dict(table.dtypes)
-    key = f.lit(None).cast(config.key_type)
-    if columns.key is not None:
-        key = _as_type(_column(table, columns.key), types[columns.key], config.key_type)
-    value = f.to_json(f.struct(*(_column(table, name) for name in table.columns)), {"ignoreNullFields": "false"})
-    kind, wanted = "string", "binary" if config.value_type == "binary" else "string"
-    if columns.value is not None:
-        value, kind = _column(table, columns.value), types[columns.value]
-    time = f.lit(None) if columns.event_time is None else _column(table, columns.event_time)
-    value = _as_type(value, kind, wanted)
-    return [key.alias("key"), value.alias("value"), time.cast("timestamp").alias("event_time")]
-
-
-def _column(table: "DataFrame", name: str) -> "Column":
-    """The column of that name. Without the quotes, a dot in it would mean a field of a struct."""
-    return table["`{}`".format(name.replace("`", "``"))]
-
-
-def _as_type(column: "Column", kind: str, wanted: str) -> "Column":
-    """Text and bytes unchanged; numbers and times as text, also if the topic takes bytes."""
-    return column if kind == wanted else column.cast("string").cast(wanted)

@@ -2,8 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from braidmq.json_rows.encoding import NonFinite
+from braidmq.publish.encoding.tables import EventTimeUnit
 from filer.topic.reservations import MOST_SEGMENTS
 from pipeline.backfill.backfill import Columns, Source, backfill
 from pipeline.errors import WrongUsage
@@ -36,6 +38,15 @@ def add_backfill(jobs: "argparse._SubParsersAction[JobParser]") -> None:
     value.add_argument("--value-json", action="store_true", help="the whole row is the value, as JSON")
     parser.add_argument("--event-time", metavar="COL", help="the column with the event time")
     parser.add_argument(
+        "--event-time-unit", choices=get_args(EventTimeUnit), help="what whole numbers in that column count since 1970"
+    )
+    parser.add_argument(
+        "--non-finite",
+        choices=get_args(NonFinite),
+        default="refuse",
+        help="what NaN and infinities become, for which JSON has no numbers (refuse)",
+    )
+    parser.add_argument(
         "--order-by-event-time", action="store_true", help="store messages in its order; otherwise key by key"
     )
     parser.add_argument(
@@ -47,12 +58,21 @@ def add_backfill(jobs: "argparse._SubParsersAction[JobParser]") -> None:
 def _check(options: argparse.Namespace) -> None:
     if options.order_by_event_time and options.event_time is None:
         raise WrongUsage("--order-by-event-time needs --event-time")
+    if options.event_time_unit is not None and options.event_time is None:
+        raise WrongUsage("--event-time-unit needs --event-time")
     _source_of(options)
 
 
 def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
     """Run the job and print its result. Raises any `BraidError`."""
-    columns = Columns(options.key, options.value, options.event_time, options.order_by_event_time)
+    columns = Columns(
+        options.key,
+        options.value,
+        options.event_time,
+        options.order_by_event_time,
+        options.event_time_unit,
+        options.non_finite,
+    )
     done = backfill(
         spark, options.url, options.topic, _source_of(options), columns, segments=options.segments, load=options.load
     )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,7 +69,7 @@ def _files(source: Source, plan: TablePlan, segments: Sequence[LoadSegment]) -> 
     types = segments[0].key_type, segments[0].value_type
     row = 0
     for table in _tables(source):
-        for messages in message_tables(table, plan, slice_bytes=_SLICE_BYTES):
+        for messages in message_tables(table, replace(plan, first_row=row), slice_bytes=_SLICE_BYTES):
             slots = slots_of_rows(as_rows(messages, *types), row)
             row += messages.num_rows
             for segment, writer in zip(segments, writers, strict=True):

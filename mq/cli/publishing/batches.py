@@ -134,4 +134,4 @@ def _plain(value: Any) -> bytes | None:
     """A field as bytes: text unchanged, null as `None`, anything else as JSON."""
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+    return value.encode() if isinstance(value, str) else exact_json.dumps(value)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import typer
 
 from braidmq import AsyncClient, BraidMQError, OutgoingMessage
+from braidmq.json_rows.encoding import NonFinite
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
@@ -51,6 +52,7 @@ class _Job:
     nulls: Sequence[str]
     as_text: bool
     upload: bool
+    non_finite: NonFinite
 
 
 def publish(
@@ -84,6 +86,13 @@ def publish(
         typer.Option("--null", metavar="TEXT", help="CSV fields to read as null (default: empty and NA)."),
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Read all CSV fields as text, even numbers.")] = False,
+    non_finite: Annotated[
+        NonFinite,
+        typer.Option(
+            "--non-finite",
+            help="What NaN and infinities of csv and parquet rows become, for which JSON has no numbers.",
+        ),
+    ] = "refuse",
     upload: Annotated[bool, typer.Option("--upload", help="Upload each file and publish a reference to it.")] = False,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -94,7 +103,7 @@ def publish(
     """
     job = _Job(
         topic, key, _headers(header or []), file or ([] if values else [STDIN]), form,
-        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload,
+        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite,
     )  # fmt: skip
     _check_usage(job, values or [])
     summary = PublishSummary(SystemClock())
@@ -180,15 +189,24 @@ def _chunks(stream: InputStream) -> Iterator[bytes]:
 async def _publish_rows(client: AsyncClient, job: _Job, name: str, form: Format, summary: PublishSummary) -> None:
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
+        row = 0
         async for batch in read_ahead(_batches(job, name, form, progress, stack)):
             headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
             table, key = batch.table, batch.key
             if key is None and job.key is not None:
                 key = "key"
                 table = table.append_column(key, pa.repeat(job.key, table.num_rows))
-            summary.add(
-                await client.publish_table(job.topic, table, key=key, value=batch.value, headers=headers or None)
+            published = await client.publish_table(
+                job.topic,
+                table,
+                key=key,
+                value=batch.value,
+                headers=headers or None,
+                non_finite=job.non_finite,
+                first_row=row,
             )
+            summary.add(published)
+            row += table.num_rows
             progress.update()
 
 

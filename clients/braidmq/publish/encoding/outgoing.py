@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO, TypeAlias
 
-import orjson
-
 from braidmq.errors import InvalidArgument
+from braidmq.json_rows.plain_values import value_json
 from braidmq.times import microseconds
 
 Key: TypeAlias = bytes | str | None
@@ -89,10 +88,7 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
             f"a value cannot be {_article(value)}: give bytes, text, None, a number, a list, a dictionary, "
             f"a binary file or an Upload"
         )
-    try:
-        return orjson.dumps(value), True
-    except orjson.JSONEncodeError as failure:
-        raise InvalidArgument(f"the value cannot be written as JSON: {failure}") from failure
+    return value_json(value), True
 
 
 def in_batches(messages: Iterable[OutgoingMessage | Value]) -> Iterator[list[OutgoingMessage | Value]]:

@@ -3,16 +3,20 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from braidmq.errors import InvalidArgument
-from braidmq.publish.encoding.json_rows import json_objects, json_values
+from braidmq.json_rows.encoding import NonFinite, json_values, rows_to_json
+from braidmq.json_rows.plain import plain_column, plain_type
 from braidmq.publish.encoding.outgoing import CONTENT_TYPE, JSON_TYPE, Headers
 from filer.format.schema import HEADERS, TIMESTAMP
 from filer.nearest import unknown_name
+
+EventTimeUnit = Literal["s", "ms", "us", "ns"]
+"""What the numbers of an event time column count since 1970."""
 
 _MAX_SLICE_ROWS = 65_536
 
@@ -21,12 +25,18 @@ class Columns(TypedDict, total=False):
     """Names of columns, one for each part of a message.
 
     Without `value`, the value is the row as a JSON object. `headers` is a map column, or the same headers for all.
+    `event_time_unit` says what an event time column of whole numbers counts since 1970. `non_finite` says what NaN and
+    infinities become in JSON, which has no such numbers: they are refused by default. `first_row` is the number of the
+    first row in errors.
     """
 
     key: str | None
     value: str | None
     headers: str | Headers | None
     event_time: str | None
+    event_time_unit: EventTimeUnit | None
+    non_finite: NonFinite
+    first_row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +44,27 @@ class TablePlan:
     """Which column of a table becomes which part of a message.
 
     If `value` is None, the value is the row as a JSON object. `headers` is a column, or the same headers for all.
+    `event_time_unit` is for an event time of whole numbers, `non_finite` is what NaN and infinities become in JSON.
+    Errors count rows from `first_row`.
     """
 
     key: str | None = None
     value: str | None = None
     headers: str | Headers | None = None
     event_time: str | None = None
+    event_time_unit: EventTimeUnit | None = None
+    non_finite: NonFinite = "refuse"
+    first_row: int = 0
 
     def check(self, table: pa.Table) -> None:
         """Raise `InvalidArgument` for a column that the table does not have, or has more than once."""
+        if self.non_finite not in get_args(NonFinite):
+            raise InvalidArgument(unknown_name("non_finite", self.non_finite, get_args(NonFinite)))
+        if self.event_time_unit is not None:
+            if self.event_time_unit not in get_args(EventTimeUnit):
+                raise InvalidArgument(unknown_name("event_time_unit", self.event_time_unit, get_args(EventTimeUnit)))
+            if self.event_time is None:
+                raise InvalidArgument("event_time_unit needs event_time, the column whose numbers it is about")
         for name in (self.key, self.value, self.headers, self.event_time):
             if isinstance(name, str) and name not in table.column_names:
                 raise InvalidArgument(unknown_name("column", name, table.column_names))
@@ -74,40 +96,41 @@ def message_tables(table: pa.Table, plan: TablePlan, *, slice_bytes: int) -> Ite
     plan.check(table)
     rows = max(1, min(_MAX_SLICE_ROWS, slice_bytes * table.num_rows // max(table.nbytes, 1)))
     for start in range(0, table.num_rows, rows):
-        yield _message_columns(table.slice(start, rows), plan)
+        yield _message_columns(table.slice(start, rows), plan, plan.first_row + start)
 
 
-def _message_columns(table: pa.Table, plan: TablePlan) -> pa.Table:
+def _message_columns(table: pa.Table, plan: TablePlan, first_row: int) -> pa.Table:
     columns: dict[str, Any] = {}
     columns["key"] = pa.nulls(table.num_rows, pa.binary()) if plan.key is None else _key(table[plan.key])
-    columns["value"], is_json = _value(table, plan.value)
+    columns["value"], is_json = _value(table, plan, first_row)
     headers = _headers(table, plan.headers, is_json=is_json)
     if headers is not None:
         columns["headers"] = headers
     if plan.event_time is not None:
-        columns["event_time"] = _event_time(table[plan.event_time])
+        columns["event_time"] = _event_time(table[plan.event_time], plan.event_time_unit)
     return pa.table(columns)
 
 
 def _key(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
     """Keys as bytes or text. Other types are converted to text."""
-    kind = _plain_type(column.type)
+    kind = plain_type(column.type)
     try:
-        plain = _plain(column)
+        plain = plain_column(column)
         return plain if _is_bytes_or_text(kind) else plain.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise InvalidArgument(f"a column of type {column.type} cannot be the key: {failure}") from failure
 
 
-def _value(table: pa.Table, name: str | None) -> tuple[Any, bool]:
+def _value(table: pa.Table, plan: TablePlan, first_row: int) -> tuple[Any, bool]:
     """The value column, and whether its values were converted to JSON here."""
+    name, non_finite = plan.value, plan.non_finite
     if name is None:
-        return json_objects(table), True
+        return rows_to_json(table, non_finite=non_finite, first_row=first_row), True
     column = table[name]
-    kind = _plain_type(column.type)
+    kind = plain_type(column.type)
     if _is_bytes_or_text(kind) or pa.types.is_null(kind):
-        return column.cast(pa.binary()) if pa.types.is_null(kind) else _plain(column), False
-    return json_values(column), True
+        return column.cast(pa.binary()) if pa.types.is_null(kind) else plain_column(column), False
+    return json_values(column, name, non_finite=non_finite, first_row=first_row), True
 
 
 def _headers(table: pa.Table, given: str | Headers | None, *, is_json: bool) -> Any:
@@ -134,37 +157,36 @@ def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
         ) from failure
 
 
-def _event_time(column: "pa.ChunkedArray[Any]") -> Any:
+def _event_time(column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None) -> Any:
     """Times in microseconds UTC. Text is read as RFC 3339; times without a zone are taken as UTC."""
+    kind = event_time_type(column.type, unit)
     try:
-        if pa.types.is_timestamp(column.type):
+        plain = plain_column(column).cast(kind)
+        if pa.types.is_timestamp(kind):
             # Nanoseconds are truncated. A time of a coarser unit that is out of range is an error: it must not wrap.
-            coarse = column.type.unit in ("s", "ms")
-            return pc.cast(column.cast(pa.timestamp("us", column.type.tz), safe=coarse), TIMESTAMP)
-        return _plain(column).cast(TIMESTAMP)
+            plain = plain.cast(pa.timestamp("us", kind.tz), safe=kind.unit in ("s", "ms"))
+        return pc.cast(plain, TIMESTAMP)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise InvalidArgument(f"a column of type {column.type} cannot be the event time: {failure}") from failure
 
 
-def _plain(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
-    kind = _plain_type(column.type)
-    if not pa.types.is_dictionary(column.type):
-        return column.cast(kind)
-    # Arrow cannot cast dictionaries of views, which is what polars makes of its categoricals.
-    chunks: list[Any] = column.chunks
-    plain: list[Any] = [each.dictionary.cast(kind).take(each.indices) for each in chunks]
-    return pa.chunked_array(plain)
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The same type without a dictionary, a view or large offsets."""
-    if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type)
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    return kind
+def event_time_type(given: pa.DataType, unit: EventTimeUnit | None) -> pa.DataType:
+    """The type as which a column of event times is read. Raises `InvalidArgument` for one that has no times."""
+    kind = plain_type(given)
+    what = f"a column of type {given}"
+    if pa.types.is_integer(kind):
+        if unit is None:
+            raise InvalidArgument(
+                f"{what} has no times: if it counts from 1970, say what with event_time_unit: s, ms, us or ns"
+            )
+        return pa.timestamp(unit)
+    if unit is not None:
+        raise InvalidArgument(
+            f"{what} says itself what it means: leave out event_time_unit, which is for whole numbers"
+        )
+    if pa.types.is_temporal(kind) or pa.types.is_string(kind) or pa.types.is_null(kind):
+        return kind
+    raise InvalidArgument(f"{what} cannot be the event time: give times, text of RFC 3339, or whole numbers")
 
 
 def _is_bytes_or_text(kind: pa.DataType) -> bool:

@@ -30,7 +30,7 @@ def check_rows(schema: StructType) -> None:
         if field.name not in _TYPES:
             raise InvalidOption(
                 f"column {field.name!r} is not part of a message: select only {', '.join(_TYPES)}, "
-                f"and put the rest into the value, for example with to_json(struct(*))"
+                f"or have braidmq.spark.to_messages(frame) put the row into the value, as JSON"
             )
         kinds = [_sql_type(kind) for kind in _TYPES[field.name]]
         if _sql_type(field.dataType) not in kinds:
@@ -42,8 +42,10 @@ def check_rows(schema: StructType) -> None:
 def requests(batch: pa.RecordBatch) -> Iterator[pa.Table]:
     """Cut a record batch into the rows of requests. Only its own rows decide the cuts, so they are always the same."""
     table = pa.Table.from_batches([batch])
-    columns = {name: name if name in table.column_names else None for name in ("key", "headers", "event_time")}
-    plan = TablePlan(value="value", **columns)
+    key, headers, event_time = (
+        name if name in table.column_names else None for name in ("key", "headers", "event_time")
+    )
+    plan = TablePlan(key=key, value="value", headers=headers, event_time=event_time)
     for messages in message_tables(table, plan, slice_bytes=REQUEST_BYTES):
         yield from cut(messages, REQUEST_BYTES)
 

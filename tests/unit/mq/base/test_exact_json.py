@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.base.exact_json import loads
+from mq.base.exact_json import dumps, loads
 
 NUMBERS = [
     "0", "-0", "1.5", "9223372036854775807", "-9223372036854775808", "-9223372036854775809", "18446744073709551616",
@@ -20,7 +20,7 @@ NUMBERS = [
 
 def again(text: str) -> Any:
     """What the text says once it has been parsed and written again, each digit counting."""
-    return json.loads(orjson.dumps(loads(text.encode())), parse_float=Decimal, parse_int=Decimal)
+    return json.loads(dumps(loads(text.encode())), parse_float=Decimal, parse_int=Decimal)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -35,9 +35,16 @@ def test_no_decimal_changes(number: Decimal) -> None:
     assert again(f"[{number}]") == [number]
 
 
-def test_short_numbers_stay_numbers() -> None:
-    assert loads(b'{"a": [1, -2, 0.5, 123456789012345]}') == {"a": [1, -2, 0.5, 123456789012345]}
-    assert loads(b'{"id": 1234567890123456, "n": 1}') == {"id": 1234567890123456, "n": 1}
+@pytest.mark.parametrize(
+    "number", ["112.50", "0.00", "1e5", "1E+05", "0.0000001", "-0.0", "1.0", "100000000.00", "0.10"]
+)
+def test_the_digits_of_decimals_stay_as_they_were_written(number: str) -> None:
+    assert dumps(loads(f'{{"a": [{number}]}}'.encode())) == f'{{"a":[{number}]}}'.encode()
+
+
+def test_integers_stay_integers() -> None:
+    assert loads(b'{"a": [1, -2, 123456789012345]}') == {"a": [1, -2, 123456789012345]}
+    assert loads(b'{"id": 12345678901234567890123}') == {"id": 12345678901234567890123}
 
 
 def test_texts_that_look_like_numbers_stay_texts() -> None:
