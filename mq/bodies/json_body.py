@@ -36,6 +36,21 @@ def decode_json(body: bytes, columns: Columns) -> Rows:
     return _to_rows(((f"messages[{n}]", message) for n, message in enumerate(messages)), columns)
 
 
+def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) -> Rows:
+    """The row of a body that is the `value` of one message; `fields` are the others. Errors as `decode_json`.
+
+    A document of messages is refused: it would be stored as one value, which nobody means.
+    """
+    check_parsed_size(body, "the body")
+    value = _parse(body, "the body")
+    if isinstance(value, dict) and list(value) == ["messages"] and isinstance(value["messages"], list):
+        raise InvalidInput(
+            "a key in the query is for a body that is a single value; this one is a document of messages, and each "
+            "of them has its own key"
+        )
+    return _to_rows([("the body", {**fields, "value": value})], columns)
+
+
 def decode_ndjson(body: bytes, columns: Columns) -> Rows:
     """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
     if body.count(b"\n") > MOST_LINES:

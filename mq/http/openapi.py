@@ -77,8 +77,8 @@ _PUBLISH = {
             "description": "A number that grows with each request of the producer; needs `producer`.",
             "schema": {"type": "integer", "minimum": 0, "maximum": MAX_SEQUENCE},
         },
-        {"name": "key", "in": "query", "description": "The key of a raw body.", "schema": {"type": "string"}},
-        {"name": "key_base64", "in": "query", "description": "The key of a raw body.", "schema": {"type": "string"}},
+        {"name": "key", "in": "query", "description": "The key of a body that is one value.", "schema": _TEXT},
+        {"name": "key_base64", "in": "query", "description": "The same, as base64.", "schema": _TEXT},
     ],
     "requestBody": {
         "content": {

@@ -21,7 +21,7 @@ def start_message(serving: Serving) -> str:
         "Create a topic:",
         f"  curl -X PUT {serving.url}/v1/topics/{_TOPIC} -d '{{}}'",
         "Publish:",
-        f"  curl '{messages}?key=tree' -d 'an apple falls'",
+        f"  curl '{messages}?key=tree' --json '\"an apple falls\"'",
         "Read:",
         f"  curl {messages}",
         "Watch messages arrive:",

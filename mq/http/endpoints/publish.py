@@ -1,7 +1,8 @@
 """`POST /v1/topics/{topic}/messages`: the hot path, a bare ASGI endpoint without a framework."""
 
 import asyncio
-from collections.abc import Sequence
+import base64
+from collections.abc import Callable, Sequence
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -14,21 +15,22 @@ from filer.format.schema import REF
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single
 from filer.topic.topic_config import TopicConfig
-from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable
+from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable, UnsupportedMedia
 from mq.base.json_size import LARGE_BYTES
 from mq.bodies.intake import ClientGone, Intake
-from mq.bodies.json_body import check_types, decode_base64
+from mq.bodies.json_body import check_types, decode_base64, decode_json_value
 from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
 from mq.http import request_id
 from mq.http.formats import PUBLISH_FORMATS, Format
 from mq.http.problems import problem_of
-from mq.http.reply import Reply
+from mq.http.reply import JSON, Reply
 from mq.topic.topic_runtime import TopicRuntime
 
 _ANY_PARAMETERS = ("acks", *request_id.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
 _HEADER_PREFIX = b"braid-header-"
+_FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PublishRequest:
@@ -98,6 +100,7 @@ class Publisher:
         replicated = _wants_replicated(request.parameters.get("acks"), config)
         wait = config.overflow == "block"
         limit_bytes = broker.settings.max_body_bytes
+        _refuse_forms(request.content_type, topic)
         body_format = PUBLISH_FORMATS.get(request.content_type)
         if body_format is not None and body_format.is_json:
             limit_bytes = min(limit_bytes, broker.settings.max_json_bytes)
@@ -142,19 +145,8 @@ class Publisher:
         size_bytes: int,
         replicated: bool,
     ) -> Reply:
-        for name in request.parameters:
-            if name not in _ANY_PARAMETERS:
-                raise InvalidInput(
-                    f"parameter {name!r} is only for a body that is a single value; here, each message has its own key"
-                )
-        if request.headers:
-            raise InvalidInput(
-                "Braid-Header-… is only for a body that is a single value; here, each message has its own headers"
-            )
         config = runtime.state.config
-        columns = Columns(config.key_type, config.value_type)
-        assert body_format.decode is not None
-        decode = partial(body_format.decode, body, columns)
+        decode = _decoding(request, body_format, body, Columns(config.key_type, config.value_type))
         if len(body) <= body_format.inline_decode_bytes:
             rows = decode()
         else:
@@ -184,6 +176,35 @@ def _wants_replicated(acks: str | None, config: TopicConfig) -> bool:
     if wanted == "replicated" and config.replicas < 2:
         raise InvalidInput("acks=replicated needs a topic with at least 2 replicas; this one has 1")
     return wanted == "replicated"
+
+
+def _refuse_forms(content_type: bytes, topic: str) -> None:
+    """Raises `UnsupportedMedia`. curl says that a body is a form unless it is told what it is; nobody means that."""
+    if content_type in _FORMS:
+        raise UnsupportedMedia(
+            f"the body is declared as a form ({content_type.decode('ascii')}), which curl does by itself. For several "
+            f"messages as JSON send 'content-type: application/json' (curl /v1/topics/{topic}/messages --json "
+            """'{"messages": [...]}', or with ?key=… in the address the value alone); for one value of another kind """
+            "send its own type, such as text/plain"
+        )
+
+
+def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns: Columns) -> Callable[[], Rows]:
+    """What makes rows of a body of several messages, or of one in JSON whose key is in the query."""
+    keys = {name: value for name, value in request.parameters.items() if name not in _ANY_PARAMETERS}
+    if keys and body_format.media_type == JSON:
+        headers = {name: {"base64": base64.b64encode(value).decode()} for name, value in request.headers}
+        return partial(decode_json_value, body, columns, {**keys, "headers": headers})
+    for name in keys:
+        raise InvalidInput(
+            f"parameter {name!r} is only for a body that is a single value; here, each message has its own key"
+        )
+    if request.headers:
+        raise InvalidInput(
+            "Braid-Header-… is only for a body that is a single value; here, each message has its own headers"
+        )
+    assert body_format.decode is not None
+    return partial(body_format.decode, body, columns)
 
 
 def _single(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:

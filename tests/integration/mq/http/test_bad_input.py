@@ -539,3 +539,24 @@ async def test_bad_upload_requests(memory_broker: HttpBroker) -> None:
     await memory_broker.client.put("/v1/topics/t")
     for body, status, slug, part in BAD_UPLOADS:
         check_problem(await memory_broker.client.post("/v1/topics/t/uploads", content=body), status, slug, part)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/x-www-form-urlencoded", "Multipart/Form-Data; boundary=x", "multipart/form-data"]
+)
+async def test_a_form_is_refused_before_its_body_is_read(topic: HttpBroker, content_type: str) -> None:
+    """curl declares each body as a form, so that an envelope would be stored as a value."""
+    envelope = b'{"messages": [{"value": 1}]}'
+    for address in (MESSAGES, f"{MESSAGES}?key=k"):
+        answer = await topic.client.post(address, content=envelope, headers={"content-type": content_type})
+        check_problem(answer, 415, "unsupported-media-type", "content-type: application/json")
+
+
+async def test_the_one_value_of_a_body_of_json_is_checked_as_others_are(topic: HttpBroker) -> None:
+    async def post(query: str, body: bytes) -> Any:
+        headers = {"content-type": "application/json"}
+        return await topic.client.post(f"{MESSAGES}?{query}", content=body, headers=headers)
+
+    check_problem(await post("key=k", b"{"), 400, "invalid-request", "the body is not valid JSON")
+    check_problem(await post("key=k&key_base64=aw==", b"1"), 422, "invalid-request", "not both")
+    check_problem(await post("key_base64=%21", b"1"), 422, "invalid-request", "base64")

@@ -161,6 +161,23 @@ async def test_raw_bodies(broker: HttpBroker) -> None:
     assert [found[2]["value"], found[3]["value"]] == ["zipped", "<x/>"]
 
 
+async def test_a_body_of_json_is_one_value_where_the_key_is_in_the_query(broker: HttpBroker) -> None:
+    await topic(broker)
+
+    async def post(query: str, body: bytes) -> None:
+        headers = {"content-type": "application/json", "braid-header-trace": "7f"}
+        (await broker.client.post(f"{MESSAGES}?{query}", content=body, headers=headers)).raise_for_status()
+
+    await post("key=k", b'{"fare": 112.50}')
+    await post("key_base64=%2Fw%3D%3D", b'"text"')
+    await post("key=k&producer=p&sequence=1", b"null")
+    answer = await broker.client.get(MESSAGES)
+    found = {message.get("key") or message["key_base64"]: message for message in answer.json()["messages"]}
+    assert '"value":{"fare":112.50},"headers":{"trace":"7f","content-type":"application/json"}' in answer.text
+    assert (found["/w=="]["value"], found["/w=="]["headers"]) == ("text", {"trace": "7f"})
+    assert values(answer.json()) == [{"fare": 112.5}, "text", None]
+
+
 async def test_arrow_there_and_back(broker: HttpBroker) -> None:
     await topic(broker, segments=4)
     count = 1000
