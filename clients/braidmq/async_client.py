@@ -56,6 +56,7 @@ from braidmq.read.payload import AsyncPayload
 from braidmq.read.reader import PAGE_ROWS, Reader, has_message_after, start_parameters
 from braidmq.read.segment_pages import SegmentPage, segment_page
 from braidmq.read.verification import verification
+from braidmq.topic_settings import TopicSettings
 from braidmq.transport.addresses import Addresses, parse_addresses
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Transport
@@ -157,12 +158,15 @@ class AsyncClient:
         if self._routes is not None:
             await self._routes.close()
 
-    async def create_topic(self, topic: str, **config: Any) -> Topic:
-        """Create a topic, or change the configuration of an existing one: `segments=4`, `retention={…}`, ….
+    async def create_topic(self, topic: str, *, exist_ok: bool = True, **settings: Unpack[TopicSettings]) -> Topic:
+        """Create a topic, or change the settings of an existing one: `segments=4`, `retention={"seconds": 3600}`, ….
 
-        Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting) or `Conflict`.
+        A program may call it whenever it starts. `created` of the answer says whether the topic is new. What counts
+        only at creation (`segments`) is ignored where it is not, and stands in `differs`. With `exist_ok=False` an
+        existing topic is left alone. Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting),
+        `Conflict` for a change of `key_type` or `value_type`, and `TopicExists`.
         """
-        return await self._admin.create_topic(topic, config)
+        return await self._admin.create_topic(topic, settings, exist_ok=exist_ok)
 
     async def topic(self, topic: str) -> Topic:
         """Return a topic's configuration and segments. Raises `TopicNotFound`."""

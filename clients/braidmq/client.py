@@ -46,6 +46,7 @@ from braidmq.publish.encoding.tables import Columns
 from braidmq.publish.publisher import Progress
 from braidmq.read.reader import PAGE_ROWS
 from braidmq.read.segment_pages import SegmentPage
+from braidmq.topic_settings import TopicSettings
 from braidmq.transport.retry import Retry
 from filer.bulk_load.load_files import LoadFile
 from filer.bulk_load.load_segment import LoadSegment
@@ -115,12 +116,15 @@ class Client:
             self._loop.call(self._async.aclose)
             self._loop.close()
 
-    def create_topic(self, topic: str, **config: Any) -> Topic:
-        """Create a topic, or change the configuration of an existing one: `segments=4`, `retention={…}`, ….
+    def create_topic(self, topic: str, *, exist_ok: bool = True, **settings: Unpack[TopicSettings]) -> Topic:
+        """Create a topic, or change the settings of an existing one: `segments=4`, `retention={"seconds": 3600}`, ….
 
-        Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting) or `Conflict`.
+        A program may call it whenever it starts. `created` of the answer says whether the topic is new. What counts
+        only at creation (`segments`) is ignored where it is not, and stands in `differs`. With `exist_ok=False` an
+        existing topic is left alone. Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting),
+        `Conflict` for a change of `key_type` or `value_type`, and `TopicExists`.
         """
-        return self._loop.call(self._async.create_topic, topic, **config)
+        return self._loop.call(self._async.create_topic, topic, exist_ok=exist_ok, **settings)
 
     def topic(self, topic: str) -> Topic:
         """Return a topic's configuration and segments. Raises `TopicNotFound`."""

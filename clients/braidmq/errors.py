@@ -24,6 +24,7 @@
         ├── PositionExpired          older than retention kept: `earliest` is a marker to go on from
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
+        │   ├── TopicExists          `create_topic(…, exist_ok=False)` wants a new one
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
@@ -214,6 +215,10 @@ class Conflict(Refused):
     """The request conflicts with the current state."""
 
 
+class TopicExists(Conflict):
+    """The topic exists, and `exist_ok=False` wants a new one."""
+
+
 class SequenceExpired(Conflict):
     """The sequence is not among those that the owner remembers of this producer, and not newer than they are."""
 
@@ -300,6 +305,7 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "load-committed": LoadCommitted,
     "load-overtaken": LoadOvertaken,
     "name-taken": FileTaken,
+    "topic-exists": TopicExists,
 }
 # A broker that fails with one of these has certainly stored nothing of the publish.
 _NOTHING_STORED = ("segment-moved", "draining")

@@ -108,10 +108,18 @@ class CheckedObject(_Answer):
     why: str
 
 
+class SettingDifference(_Answer):
+    """A setting that counts only at creation: what was wanted, and what the topic has."""
+
+    wanted: Any
+    actual: Any
+
+
 class Topic(_Answer):
     """A topic with its configuration and its segments.
 
     `damaged` are the lost objects that the broker which answered knows of. Brokers before this version tell of none.
+    `created` says whether `create_topic` created it, and if it did not, `differs` what it ignored for that.
     """
 
     topic: str
@@ -119,6 +127,8 @@ class Topic(_Answer):
     version: int
     segments: tuple[Segment, ...]
     damaged: tuple[LostObject, ...] = ()
+    created: bool = False
+    differs: dict[str, SettingDifference] = Field(default_factory=dict)
 
 
 class Verification(_Answer):

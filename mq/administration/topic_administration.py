@@ -2,23 +2,39 @@
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from filer.clock import Clock
 from filer.errors import BraidError, InvalidConfig
 from filer.keys import check_name
 from filer.topic.catalogue import Catalogue
-from filer.topic.topic_config import FIXED_FIELDS, TopicConfig, parse_config
+from filer.topic.topic_config import AT_CREATION, FIXED_FIELDS, TopicConfig, parse_config
 from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import Coordinator
 from leader.transitions import new_topic, recreated
-from mq.base.errors import Conflict
+from mq.base.errors import Conflict, TopicExists
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.transitions.segment_placement import SegmentPlacement
 from mq.transitions.split_merge_requests import MergeRequest, SplitRequest, carry_out
 from mq.transitions.state_broadcast import StateBroadcast
 from mq.transitions.transition_executor import TransitionExecutor
+
+
+class Difference(NamedTuple):
+    """A setting that was ignored: what the request wanted, and what the topic has."""
+
+    wanted: Any
+    actual: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Whether a request for a topic `created` it, and if it did not, what `differs` from what was wanted."""
+
+    created: bool
+    differs: Mapping[str, Difference] = field(default_factory=dict)
 
 
 class TopicAdministration:
@@ -40,29 +56,33 @@ class TopicAdministration:
         self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
         self._topics, self._executor, self._placement, self._broadcast = topics, executor, placement, broadcast
 
-    async def put(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, bool]:
-        """Create a topic or change its configuration. Returns the topic, and True if it was created.
+    async def put(self, name: str, body: Mapping[str, Any], *, only_new: bool = False) -> tuple[TopicRuntime, Put]:
+        """Create a topic or change its configuration. With `only_new`, a topic that exists is left alone.
 
-        Raises `InvalidName`, `InvalidConfig`, and `Conflict` for a change of a setting that cannot change.
+        A program may do this whenever it starts: the number of segments counts only at creation, and is ignored later.
+        Raises `InvalidName`, `InvalidConfig`, `Conflict` for a change of a setting that cannot change, and
+        `TopicExists`.
         """
         check_name(name)
         settings = dict(body)
-        segments = settings.pop("segments", None)
+        segments = settings.pop(AT_CREATION, None)
         async with self._executor.lock(name):
             record = await self._catalogue.read(name)
-            if record is not None and not record.state.deleted:
-                if segments is not None and segments != len(record.state.open_segments):
-                    raise Conflict(
-                        "topic-conflict",
-                        f"topic {name!r} exists with {len(record.state.open_segments)} open segments; "
-                        "'segments' counts only at creation",
-                    )
-                return await self._reconfigure(record.state, settings), False
-            config = parse_config(settings)
-            self._check_servable(config)
-            count = _segments_at_creation(segments, config)
-            self._check_bounded(count, "segments" if segments is not None else "min_segments")
-            return await self._create(name, record.state if record else None, config, count), True
+            if record is None or record.state.deleted:
+                config = parse_config(settings)
+                self._check_servable(config)
+                count = _segments_at_creation(segments, config)
+                self._check_bounded(count, AT_CREATION if segments is not None else "min_segments")
+                if await self._create(name, record.state if record else None, config, count):
+                    return await self._topics.topic(name), Put(created=True)
+                await self._topics.refresh(name)  # another broker has just created it
+                state = (await self._topics.topic(name)).state
+            else:
+                state = record.state
+            if only_new:
+                raise TopicExists(f"topic {name!r} exists, and the request wants a new one (If-None-Match: *)")
+            differs = _ignored(segments, len(state.open_segments))
+            return await self._reconfigure(state, settings), Put(created=False, differs=differs)
 
     async def delete(self, name: str) -> None:
         """Seal all segments and leave a tombstone; the files go after the grace period. Raises `NotFound`."""
@@ -82,21 +102,23 @@ class TopicAdministration:
                 await runtime.refresh()
         return await carry_out(self._executor, self._placement, self._clock, runtime.state, wanted)
 
-    async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> TopicRuntime:
+    async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> bool:
+        """Returns False if the topic exists: another broker was faster."""
         now_us = self._clock.now_us()
         brokers_for = self._placement.brokers_for(name, config, count)
         fresh = new_topic(name, config, count, brokers_for, now_us=now_us)
         if tombstone is None:
             if not await self._catalogue.create(fresh):
-                await self._topics.refresh(name)
-                return await self._topics.topic(name)
+                return False
             self._topics.apply(fresh)
-        else:
-            state = await self._catalogue.change(
-                name, lambda s: recreated(s, config, count, brokers_for, now_us=now_us) if s.deleted else None
-            )
-            self._topics.apply(state or fresh)
-        return await self._topics.topic(name)
+            return True
+        state = await self._catalogue.change(
+            name, lambda s: recreated(s, config, count, brokers_for, now_us=now_us) if s.deleted else None
+        )
+        if state is None:
+            return False
+        self._topics.apply(state)
+        return True
 
     async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
         wanted = parse_config(settings, base=state.config)
@@ -105,11 +127,11 @@ class TopicAdministration:
             # The segments that are missing are opened at once.
             missing = wanted.min_segments - len(state.open_segments)
             self._check_bounded(missing, f"min_segments is {wanted.min_segments}, and the number of missing segments")
-        for field in FIXED_FIELDS:
-            if getattr(wanted, field) != getattr(state.config, field):
+        for name in FIXED_FIELDS:
+            if getattr(wanted, name) != getattr(state.config, name):
                 raise Conflict(
                     "topic-conflict",
-                    f"{field} of topic {state.topic!r} is {getattr(state.config, field)!r} and cannot change: "
+                    f"{name} of topic {state.topic!r} is {getattr(state.config, name)!r} and cannot change: "
                     "files of that type are stored; create another topic",
                 )
 
@@ -139,10 +161,22 @@ class TopicAdministration:
             raise InvalidConfig(f"replicas is {config.replicas}, but there {brokers}: at most {alive} can hold a copy")
 
 
+def _ignored(segments: Any, open_segments: int) -> dict[str, Difference]:
+    """What a request says of a topic that exists and that counts only at creation. Raises `InvalidConfig`."""
+    if segments is None:
+        return {}
+    _check_whole(segments)
+    return {} if segments == open_segments else {AT_CREATION: Difference(segments, open_segments)}
+
+
+def _check_whole(segments: Any) -> None:
+    if not isinstance(segments, int) or isinstance(segments, bool):
+        raise InvalidConfig(f"{AT_CREATION}: a whole number is wanted, not {segments!r}")
+
+
 def _segments_at_creation(segments: Any, config: TopicConfig) -> int:
     count = config.min_segments if segments is None else segments
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise InvalidConfig(f"segments: a whole number is wanted, not {count!r}")
+    _check_whole(count)
     if not config.min_segments <= count <= config.max_segments:
         raise InvalidConfig(
             f"segments is {count}: it lies between min_segments ({config.min_segments}) "

@@ -110,6 +110,10 @@ class InvalidReference(InvalidInput):
     """A message cannot refer to this upload."""
 
 
+class TopicExists(BraidError):
+    """The topic exists, and the request wants a new one."""
+
+
 class Conflict(BraidError):
     """The request contradicts the current state; `kind` is the slug of the problem type."""
 

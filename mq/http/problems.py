@@ -55,6 +55,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (filer_errors.InvalidConfig, "invalid-config", "The configuration is not valid", 422, False),
     (filer_errors.InvalidMarker, "invalid-marker", "The marker is not valid", 400, False),
     (filer_errors.LoadRefused, "load-refused", "The files of the bulk load are not valid", 422, False),
+    (errors.TopicExists, "topic-exists", "The topic exists", 412, False),
     (errors.NameTaken, "name-taken", "Another file has this name", 412, False),
     (filer_errors.InvalidInput, "invalid-request", "The request is not valid", 422, False),
     (PositionExpired, "position-expired", "The messages at the position have expired", 410, False),

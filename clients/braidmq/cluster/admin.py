@@ -1,6 +1,7 @@
 """Calls about topics, segments, files and brokers: every call that carries no messages."""
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from braidmq.errors import NotABroker, TopicNotFound
+from braidmq.json_rows.plain_values import value_json
 from braidmq.models import (
     BrokerDrain,
     Cluster,
@@ -37,12 +39,15 @@ class Admin:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def create_topic(self, topic: str, config: Mapping[str, Any]) -> Topic:
-        """Create the topic, or change its configuration if it exists."""
-        body = orjson.dumps(dict(config))
+    async def create_topic(self, topic: str, settings: Mapping[str, Any], *, exist_ok: bool) -> Topic:
+        """Create the topic, or change its configuration if it exists and that is ok."""
         headers = {"content-type": "application/json"}
-        call = Call("PUT", topic_path(topic), content=body, headers=headers)
-        return _read(Topic, await self._transport.request(call))
+        if not exist_ok:
+            headers["if-none-match"] = "*"
+        call = Call("PUT", topic_path(topic), content=value_json(dict(settings)), headers=headers)
+        response = await self._transport.request(call)
+        # A broker before this version tells it by the status alone.
+        return _parse(Topic, {"created": response.status_code == HTTPStatus.CREATED, **json_of(response)}, response)
 
     async def topic(self, topic: str, *, retry: Retry | None = None) -> Topic:
         """Return one topic."""

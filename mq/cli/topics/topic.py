@@ -1,13 +1,14 @@
 """`mq topic`: the group, and its commands create, config, list, describe and delete."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import orjson
 import typer
 
 from braidmq import AsyncClient
 from braidmq.models import LostObject, Segment, Topic, TopicSummary
-from filer.topic.topic_config import TopicConfig
+from braidmq.topic_settings import TopicSettings
+from filer.topic.topic_config import AT_CREATION, TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, slots
@@ -70,6 +71,7 @@ def create(
     retention_bytes: _RetentionBytes = None,
     overflow: _Overflow = None,
     overrides: _Overrides = None,
+    new: Annotated[bool, typer.Option("--new", help="Fail if the topic exists.")] = False,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -85,23 +87,36 @@ def create(
             "overflow": overflow,
         },
     )
-    created = with_client(url, lambda client: client.create_topic(topic, **config))
+    settings = cast("TopicSettings", config)  # the broker checks them
+    found = with_client(url, lambda client: client.create_topic(topic, exist_ok=not new, **settings))
     if as_json:
-        print_json(created.model_dump())
+        print_json(found.model_dump())
     else:
-        opened = sum(segment.state == "open" for segment in created.segments)
-        print_lines(f"topic {created.topic}: {opened} open {'segment' if opened == 1 else 'segments'}")
+        opened = sum(segment.state == "open" for segment in found.segments)
+        segments_now = f"{opened} open {'segment' if opened == 1 else 'segments'}"
+        print_lines(f"topic {found.topic}: {segments_now}{'' if found.created else '; it existed before'}")
+        for name, each in found.differs.items():
+            print_lines(
+                f"{name} {each.wanted} was ignored: it counts only at creation, and the topic has {each.actual}"
+            )
 
 
 @app.command("config")
 def configure(topic: TopicName, overrides: _Overrides = None, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Change settings of a topic, or show all settings."""
     changes = gather(overrides or [], {})
+    if AT_CREATION in changes:
+        raise typer.BadParameter(
+            f"{AT_CREATION} counts only at creation: see mq topic split and merge, and the settings min_segments and "
+            "max_segments",
+            param_hint="--set",
+        )
+    settings = cast("TopicSettings", changes)  # the broker checks them
 
     async def work(client: AsyncClient) -> Topic:
         # Get the topic first: a PUT with a misspelt name would create a topic.
         found = await client.topic(topic)
-        return await client.create_topic(topic, **changes) if changes else found
+        return await client.create_topic(topic, **settings) if changes else found
 
     config = with_client(url, work).config
     if as_json:

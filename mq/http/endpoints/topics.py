@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from filer.errors import UnreadableObject
+from filer.errors import InvalidInput, UnreadableObject
 from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
 from mq.broker import Broker
@@ -32,11 +32,18 @@ def topics_router(broker: Broker) -> APIRouter:
         openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     )
     async def put_topic(request: Request, topic: str) -> Response:
-        """Create a topic (201), or change its configuration (200). Only the given settings change."""
-        runtime, created = await broker.administration.put(
-            topic, await parse_object(request, '{"segments": 4}', empty=b"{}")
+        """Create a topic (201), or change its configuration (200). Only the given settings change.
+
+        What counts only at creation is ignored if the topic exists; `differs` tells it. With `If-None-Match: *` a topic
+        that exists is left alone (412).
+        """
+        settings = await parse_object(request, '{"segments": 4}', empty=b"{}")
+        runtime, put = await broker.administration.put(topic, settings, only_new=_wants_new(request))
+        document = await describe(broker, runtime.state)
+        differs = {name: {"wanted": each.wanted, "actual": each.actual} for name, each in put.differs.items()}
+        return json_response(
+            document | {"created": put.created, "differs": differs}, status=201 if put.created else 200
         )
-        return json_response(await describe(broker, runtime.state), status=201 if created else 200)
 
     @router.get("/v1/topics")
     async def list_topics(after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
@@ -86,6 +93,16 @@ def topics_router(broker: Broker) -> APIRouter:
         return json_response({"topic": topic, "version": state.version, "segments": segments})
 
     return router
+
+
+def _wants_new(request: Request) -> bool:
+    """Raises `InvalidInput` for a condition that topics do not have."""
+    condition = request.headers.get("if-none-match")
+    if condition is not None and condition.strip() != "*":
+        raise InvalidInput(
+            f"If-None-Match: a topic has no versions to name, only * can be given, not {condition!r:.80}"
+        )
+    return condition is not None
 
 
 async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:

@@ -112,6 +112,26 @@ def test_a_misspelt_setting_is_refused_with_the_nearest(mq_fails: Mq, topic: str
     assert "did you mean 'retention'" in mq_fails("topic", "create", topic, "--set", "retenton.seconds=1")
 
 
+def test_creating_again_changes_what_it_may_and_tells_the_rest(mq: Mq, mq_json: Mq, mq_fails: Mq, topic: str) -> None:
+    assert mq("topic", "create", topic, "--segments", "2", "--new") == f"topic {topic}: 2 open segments\n"
+    mq("topic", "split", topic, "0")
+    again = ("topic", "create", topic, "--segments", "2", "--set", "rollup_bytes=2048")
+    assert mq(*again) == (
+        f"topic {topic}: 3 open segments; it existed before\n"
+        "segments 2 was ignored: it counts only at creation, and the topic has 3\n"
+    )
+    found: Any = mq_json(*again)
+    assert (found["created"], found["differs"]) == (False, {"segments": {"wanted": 2, "actual": 3}})
+    assert found["config"]["rollup_bytes"] == 2048
+    assert "exists, and the request wants a new one" in mq_fails(*again, "--new")
+    assert "value_type" in mq_fails("topic", "create", topic, "--value-type", "json")
+
+
+def test_config_takes_nothing_that_counts_only_at_creation(mq: Mq, topic: str) -> None:
+    mq("topic", "create", topic)
+    assert run(["topic", "config", topic, "--set", "segments=4"]) == 2
+
+
 def test_config_does_not_create_a_topic(mq_fails: Mq, topic: str) -> None:
     assert topic in mq_fails("topic", "config", topic, "--set", "rollup_bytes=1048576")
     assert topic in mq_fails("topic", "describe", topic)

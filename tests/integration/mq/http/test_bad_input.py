@@ -15,6 +15,7 @@ from filer import keys
 from filer.clock import ManualClock
 from filer.stores.memory_store import MemoryStore
 from filer.topic.positions import to_marker
+from filer.topic.topic_state import TopicState
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
@@ -323,9 +324,16 @@ async def test_configuration_nested_out_of_reach(memory_broker: HttpBroker) -> N
 
 
 async def test_configuration_that_cannot_change(topic: HttpBroker) -> None:
-    for change in ({"value_type": "json"}, {"key_type": "string"}, {"segments": 3}):
+    for change in ({"value_type": "json"}, {"key_type": "string"}):
         check_problem(await topic.client.put("/v1/topics/t", json=change), 409, "topic-conflict")
-    assert (await topic.client.put("/v1/topics/t", json={"segments": 2})).status_code == 200
+    for segments in ("3", 1.5, True):
+        check_problem(await topic.client.put("/v1/topics/t", json={"segments": segments}), 422, "invalid-config")
+
+
+async def test_a_condition_that_topics_do_not_have(topic: HttpBroker) -> None:
+    for condition in ('"7"', "", "*, *"):
+        answer = await topic.client.put("/v1/topics/t", json={}, headers={"if-none-match": condition})
+        check_problem(answer, 422, "invalid-request", "only *")
 
 
 async def test_bad_configuration_bodies(memory_broker: HttpBroker) -> None:
@@ -560,3 +568,40 @@ async def test_the_one_value_of_a_body_of_json_is_checked_as_others_are(topic: H
     check_problem(await post("key=k", b"{"), 400, "invalid-request", "the body is not valid JSON")
     check_problem(await post("key=k&key_base64=aw==", b"1"), 422, "invalid-request", "not both")
     check_problem(await post("key_base64=%21", b"1"), 422, "invalid-request", "base64")
+
+
+async def test_a_topic_is_created_once_and_asked_for_as_often_as_one_likes(broker: HttpBroker) -> None:
+    async def put(body: dict[str, Any], **headers: str) -> Any:
+        return await broker.client.put("/v1/topics/new", json=body, headers=headers)
+
+    only_new = {"if-none-match": "*"}
+    first = await put({"segments": 2}, **only_new)
+    assert (first.status_code, first.json()["created"], first.json()["differs"]) == (201, True, {})
+    check_problem(await put({"segments": 2, "rollup_bytes": 2048}, **only_new), 412, "topic-exists", "'new'")
+    again = await put({"segments": 2, "rollup_bytes": 4096})
+    assert (again.status_code, again.json()["created"], again.json()["differs"]) == (200, False, {})
+    assert again.json()["config"]["rollup_bytes"] == 4096
+    (await broker.client.post("/v1/topics/new/segments/0/split", json={})).raise_for_status()
+    later = (await put({"segments": 2})).json()
+    assert (later["created"], later["differs"]) == (False, {"segments": {"wanted": 2, "actual": 3}})
+    assert sum(each["state"] == "open" for each in later["segments"]) == 3
+    (await broker.client.delete("/v1/topics/new")).raise_for_status()
+    assert (await put({"segments": 2}, **only_new)).json()["created"]
+
+
+async def test_a_topic_that_another_broker_created_at_that_moment_gets_the_settings_of_this_request_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with http_broker(MemoryStore()) as broker:
+        catalogue = broker.broker.catalogue
+        create = catalogue.create
+
+        async def after_the_other(state: TopicState) -> bool:
+            others = state.config.model_copy(update={"segment_bytes": 4096, "rollup_bytes": 4096})
+            assert await create(state.model_copy(update={"config": others}))
+            return await create(state)
+
+        monkeypatch.setattr(catalogue, "create", after_the_other)
+        runtime, put = await broker.broker.administration.put("t", {"rollup_bytes": 2048})
+        assert not put.created
+        assert (runtime.state.config.segment_bytes, runtime.state.config.rollup_bytes) == (4096, 2048)
