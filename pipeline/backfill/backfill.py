@@ -4,7 +4,7 @@
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
 from pipeline.output import say
+from pipeline.preview import MOST_SHOWN, Preview, Times
 from pipeline.tasks import spark_failures, watched
 
 if TYPE_CHECKING:
@@ -55,8 +56,12 @@ def backfill(
     *,
     segments: int | None = None,
     load: str | None = None,
+    confirm: Callable[[str], bool] = lambda _: True,
 ) -> CommittedLoad:
-    """Bulk-load the rows as messages. Raises any `BraidError`, and `JobFailed` if the table cannot be read."""
+    """Bulk-load the rows as messages. Raises any `BraidError`, and `JobFailed` if the table cannot be read.
+
+    A load cannot be undone. So `confirm` is asked before it begins if the event times are unlikely.
+    """
     from braidmq.spark import load as load_frame
 
     with Client(url) as client:
@@ -72,9 +77,44 @@ def backfill(
             return known
         if rows.isEmpty():
             raise JobFailed(f"{source.path} has no rows: there is nothing to load")
+        warning = event_times(rows, columns).unlikely(SystemClock().now_us())
+        if warning is not None and not confirm(warning):
+            raise JobFailed(f"nothing was loaded: {warning}")
         say(f"load {name} (continue it with --load {name})")
         by_time = columns.order_by_event_time
         return load_frame(messages, topic, url=url, load=name, segments=segments, by_time=by_time, progress=say)
+
+
+def preview(spark: "SparkSession", url: str, topic: str, source: Source, columns: Columns) -> Preview:
+    """What `backfill` would load. Every row is converted, so that a value that is refused is found. Errors as there."""
+    from pyspark.sql import functions as f
+
+    with Client(url) as client:
+        config = TopicConfig.model_validate(client.topic(topic).config)
+    rows = rows_of(spark, source, columns)
+    size_bytes, time = f.sum(f.octet_length("value")), f.col("event_time")
+    with watched(spark):
+        messages = messages_of(rows, columns, config)
+        found = messages.agg(f.count("*"), size_bytes, f.unix_micros(f.min(time)), f.unix_micros(f.max(time))).head()
+        assert found is not None
+        first = messages_of(rows.limit(MOST_SHOWN), columns, config).drop("headers").toArrow().to_pylist()
+    return Preview(found[0], found[1] or 0, Times(found[2], found[3]), first)
+
+
+def event_times(rows: "DataFrame", columns: Columns) -> Times:
+    """The earliest and the latest event time of the rows."""
+    from pyspark.sql import functions as f
+
+    from braidmq.spark import to_messages
+
+    if columns.event_time is None:
+        return Times(None, None)
+    name = columns.event_time
+    alone = rows.select("`{}`".format(name.replace("`", "``")))
+    times = to_messages(alone, event_time=name, event_time_unit=columns.event_time_unit)
+    found = times.agg(f.unix_micros(f.min("event_time")), f.unix_micros(f.max("event_time"))).head()
+    assert found is not None
+    return Times(found[0], found[1])
 
 
 def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFrame":

@@ -1,16 +1,19 @@
 """`mq pipeline backfill`: its options and its output."""
 
 import argparse
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from braidmq.json_rows.encoding import NonFinite
 from braidmq.publish.encoding.tables import EventTimeUnit
+from filer.clock import SystemClock
 from filer.topic.reservations import MOST_SEGMENTS
-from pipeline.backfill.backfill import Columns, Source, backfill
+from pipeline.backfill.backfill import Columns, Source, backfill, preview
 from pipeline.errors import WrongUsage
 from pipeline.options import JobParser, add_common_options, between
-from pipeline.output import counted, print_json, print_lines
+from pipeline.output import counted, print_json, print_lines, say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +55,10 @@ def add_backfill(jobs: "argparse._SubParsersAction[JobParser]") -> None:
     parser.add_argument(
         "--segments", type=between(1, MOST_SEGMENTS), metavar="N", help="number of segments to load into"
     )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="load nothing; convert every row and print what would be loaded"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask about unlikely event times, only warn")
     parser.add_argument("--load", metavar="ID", help="id of the bulk load; continues it if it was begun before")
 
 
@@ -73,8 +80,21 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
         options.event_time_unit,
         options.non_finite,
     )
+    source = _source_of(options)
+    if options.dry_run:
+        found = preview(spark, options.url, options.topic, source, columns)
+        warning = found.times.unlikely(SystemClock().now_us())
+        found.show(f"load {source.path} into topic {options.topic}", warning, as_json=options.json)
+        return
     done = backfill(
-        spark, options.url, options.topic, _source_of(options), columns, segments=options.segments, load=options.load
+        spark,
+        options.url,
+        options.topic,
+        source,
+        columns,
+        segments=options.segments,
+        load=options.load,
+        confirm=partial(_confirm, ask=not options.yes and sys.stdin.isatty() and sys.stderr.isatty()),
     )
     segments = len(done.segments)
     if options.json:
@@ -82,6 +102,16 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
     else:
         messages = counted(done.messages, "message")
         print_lines(f"topic {options.topic}: load {done.load} of {messages} in {counted(segments, 'segment')}")
+
+
+def _confirm(warning: str, *, ask: bool) -> bool:
+    """Warn, and ask whether to go on if there is somebody to ask."""
+    say(f"unlikely: {warning}; see --event-time and --event-time-unit")
+    if not ask:
+        return True
+    sys.stderr.write("A load cannot be undone. Load it all the same? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _source_of(options: argparse.Namespace) -> Source:

@@ -87,13 +87,17 @@ def compact(
     open_age_seconds: float = DEFAULT_OPEN_AGE_SECONDS,
 ) -> Compaction:
     """Roll up the small files, with a task for each roll-up. Raises any `BraidError`."""
-    work = partial(_plan, topic, rollup_bytes=rollup_bytes, open_age_seconds=open_age_seconds)
-    plan = run_on_store(store, work)
+    plan = planned(store, topic, rollup_bytes=rollup_bytes, open_age_seconds=open_age_seconds)
     done = run_tasks(spark, plan.runs, partial(_task, store))
     rolled = tuple(each for each in done if each.why_not is None)
     left = tuple(each for each in done if each.why_not is not None)
     saved = sum(each.files - 1 for each in rolled)
     return Compaction(plan.live_files, plan.live_files - saved, rolled, left)
+
+
+def planned(store: StoreAddress, topic: str, *, rollup_bytes: int, open_age_seconds: float) -> Plan:
+    """What `compact` would roll up now. Raises any `BraidError`."""
+    return run_on_store(store, partial(_plan, topic, rollup_bytes=rollup_bytes, open_age_seconds=open_age_seconds))
 
 
 async def _plan(topic: str, store: Store, clock: Clock, *, rollup_bytes: int, open_age_seconds: float) -> Plan:

@@ -10,8 +10,10 @@ from pipeline.compact.compact import (
     DEFAULT_ROLLUP_BYTES,
     MOST_ROLLUP_BYTES,
     Compaction,
+    Plan,
     Rolled,
     compact,
+    planned,
 )
 from pipeline.options import MIB, JobParser, between, seconds, store_of
 from pipeline.output import counted, print_json, print_lines, say, size
@@ -29,6 +31,7 @@ def add_compact_options(parser: JobParser) -> None:
         default=DEFAULT_ROLLUP_BYTES // MIB,
         help=f"largest size of a roll-up in MiB ({DEFAULT_ROLLUP_BYTES // MIB})",
     )
+    parser.add_argument("--dry-run", action="store_true", help="write nothing; print what would be rolled up")
     parser.add_argument(
         "--open-age",
         type=seconds,
@@ -40,13 +43,12 @@ def add_compact_options(parser: JobParser) -> None:
 
 def run_compact(spark: "SparkSession", options: argparse.Namespace) -> None:
     """Run the job, ask the brokers to take the roll-ups in, and print the result. Raises any `BraidError`."""
-    done = compact(
-        spark,
-        store_of(options),
-        options.topic,
-        rollup_bytes=options.rollup_mib * MIB,
-        open_age_seconds=options.open_age,
-    )
+    store, rollup_bytes = store_of(options), options.rollup_mib * MIB
+    if options.dry_run:
+        plan = planned(store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
+        _show_plan(options.topic, plan, as_json=options.json)
+        return
+    done = compact(spark, store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
     # Even if nothing was left to do: an earlier run may have been killed before it asked them.
     for failure in announce_rollups(options.url, options.topic):
         say(f"the files are rolled up, but a broker was not asked to take them in: {failure}")
@@ -61,6 +63,22 @@ def run_compact(spark: "SparkSession", options: argparse.Namespace) -> None:
         files = sum(each.files for each in done.rolled)
         rollups = counted(len(done.rolled), "roll-up")
         print_lines(f"{rollups} of {size(after)} in place of {counted(files, 'file')} of {size(before)}")
+
+
+def _show_plan(topic: str, plan: Plan, *, as_json: bool) -> None:
+    files = sum(len(run.files) for run in plan.runs)
+    size_bytes = sum(file.size_bytes for run in plan.runs for file in run.files)
+    after = plan.live_files - files + len(plan.runs)
+    if as_json:
+        print_json(
+            {"dry_run": True, "topic": topic, "files_before": plan.live_files, "files_after": after}
+            | {"rollups": len(plan.runs), "bytes_before": size_bytes}
+        )
+        return
+    print_lines(f"topic {topic}: {counted(plan.live_files, 'file')}, would be {after:,}")
+    if plan.runs:
+        rollups = counted(len(plan.runs), "roll-up")
+        print_lines(f"would write {rollups} in place of {counted(files, 'file')} of {size(size_bytes)}")
 
 
 def _compaction_document(topic: str, done: Compaction) -> dict[str, object]:

@@ -6,7 +6,7 @@ only then they are made visible. If a run is killed, the next call finishes it f
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -68,6 +68,14 @@ class Exported:
         return Exported(self.runs + 1, self.messages + messages, self.by_reference + referred)
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The pieces of the run that would be next. `is_unfinished`: it has begun before, and would be finished."""
+
+    pieces: tuple[Piece, ...]
+    is_unfinished: bool = False
+
+
 FinishRun = Callable[["SparkSession", Export, ExportState], None]
 """Writes the files of the pending run that are missing, and makes the whole run visible.
 
@@ -82,6 +90,23 @@ def export_topic(spark: "SparkSession", export: Export, finish_run: FinishRun) -
         finish_run(spark, export, state)
         done = done.plus(state.pending.pieces)
     return done
+
+
+def planned(export: Export) -> Planned:
+    """What `export_topic` would add now, an interrupted run included. Writes nothing. Raises any `BraidError`."""
+    return with_stores(export, lambda opened: _planned(export, opened))
+
+
+async def _planned(export: Export, opened: Opened) -> Planned:
+    topic = await read_topic(opened.source, opened.clock, export.topic)
+    _check_retention(export, topic)
+    state = await StateFile(opened.target).read(_target(export, topic))
+    listed = await list_topic(opened.source, topic)
+    if state.pending is not None:
+        return Planned(state.pending.pieces, is_unfinished=True)
+    if not state.runs:
+        await _check_nothing_there(opened.target)
+    return Planned(_new_pieces(export, state, listed)[0])
 
 
 def with_stores(export: Export, work: Callable[[Opened], Awaitable[T]]) -> T:
@@ -109,11 +134,7 @@ async def _opened(export: Export) -> AsyncIterator[Opened]:
 async def _next_run(export: Export, opened: Opened) -> ExportState:
     """The state with an unfinished run: the one that was interrupted, or a new one if there are new messages."""
     topic = await read_topic(opened.source, opened.clock, export.topic)
-    retention = topic.config.retention
-    if export.in_place and (retention.seconds is not None or retention.bytes is not None):
-        raise InvalidInput(
-            f"topic {topic.topic!r} has retention, which would delete files that a table in place refers to"
-        )
+    _check_retention(export, topic)
     file = StateFile(opened.target)
     state = await file.read(_target(export, topic))
     listed = await list_topic(opened.source, topic)
@@ -121,17 +142,32 @@ async def _next_run(export: Export, opened: Opened) -> ExportState:
         return await _unfinished(export, listed, file, state)
     if not state.runs:
         await _check_nothing_there(opened.target)
-    exported = state.exported
-    if export.skip_expired or not exported:
-        # The first run begins with the messages that retention has left.
-        exported = past_expired(listed, exported)
-    pieces = tuple(plan_pieces(listed, exported, in_place=export.in_place))
+    pieces, exported = _new_pieces(export, state, listed)
     if not pieces:
         return state
     begun = state.begun(pieces, positions_after(exported, pieces, [each.segment.id for each in listed]))
     # If we stop before this line, nothing has happened. If we stop after it, the next call does this run.
     await file.write(begun)
     return begun
+
+
+def _check_retention(export: Export, topic: TopicState) -> None:
+    retention = topic.config.retention
+    if export.in_place and (retention.seconds is not None or retention.bytes is not None):
+        raise InvalidInput(
+            f"topic {topic.topic!r} has retention, which would delete files that a table in place refers to"
+        )
+
+
+def _new_pieces(
+    export: Export, state: ExportState, listed: Sequence[SegmentFiles]
+) -> tuple[tuple[Piece, ...], Mapping[int, int]]:
+    """The pieces of the next run, and the positions behind which they begin."""
+    exported: Mapping[int, int] = state.exported
+    if export.skip_expired or not exported:
+        # The first run begins with the messages that retention has left.
+        exported = past_expired(listed, exported)
+    return tuple(plan_pieces(listed, exported, in_place=export.in_place)), exported
 
 
 async def _unfinished(

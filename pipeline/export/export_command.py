@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, get_args
 
 from pipeline.errors import WrongUsage
 from pipeline.export import iceberg_table, parquet_table
-from pipeline.export.export import Export, FinishRun, export_topic
+from pipeline.export.export import Export, Exported, FinishRun, Planned, export_topic, planned
+from pipeline.export.export_plan import MOST_PIECES
 from pipeline.export.export_state import PartitionBy, TableFormat
 from pipeline.export.iceberg_table import IcebergTarget
 from pipeline.options import JobParser, store_of
-from pipeline.output import counted, print_json, print_lines
+from pipeline.output import counted, print_json, print_lines, say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ def add_export_options(parser: JobParser) -> None:
         required=True,
         help="folder of the table, new or existing, with nothing else in it",
     )
+    parser.add_argument("--dry-run", action="store_true", help="write nothing; print what would be added")
     parser.add_argument(
         "--format", choices=get_args(TableFormat), default="parquet", help="the table's format (parquet)"
     )
@@ -67,7 +69,11 @@ def run_export(spark: "SparkSession", options: argparse.Namespace) -> None:
     # It warns about columns without statistics, which every topic has.
     logging.getLogger("pyiceberg").setLevel("ERROR")
     export, finish = _export_of(options)
+    if options.dry_run:
+        _show_plan(export, planned(export), as_json=options.json)
+        return
     done = export_topic(spark, export, finish)
+    _explain_copies(export, done)
     if options.json:
         document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
         print_json({**document, "by_reference": done.by_reference})
@@ -76,6 +82,32 @@ def run_export(spark: "SparkSession", options: argparse.Namespace) -> None:
     else:
         referred = f", {done.by_reference:,} of them by reference" if done.by_reference else ""
         print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}")
+
+
+def _explain_copies(export: Export, done: Exported) -> None:
+    """A table in place that copies messages all the same does so for a reason that nobody can see in it."""
+    if export.in_place and done.by_reference < done.messages:
+        copied = counted(done.messages - done.by_reference, "message")
+        say(
+            f"{copied} copied: only files that no roll-up will replace are referred to. "
+            f"Fewer are copied where mq pipeline compact {export.topic} has run before"
+        )
+
+
+def _show_plan(export: Export, plan: Planned, *, as_json: bool) -> None:
+    would = Exported().plus(plan.pieces)
+    if as_json:
+        document = {"dry_run": True, "topic": export.topic, "messages": would.messages}
+        print_json({**document, "by_reference": would.by_reference, "unfinished": plan.is_unfinished})
+        return
+    if not plan.pieces:
+        print_lines(f"topic {export.topic}: nothing new")
+        return
+    referred = f", {would.by_reference:,} of them by reference" if would.by_reference else ""
+    # A run adds so many pieces at most, and further runs follow.
+    more = " and more" if len(plan.pieces) == MOST_PIECES else ""
+    rest = ", the rest of a run that was interrupted" if plan.is_unfinished else ""
+    print_lines(f"topic {export.topic}: would add {counted(would.messages, 'message')}{more}{referred}{rest}")
 
 
 def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:

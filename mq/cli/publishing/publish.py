@@ -14,6 +14,7 @@ import typer
 
 from braidmq import AsyncClient, BraidMQError, OutgoingMessage
 from braidmq.json_rows.encoding import NonFinite
+from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
@@ -30,11 +31,13 @@ from mq.cli.publishing.batches import (
 )
 from mq.cli.publishing.input_stream import STDIN, InputStream, open_input
 from mq.cli.publishing.progress import Progress
+from mq.cli.publishing.publish_preview import PublishPreview
 from mq.cli.publishing.publish_summary import PublishSummary
 from mq.cli.publishing.read_ahead import read_ahead
 
 # A larger payload is streamed to the store and published by reference.
 _INLINE_BYTES = 1024 * 1024
+_SLICE_BYTES = 8 * 1024 * 1024
 _JSON_HEADER = {"content-type": "application/json"}
 DEFAULT_NULLS = ("", "NA")
 
@@ -53,6 +56,7 @@ class _Job:
     as_text: bool
     upload: bool
     non_finite: NonFinite
+    dry_run: bool
 
 
 def publish(
@@ -93,6 +97,9 @@ def publish(
             help="What NaN and infinities of csv and parquet rows become, for which JSON has no numbers.",
         ),
     ] = "refuse",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Publish nothing: read everything, and print what would be stored.")
+    ] = False,
     upload: Annotated[bool, typer.Option("--upload", help="Upload each file and publish a reference to it.")] = False,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -103,9 +110,14 @@ def publish(
     """
     job = _Job(
         topic, key, _headers(header or []), file or ([] if values else [STDIN]), form,
-        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite,
+        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite, dry_run,
     )  # fmt: skip
     _check_usage(job, values or [])
+    if dry_run:
+        preview = PublishPreview(topic)
+        with_client(url, lambda client: _preview(client, job, values or [], preview))
+        preview.show(as_json=as_json)
+        return
     summary = PublishSummary(SystemClock())
     with_client(url, lambda client: _publish(client, job, values or [], summary))
     summary.show(as_json=as_json)
@@ -152,6 +164,39 @@ async def _publish(client: AsyncClient, job: _Job, values: Sequence[str], summar
         raise CommandFailed(f"{error}{summary.stored_so_far()}") from error
 
 
+async def _preview(client: AsyncClient, job: _Job, values: Sequence[str], preview: PublishPreview) -> None:
+    """Read all that would be published. The topic must exist, as for publishing."""
+    await client.topic(job.topic)
+    if values:
+        preview.add(pa.table({"key": [job.key] * len(values), "value": values}))
+    for name in job.files:
+        form = _form(job, name)
+        if form == "raw":
+            preview.add_whole(name, job.key)
+            continue
+        with ExitStack() as stack:
+            progress = stack.enter_context(Progress(name, shown=False))
+            row = 0
+            async for batch in read_ahead(_batches(job, name, form, progress, stack)):
+                table, plan = _messages(job, batch, row)
+                for messages in message_tables(table, plan, slice_bytes=_SLICE_BYTES):
+                    preview.add(messages)
+                row += table.num_rows
+
+
+def _messages(job: _Job, batch: Batch, first_row: int) -> tuple[pa.Table, TablePlan]:
+    """A batch as a table, and which of its columns is which part of a message."""
+    headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
+    table, key = batch.table, batch.key
+    if key is None and job.key is not None:
+        key = "key"
+        table = table.append_column(key, pa.repeat(job.key, table.num_rows))
+    plan = TablePlan(
+        key=key, value=batch.value, headers=headers or None, non_finite=job.non_finite, first_row=first_row
+    )
+    return table, plan
+
+
 def _form(job: _Job, name: str) -> Format:
     if job.upload:
         return "raw"
@@ -191,21 +236,18 @@ async def _publish_rows(client: AsyncClient, job: _Job, name: str, form: Format,
         progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
         row = 0
         async for batch in read_ahead(_batches(job, name, form, progress, stack)):
-            headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
-            table, key = batch.table, batch.key
-            if key is None and job.key is not None:
-                key = "key"
-                table = table.append_column(key, pa.repeat(job.key, table.num_rows))
-            published = await client.publish_table(
-                job.topic,
-                table,
-                key=key,
-                value=batch.value,
-                headers=headers or None,
-                non_finite=job.non_finite,
-                first_row=row,
+            table, plan = _messages(job, batch, row)
+            summary.add(
+                await client.publish_table(
+                    job.topic,
+                    table,
+                    key=plan.key,
+                    value=plan.value,
+                    headers=plan.headers,
+                    non_finite=plan.non_finite,
+                    first_row=plan.first_row,
+                )
             )
-            summary.add(published)
             row += table.num_rows
             progress.update()
 

@@ -162,6 +162,51 @@ def test_the_command_says_what_it_loaded(
         options.command(spark, options)
 
 
+def test_a_dry_run_converts_every_row_and_loads_nothing(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    client.create_topic(topic)
+    given = ["backfill", write_source(tmp_path / "a.parquet").path, topic, "--key", "tail", "--value-json"]
+    given += ["--url", broker.url, "--dry-run", "--json"]
+    options = parse([*given, "--event-time", "at"])
+    options.command(spark, options)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["messages"], found["warning"], len(found["first"])) == (ROWS, None, 3)
+    assert found["event_time"] == {"first": "2013-01-01T00:01:00.000000Z", "last": "2013-01-02T09:20:00.000000Z"}
+    assert json.loads(found["first"][1]["value"]) == {"n": 1, "tail": "N1", "at": "2013-01-02T09:19:00.000000Z"}
+    options = parse([*given, "--event-time", "n", "--event-time-unit", "s"])
+    options.command(spark, options)
+    assert json.loads(capsys.readouterr().out)["warning"].endswith("before 1990")
+    assert client.read_table(topic).num_rows == 0
+    # A value that is refused is found wherever it is.
+    pq.write_table(pa.table({"n": [*map(float, range(ROWS)), float("nan")]}), tmp_path / "nan.parquet")
+    options = parse(
+        ["backfill", str(tmp_path / "nan.parquet"), topic, "--value-json", "--dry-run", "--url", broker.url]
+    )
+    with pytest.raises(JobFailed, match="JSON has no number NaN"):
+        options.command(spark, options)
+
+
+def test_unlikely_event_times_are_asked_about_before_anything_is_loaded(
+    spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic)
+    source = write_source(tmp_path / "a.parquet")
+    asked = []
+
+    def refuse(warning: str) -> bool:
+        asked.append(warning)
+        return False
+
+    as_seconds = Columns("tail", None, "n", event_time_unit="s")
+    with pytest.raises(JobFailed, match="nothing was loaded: the earliest event time is 1970"):
+        backfill(spark, broker.url, topic, source, as_seconds, confirm=refuse)
+    assert len(asked) == 1 and client.read_table(topic).num_rows == 0
+    backfill(spark, broker.url, topic, source, BY_TIME, confirm=refuse)
+    assert len(asked) == 1 and client.read_table(topic).num_rows == ROWS
+
+
 def test_bytes_stay_bytes(
     spark: "SparkSession", broker: BrokerProcess, client: Client, topic: str, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from filer.segment.segment_log import SegmentRef, fetch_footer, recover_index
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
+from pipeline.commands import parse
 from pipeline.compact.compact import Run, compact, roll_up_run
 from pipeline.stores import run_on_store
 from pipeline.topic_files import SegmentFiles, list_topic, read_topic
@@ -136,6 +138,18 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_a_dry_run_says_what_would_be_rolled_up_and_writes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(store_topic(folder, sealed={0: [1] * 30}, still_open=[5]))
+    before = files_on_disk(folder)
+    told = parse(["compact", TOPIC, "--store", str(folder), "--dry-run", "--json"])
+    told.command(None, told)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["files_before"], found["rollups"], files_on_disk(folder)) == (31, 1, before)
+    assert found["files_after"] < 10
+
+
 def test_beside_a_running_broker_that_is_told_and_gives_the_space_back(spark: "SparkSession", folder: Path) -> None:
     """Of an open segment and a sealed one, neither of them so full or so old that the broker rolls it up."""
     with broker(folder, "--rollup-age", "3600") as process, Client(process.url) as client:

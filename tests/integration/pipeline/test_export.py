@@ -26,9 +26,10 @@ from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
 from filer.topic.topic_config import Retention, TopicConfig
 from filer.topic.topic_state import TopicState
+from pipeline.commands import parse
 from pipeline.errors import JobFailed
 from pipeline.export import iceberg_table, parquet_table
-from pipeline.export.export import Export, Exported, FinishRun, export_topic
+from pipeline.export.export import Export, Exported, FinishRun, export_topic, planned
 from pipeline.export.export_state import STATE_KEY
 from pipeline.export.iceberg_table import IcebergTarget, open_table
 from pipeline.stores import run_on_store
@@ -455,4 +456,22 @@ def test_the_command_says_what_it_added(root: Path, tmp_path: Path) -> None:
     options = ("--store", str(root), "--to", str(tmp_path / "table"), "--master", "local[1]")
     told = json.loads(mq("pipeline", "export", TOPIC, *options, "--json"))
     assert told == {"topic": TOPIC, "runs": 1, "messages": 110, "by_reference": 0}
+    assert by_duckdb(tmp_path / "table") == expected_rows()
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_dry_run_says_what_an_export_would_add_and_writes_nothing(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = export_of(root, tmp_path / "table")
+    assert Exported().plus(planned(export).pieces).messages == 110
+    assert not any(path.is_file() for path in (tmp_path / "table").rglob("*"))
+    assert run(export).messages == 110
+    assert planned(export).pieces == ()
+    asyncio.run(add(root, 11))
+    told = parse(["export", TOPIC, "--store", str(root), "--to", str(tmp_path / "table"), "--dry-run", "--json"])
+    told.command(None, told)
+    assert json.loads(capsys.readouterr().out) == {
+        "dry_run": True, "topic": TOPIC, "messages": 11, "by_reference": 0, "unfinished": False
+    }  # fmt: skip
     assert by_duckdb(tmp_path / "table") == expected_rows()

@@ -117,7 +117,7 @@ def test_types_and_columns_are_checked_before_a_task_begins(spark: "SparkSession
         to_messages(frame)
     with pytest.raises(InvalidOption, match=r"'aa'.*'a'"):
         to_messages(frame, key="aa")
-    with pytest.raises(InvalidArgument, match="type int32 has no times"):
+    with pytest.raises(InvalidArgument, match="column 'a' of type int32 has no times"):
         to_messages(frame.select("a"), event_time="a")
     with pytest.raises(InvalidOption, match="same name"):
         to_messages(spark.sql("SELECT 1 AS a, 2 AS a"))

@@ -107,7 +107,7 @@ def _message_columns(table: pa.Table, plan: TablePlan, first_row: int) -> pa.Tab
     if headers is not None:
         columns["headers"] = headers
     if plan.event_time is not None:
-        columns["event_time"] = _event_time(table[plan.event_time], plan.event_time_unit)
+        columns["event_time"] = _event_time(plan.event_time, table[plan.event_time], plan.event_time_unit)
     return pa.table(columns)
 
 
@@ -157,9 +157,9 @@ def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
         ) from failure
 
 
-def _event_time(column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None) -> Any:
+def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None) -> Any:
     """Times in microseconds UTC. Text is read as RFC 3339; times without a zone are taken as UTC."""
-    kind = event_time_type(column.type, unit)
+    kind = event_time_type(name, column.type, unit)
     try:
         plain = plain_column(column).cast(kind)
         if pa.types.is_timestamp(kind):
@@ -167,23 +167,21 @@ def _event_time(column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None) -> A
             plain = plain.cast(pa.timestamp("us", kind.tz), safe=kind.unit in ("s", "ms"))
         return pc.cast(plain, TIMESTAMP)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
-        raise InvalidArgument(f"a column of type {column.type} cannot be the event time: {failure}") from failure
+        raise InvalidArgument(f"column {name!r} of type {column.type} cannot be the event time: {failure}") from failure
 
 
-def event_time_type(given: pa.DataType, unit: EventTimeUnit | None) -> pa.DataType:
+def event_time_type(name: str, given: pa.DataType, unit: EventTimeUnit | None) -> pa.DataType:
     """The type as which a column of event times is read. Raises `InvalidArgument` for one that has no times."""
     kind = plain_type(given)
-    what = f"a column of type {given}"
+    what = f"column {name!r} of type {given}"
     if pa.types.is_integer(kind):
         if unit is None:
             raise InvalidArgument(
-                f"{what} has no times: if it counts from 1970, say what with event_time_unit: s, ms, us or ns"
+                f"{what} has no times: if its numbers count from 1970, give the event time's unit: s, ms, us or ns"
             )
         return pa.timestamp(unit)
     if unit is not None:
-        raise InvalidArgument(
-            f"{what} says itself what it means: leave out event_time_unit, which is for whole numbers"
-        )
+        raise InvalidArgument(f"{what} is no column of whole numbers: leave out the event time's unit")
     if pa.types.is_temporal(kind) or pa.types.is_string(kind) or pa.types.is_null(kind):
         return kind
     raise InvalidArgument(f"{what} cannot be the event time: give times, text of RFC 3339, or whole numbers")

@@ -48,7 +48,8 @@ def to_messages(frame: DataFrame, **columns: Unpack[Columns]) -> DataFrame:
     for name in used:
         _check(name, frame.schema[name].dataType)
     if plan.event_time is not None:
-        event_time_type(to_arrow_type(frame.schema[plan.event_time].dataType, timezone="UTC"), plan.event_time_unit)
+        kind = to_arrow_type(frame.schema[plan.event_time].dataType, timezone="UTC")
+        event_time_type(plan.event_time, kind, plan.event_time_unit)
     key, value = (_text_or_bytes(frame, name) for name in (plan.key, plan.value))
     ddl = f"key {key}, value {value}, headers {_HEADERS_DDL}, event_time timestamp"
     schema = pa.schema(

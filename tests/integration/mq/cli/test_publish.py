@@ -109,6 +109,25 @@ def test_parquet(mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic:
     ]  # fmt: skip
 
 
+def test_a_dry_run_reads_everything_and_publishes_nothing(
+    mq: Mq, values: Callable[[str], list[str]], topic: str, tmp_path: Path
+) -> None:
+    mq("topic", "create", topic)
+    (tmp_path / "a.ndjson").write_text('{"id": 1}\n{"id": 2.50}\n')
+    (tmp_path / "b.csv").write_text("id,v\n3,x\n4,y\n")
+    (tmp_path / "c.json").write_text("[4]")
+    files = [word for name in ("a.ndjson", "b.csv", "c.json") for word in ("--file", str(tmp_path / name))]
+    assert json.loads(mq("publish", topic, *files, "--dry-run", "--json")) == {
+        "dry_run": True,
+        "topic": topic,
+        "messages": 5,
+        "bytes": 9 + 12 + 2 * 16 + 3,
+        "first": [{"key": None, "value": v} for v in ('{"id": 1}', '{"id": 2.50}', '{"id":3,"v":"x"}')],
+    }
+    assert "would publish 2 messages" in mq("publish", topic, "a", "b", "--key", "k", "--dry-run")
+    assert values(topic) == []
+
+
 def test_several_files_each_by_its_name(mq: Mq, values: Callable[[str], list[str]], topic: str, tmp_path: Path) -> None:
     mq("topic", "create", topic)
     (tmp_path / "a.txt").write_text("1\n2\n")

@@ -100,6 +100,13 @@ def test_times_of_any_unit_and_text_are_event_times(column: Any) -> None:
     assert [row["event_time"] for row in rows] == [NOON, None]
 
 
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_whole_numbers_are_event_times_in_the_unit_that_is_given(unit: Any, factor: int) -> None:
+    column = pa.array([1_357_041_600 * factor, None], pa.int64())
+    rows = wire(pa.table({"v": ["x", "y"], "t": column}), value="v", event_time="t", event_time_unit=unit)
+    assert [row["event_time"] for row in rows] == [NOON, None]
+
+
 def test_days_are_event_times_at_midnight() -> None:
     rows = wire(pa.table({"v": ["x"], "t": [date(2013, 1, 1)]}), value="v", event_time="t")
     assert rows[0]["event_time"] == datetime(2013, 1, 1, tzinfo=UTC)
@@ -119,6 +126,14 @@ def test_slices_cover_every_row_once_in_order() -> None:
         (pa.table(ROWS), {"headers": "tail"}, "cannot be the headers"),
         (pa.table(ROWS), {"event_time": "text"}, "cannot be the event time"),
         (FAR, {"value": "v", "event_time": "t"}, "cannot be the event time"),
+        (pa.table({"n": [1]}), {"event_time": "n"}, "column 'n' of type int64 has no times.*unit: s, ms, us or ns"),
+        (pa.table({"n": [1.5]}), {"event_time": "n"}, "column 'n' of type double cannot be the event time"),
+        (pa.table({"n": [True]}), {"event_time": "n"}, "column 'n' of type bool cannot be the event time"),
+        (FAR, {"value": "v", "event_time": "t", "event_time_unit": "s"}, "no column of whole numbers: leave out"),
+        (pa.table({"n": [2**62]}), {"event_time": "n", "event_time_unit": "s"}, "cannot be the event time"),
+        (pa.table({"n": [1]}), {"event_time": "n", "event_time_unit": "m"}, "did you mean 'ms'"),
+        (pa.table({"n": [1]}), {"event_time_unit": "s"}, "needs event_time"),
+        (pa.table({"n": [1]}), {"non_finite": "nul"}, "did you mean 'null'"),
         (pa.table({"l": [[1]]}), {"key": "l"}, "cannot be the key"),
         (pa.table([["x"], ["y"]], names=["v", "v"]), {"value": "v"}, "several columns are named 'v'"),
         (pa.table(ROWS), {"headers": {None: "x"}}, "headers map text to bytes or text, not"),
