@@ -80,6 +80,11 @@ def _refuse_nonsense(settings: BrokerSettings, source: Mapping[str, str]) -> Non
         raise InvalidConfig(
             f"{source['session_timeout']}: without --zookeeper a broker is on its own and has no session"
         )
+    if settings.cors_origin == "*" and settings.authorizer == "loopback":
+        raise InvalidConfig(
+            f"{source['cors_origin']}: every page that somebody here opens could read and delete all topics; "
+            "name the origins of the pages that may, or give --authorizer any"
+        )
     if settings.zookeeper is not None and not {"store", "data"} & source.keys():
         raise InvalidConfig(
             f"{source['zookeeper']}: the brokers of a cluster share a store: "

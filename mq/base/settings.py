@@ -11,6 +11,8 @@ _HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 _HOST_NAME = re.compile(r"[^\s,/:\[\]]{1,253}|\[[0-9A-Fa-f:.]+\]")
 # A path may follow: a gateway may serve one broker below each path.
 _BASE_URL = re.compile(rf"https?://{_HOST_PORT.pattern}(?:/[^\s?#]*)?")
+# As browsers write them: lower case, no path.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
 _LAST_PORT = 65535
 
 
@@ -26,6 +28,12 @@ def _host_names(text: str) -> str:
     for name in text.split(","):
         if not _HOST_NAME.fullmatch(name.strip()):
             raise ValueError("host names or addresses without ports must have the form name,name")
+    return text
+
+
+def _origins(text: str) -> str:
+    if text != "*" and not all(_ORIGIN.fullmatch(each.strip()) for each in text.split(",")):
+        raise ValueError("origins must have the form https://host:port,https://host:port, or be * for every page")
     return text
 
 
@@ -68,6 +76,12 @@ class BrokerSettings(BaseModel):
     )
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] | None = Field(
         None, description="More names, name,name, by which --authorizer loopback lets this broker be addressed."
+    )
+    metrics: Literal["authorized", "any"] = Field(
+        "authorized", description="Who gets /metrics: those who may observe (authorized), or everybody (any)."
+    )
+    cors_origin: Annotated[str, AfterValidator(_origins)] | None = Field(
+        None, description="Web pages that may use this broker, https://host,https://host; * for every page."
     )
     drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
         30.0, description="Seconds to finish work after SIGTERM."
@@ -159,6 +173,11 @@ class BrokerSettings(BaseModel):
     def more_hosts(self) -> list[str]:
         """The names in `allowed_hosts`."""
         return [name.strip() for name in (self.allowed_hosts or "").split(",") if name.strip()]
+
+    @property
+    def cors_origins(self) -> list[str]:
+        """The origins in `cors_origin`."""
+        return [name.strip() for name in (self.cors_origin or "").split(",") if name.strip()]
 
     @property
     def store_url(self) -> str:

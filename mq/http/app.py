@@ -7,7 +7,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
+from starlette.types import ASGIApp
 
 from filer.errors import BraidError, UnreadableObject
 from filer.keys import NAME_RULE
@@ -35,10 +37,25 @@ from mq.http.routers import add_routes
 METHODS = ("DELETE", "GET", "POST", "PUT")
 
 
-def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> Dispatcher:
+# What pages of other origins may read of an answer, besides what browsers show in any case.
+_EXPOSED_HEADERS = ("allow", "braid-end-offset", "braid-marker", "braid-next-offset", "braid-sealed", "retry-after")
+
+
+def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp:
     """The ASGI app of a broker. Without an authorizer, the settings choose one."""
-    chosen = authorizer or (AllowAny() if broker.settings.authorizer == "any" else AllowLoopback())
-    return Dispatcher(broker, chosen, create_app(broker))
+    settings = broker.settings
+    chosen = authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback())
+    dispatcher = Dispatcher(broker, chosen, create_app(broker))
+    if not settings.cors_origins:
+        return dispatcher
+    # It answers OPTIONS itself, and lets pages of these origins read the answers. Who may do what is decided as ever.
+    return CORSMiddleware(
+        dispatcher,
+        allow_origins=settings.cors_origins,
+        allow_methods=[*METHODS, "HEAD"],
+        allow_headers=["*"],
+        expose_headers=_EXPOSED_HEADERS,
+    )
 
 
 def create_app(broker: Broker) -> FastAPI:

@@ -6,7 +6,7 @@ own machine, through the browser (cross-site request forgery, DNS rebinding) or 
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -36,7 +36,9 @@ def why_forwarded(headers: Headers) -> str | None:
     return None
 
 
-def why_foreign(headers: Headers, names: tuple[str, ...] | None, *, safe: bool = False) -> str | None:
+def why_foreign(
+    headers: Headers, names: tuple[str, ...] | None, *, safe: bool = False, origins: Container[str] = ()
+) -> str | None:
     """Describe why a request is one of a foreign web page; None if it is not.
 
     Browsers name the page's site in `Origin` or `Sec-Fetch-Site`. A page cannot change these headers, and other clients
@@ -44,7 +46,8 @@ def why_foreign(headers: Headers, names: tuple[str, ...] | None, *, safe: bool =
 
     With `names`, every request must have addressed the broker as localhost, by a loopback address or by one of these
     names: an attacker may have made any other name resolve to this broker (DNS rebinding), and then the page is of the
-    same site to the browser. Without them only requests that are not `safe` are examined.
+    same site to the browser. Without them only requests that are not `safe` are examined. Pages of `origins` count as
+    our own.
     """
     if names is None and safe:
         return None
@@ -54,8 +57,10 @@ def why_foreign(headers: Headers, names: tuple[str, ...] | None, *, safe: bool =
         if name in _OF_PAGES:
             said[name] = b"%b, %b" % (said[name], value) if name in said else value
     host, origin, site = said.get(_HOST, b""), said.get(_ORIGIN), said.get(_SITE)
-    if (origin is not None and not _is_own(origin, host, site)) or (
-        site is not None and site not in _OWN_SITES and not (safe and said.get(_MODE) == b"navigate")
+    is_allowed = origin is not None and origin.decode("latin-1") in origins
+    if not is_allowed and (
+        (origin is not None and not _is_own(origin, host, site))
+        or (site is not None and site not in _OWN_SITES and not (safe and said.get(_MODE) == b"navigate"))
     ):
         return f"a web page of {(origin or b'another site').decode('latin-1'):.80}"
     if names is not None and not is_local(host, names):

@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from starlette.types import ASGIApp
 
 from filer.clock import SystemClock
 from filer.stores.memory_store import MemoryStore
@@ -10,8 +11,7 @@ from mq.base.authorizer import Action
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_asgi
-from mq.http.dispatcher import Dispatcher
-from tests.support.broker.http_broker import HttpBroker
+from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
 CHANGES = [
@@ -67,7 +67,7 @@ async def test_a_broker_for_everybody_takes_what_proxies_pass_on() -> None:
     transport = httpx.ASGITransport(create_asgi(broker), client=("10.0.0.9", 1))
     forwarded = {"x-forwarded-for": "10.0.0.7", "via": "1.1 gateway", "host": "queue.example.org"}
     async with httpx.AsyncClient(transport=transport, base_url="http://b", headers=forwarded) as client:
-        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/openapi.json")).status_code == 200
 
 
 async def test_a_setting_names_more_hosts() -> None:
@@ -77,8 +77,8 @@ async def test_a_setting_names_more_hosts() -> None:
     broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), settings)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(create_asgi(broker)), base_url="http://localhost") as it:
         for host in ("queue.lan:8080", "10.0.0.5", "announced.lan", "own.lan:8080", "[::1]:8080"):
-            assert (await it.get("/healthz", headers={"host": host})).status_code == 200, host
-        check_problem(await it.get("/healthz", headers={"host": "lan"}), 403, "forbidden", "--allowed-hosts")
+            assert (await it.get("/openapi.json", headers={"host": host})).status_code == 200, host
+        check_problem(await it.get("/openapi.json", headers={"host": "lan"}), 403, "forbidden", "--allowed-hosts")
 
 
 async def test_the_brokers_own_pages_may_do_what_their_reader_may(memory_broker: HttpBroker) -> None:
@@ -105,13 +105,94 @@ async def test_who_may_only_look_changes_nothing(method: str, path: str) -> None
 async def test_by_default_only_this_machine_is_served(address: str, status: int) -> None:
     transport = httpx.ASGITransport(app(None), client=(address, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        answer = await client.get("/healthz")
+        answer = await client.get("/openapi.json")
     assert answer.status_code == status
     if status == 403:
         check_problem(answer, 403, "forbidden", "does not allow observe requests from this address")
 
 
-def app(authorizer: Watchers | None) -> Dispatcher:
+@pytest.mark.parametrize("headers", [{}, {"host": "probe.lan"}, {"x-forwarded-for": "10.0.0.7"}])
+@pytest.mark.parametrize("address", ["10.0.0.9", "127.0.0.1"])
+async def test_probes_are_answered_whoever_asks_and_tell_nothing(address: str, headers: dict[str, str]) -> None:
+    async with outsider(BrokerSettings(), address) as client:
+        for path in ("/healthz", "/livez"):
+            answer = await client.get(path, headers=headers)
+            assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+        answer = await client.get("/readyz", headers=headers)
+        assert answer.status_code == 503  # it was not started
+        is_known = address == "127.0.0.1" and not headers
+        assert answer.json() == (
+            {"ready": False, "status": "starting", "problems": []} if is_known else {"ready": False}
+        )
+        for method, path in (("GET", "/metrics"), ("POST", "/healthz"), ("GET", "/v1/cluster")):
+            answer = await client.request(method, path, headers=headers)
+            assert (answer.status_code == 403) == (not is_known), path
+
+
+async def test_a_broker_that_is_ready_says_so_to_a_probe_from_anywhere(memory_broker: HttpBroker) -> None:
+    answer = await memory_broker.client.get("/readyz", headers={"host": "10.1.2.3:8080"})
+    assert (answer.status_code, answer.json()) == (200, {"ready": True})
+
+
+async def test_a_setting_shows_the_metrics_to_everybody() -> None:
+    async with outsider(BrokerSettings(metrics="any"), "10.0.0.9") as client:
+        assert (await client.get("/metrics")).text.startswith("# HELP")
+        assert (await client.get("/metrics", headers={"x-forwarded-for": "10.0.0.7"})).status_code == 200
+        check_problem(await client.get("/v1/topics"), 403, "forbidden")
+        check_problem(await client.post("/metrics"), 403, "forbidden")
+
+
+PAGE = "https://console.example"
+
+
+async def test_pages_of_named_origins_may_use_the_broker_and_others_may_not() -> None:
+    async with http_broker(MemoryStore(), cors_origin=f"{PAGE}, http://localhost:3000") as broker:
+        client, of_page = broker.client, {"origin": PAGE, "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}
+        asked = {
+            "access-control-request-method": "PUT",
+            "access-control-request-headers": "content-type,braid-header-a",
+        }
+        preflight = await client.options("/v1/topics/t", headers={**of_page, **asked})
+        assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, PAGE)
+        assert "PUT" in preflight.headers["access-control-allow-methods"]
+        assert "braid-header-a" in preflight.headers["access-control-allow-headers"]
+        assert (await client.put("/v1/topics/t", headers=of_page)).status_code == 201
+        answer = await client.post("/v1/topics/t/messages", headers=of_page, content=b"x")
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, PAGE)
+        answer = await client.get("/v1/topics/nothing", headers=of_page)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (404, PAGE)
+        assert "braid-marker" in answer.headers["access-control-expose-headers"].lower()
+        async with client.stream("GET", "/v1/topics/t/subscribe?from=earliest", headers=of_page) as stream:
+            assert stream.headers["access-control-allow-origin"] == PAGE
+        other = {**of_page, "origin": "https://evil.example"}
+        assert (await client.options("/v1/topics/t", headers={**other, **asked})).status_code == 400
+        answer = await client.get("/v1/topics", headers=other)
+        check_problem(answer, 403, "forbidden", "a web page of https://evil.example")
+        assert "access-control-allow-origin" not in answer.headers
+        # A page that may is of no help to one that has its name resolve to this machine.
+        answer = await client.get("/v1/topics", headers={**of_page, "host": "evil.example"})
+        check_problem(answer, 403, "forbidden", "not one of its names")
+
+
+async def test_every_page_may_use_a_broker_that_serves_everybody() -> None:
+    async with http_broker(MemoryStore(), cors_origin="*", authorizer="any") as broker:
+        answer = await broker.client.put("/v1/topics/t", headers={"origin": PAGE, "sec-fetch-site": "cross-site"})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (201, "*")
+
+
+async def test_without_the_setting_no_page_gets_in(memory_broker: HttpBroker) -> None:
+    asked = {"origin": PAGE, "access-control-request-method": "PUT"}
+    check_problem(await memory_broker.client.options("/v1/topics/t", headers=asked), 403, "forbidden", PAGE)
+
+
+def app(authorizer: Watchers | None) -> ASGIApp:
     """The app of a broker that was not started."""
     broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), BrokerSettings())
     return create_asgi(broker, authorizer)
+
+
+def outsider(settings: BrokerSettings, address: str) -> httpx.AsyncClient:
+    """A client at that address, of a broker that was not started."""
+    broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), settings)
+    transport = httpx.ASGITransport(create_asgi(broker), client=(address, 1))
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost")
