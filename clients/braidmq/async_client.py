@@ -23,8 +23,8 @@ from braidmq.defaults import (
     DEFAULT_MAX_PENDING_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
-    DEFAULT_URL,
     LONGEST_DELIVERY_TIMEOUT_SECONDS,
+    default_url,
 )
 from braidmq.errors import InvalidArgument
 from braidmq.message import Message
@@ -69,7 +69,8 @@ class AsyncClient:
     """A client of one cluster, for asyncio.
 
     Use it as an asynchronous context manager, or call `aclose`. `url` is one broker's address, several addresses
-    separated by commas, or a list of them. If a broker fails, the client asks the next one.
+    separated by commas, or a list of them; without it, that of the variable `BRAIDMQ_URL`, or this machine's. If a
+    broker fails, the client asks the next one.
 
     - `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
     - `headers` go with every request to brokers.
@@ -87,7 +88,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str | Sequence[str] = DEFAULT_URL,
+        url: str | Sequence[str] | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
@@ -108,7 +109,7 @@ class AsyncClient:
             )
         self._clock = clock or SystemClock()
         self._transport = Transport(
-            Addresses(parse_addresses(url)),
+            Addresses(parse_addresses(default_url() if url is None else url)),
             headers=headers or {},
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
@@ -132,6 +133,9 @@ class AsyncClient:
             self._routes,
             upload_threshold_bytes=upload_threshold_bytes,
         )
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self.url!r})"
 
     @property
     def url(self) -> str:

@@ -54,6 +54,9 @@ class LoopThread:
             return future.result()
         except CancelledError:
             raise ClientClosed("the client or the producer was closed during the call") from None
+        except BraidMQError as error:
+            # It says what was wrong. The dozens of lines of where it came from say nothing to who called.
+            raise error.with_traceback(None) from None
         finally:
             future.cancel()
 
@@ -186,6 +189,10 @@ class Receipt:
         self._handed_over = handed_over
         self._outcome: AsyncReceipt | Exception | None = None
 
+    def __repr__(self) -> str:
+        outcome = self._outcome
+        return repr(outcome) if isinstance(outcome, AsyncReceipt) else f"<Receipt {outcome or 'pending'}>"
+
     def set_outcome(self, outcome: AsyncReceipt | Exception) -> None:
         """Set what sending the message led to. Called in the loop's thread."""
         self._outcome = outcome
@@ -222,6 +229,9 @@ class Producer:
         self._queue: deque[tuple[Row, Receipt]] = deque()
         self._hand_over_started = False
         self._hand_over_lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"Producer({self._producer.topic!r}, id={self.producer_id!r})"
 
     @property
     def producer_id(self) -> str | None:

@@ -23,7 +23,6 @@ from braidmq.defaults import (
     DEFAULT_MAX_PENDING_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
-    DEFAULT_URL,
 )
 from braidmq.message import Message
 from braidmq.models import (
@@ -62,7 +61,7 @@ class Client:
 
     def __init__(
         self,
-        url: str | Sequence[str] = DEFAULT_URL,
+        url: str | Sequence[str] | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
@@ -91,6 +90,9 @@ class Client:
             clock=clock,
         )
         self._loop = LoopThread()
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
 
     @property
     def url(self) -> str:

@@ -1,6 +1,9 @@
 """The default settings of `Client` and `AsyncClient`."""
 
+import os
+
 DEFAULT_URL = "http://127.0.0.1:8080"
+URL_VARIABLE = "BRAIDMQ_URL"
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_CONNECT_TIMEOUT_SECONDS = 3.0
 DEFAULT_DELIVERY_TIMEOUT_SECONDS = 120.0
@@ -10,3 +13,8 @@ DEFAULT_UPLOAD_THRESHOLD_BYTES = 1024 * 1024
 DEFAULT_LINGER_SECONDS = 0.005
 DEFAULT_BATCH_BYTES = 1024 * 1024
 DEFAULT_MAX_PENDING_BYTES = 64 * 1024 * 1024
+
+
+def default_url() -> str:
+    """Where to find a broker that nobody has named: the variable `BRAIDMQ_URL`, as for `mq`, or this machine."""
+    return os.environ.get(URL_VARIABLE) or DEFAULT_URL

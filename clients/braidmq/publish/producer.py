@@ -75,6 +75,9 @@ class AsyncProducer:
         self._failures = UnaskedFailures()
         self._order = asyncio.Lock()
 
+    def __repr__(self) -> str:
+        return f"AsyncProducer({self.topic!r}, id={self.producer_id!r})"
+
     @property
     def producer_id(self) -> str | None:
         """The id that brokers know this producer by; None if it is not idempotent."""

@@ -18,6 +18,15 @@ class AsyncReceipt(asyncio.Future[Acknowledgement]):
 
     asked = False
 
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<Receipt pending>"
+        if self.cancelled():
+            return "<Receipt cancelled>"
+        # Looking at a receipt does not count as asking for it.
+        failure = super().exception()
+        return f"<Receipt {super().result() if failure is None else f'failed: {failure}'}>"
+
     def __await__(self) -> Generator[Any, None, Acknowledgement]:
         self.asked = True
         return super().__await__()

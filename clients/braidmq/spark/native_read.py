@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, crc32, lit, timestamp_micros
 from pyspark.sql.types import StructType
 
-from braidmq.defaults import DEFAULT_URL
+from braidmq.defaults import default_url
 from braidmq.models import SegmentFile
 from braidmq.spark.batch.native_files import NativeFiles, can_read, native_files, read_files
 from braidmq.spark.columns import topic_schema
@@ -49,7 +49,7 @@ def read(
     spark: SparkSession,
     topic: str,
     *,
-    url: str = DEFAULT_URL,
+    url: str | None = None,
     start: Where = "earliest",
     end: Where = "latest",
     segments: Iterable[int] | None = None,
@@ -70,7 +70,7 @@ def read(
     again. Raises `TopicNotFound`, `InvalidOption`, and `DataLoss` if retention has removed messages after `start` and
     `fail_on_data_loss` is set.
     """
-    options = _options(Source(url, topic, dict(headers or {})), start, end, segments, slots)
+    options = _options(Source(url or default_url(), topic, dict(headers or {})), start, end, segments, slots)
     options = replace(options, fail_on_data_loss=fail_on_data_loss)
     plan = _planned(options)
     found = native_files(plan.spans, plan.files)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from braidmq.defaults import DEFAULT_URL
+from braidmq.defaults import default_url
 from braidmq.names import topic_path
 from braidmq.publish.identity import checked_producer_id
 from braidmq.spark.errors import InvalidOption
@@ -92,7 +92,7 @@ def source_of(options: Mapping[str, str], *, subscribe: bool) -> Source:
     topic = options[names[0]]
     topic_path(topic)
     headers = {name[len(_HEADER) :]: value for name, value in options.items() if name.lower().startswith(_HEADER)}
-    return Source(options.get("url", DEFAULT_URL), topic, headers)
+    return Source(options.get("url") or default_url(), topic, headers)
 
 
 def batch_read_options(options: Mapping[str, str]) -> ReadOptions:

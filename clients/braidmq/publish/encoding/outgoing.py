@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, BinaryIO, TypeAlias
 
 from braidmq.errors import InvalidArgument
 from braidmq.json_rows.plain_values import value_json
 from braidmq.times import microseconds
 
-Key: TypeAlias = bytes | str | None
+Key: TypeAlias = bytes | str | int | None
 Headers: TypeAlias = Mapping[str, bytes | str]
-Json: TypeAlias = dict[str, Any] | list[Any] | int | float | bool
+Json: TypeAlias = dict[str, Any] | list[Any] | int | float | bool | Decimal | date | time | timedelta
 
+_AS_JSON = (dict, list, int, float, bool, Decimal, date, time, timedelta)
 CONTENT_TYPE = "content-type"
 JSON_TYPE = b"application/json"
 # The bytes of a row in Arrow buffers beyond its data: offsets, validity, timestamp.
@@ -37,9 +39,9 @@ Value: TypeAlias = bytes | bytearray | memoryview | str | Json | BinaryIO | Uplo
 class OutgoingMessage:
     """One message to publish.
 
-    `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, lists and
-    dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is
-    sent by reference.
+    `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, times, lists
+    and dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is
+    sent by reference. `key`: a whole number is sent as text.
     """
 
     value: Value
@@ -83,9 +85,9 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
         return value.encode(), False
     if isinstance(value, bytearray | memoryview):
         return bytes(value), False
-    if not isinstance(value, dict | list | int | float | bool):
+    if not isinstance(value, _AS_JSON):
         raise InvalidArgument(
-            f"a value cannot be {_article(value)}: give bytes, text, None, a number, a list, a dictionary, "
+            f"a value cannot be {_article(value)}: give bytes, text, None, a number, a time, a list, a dictionary, "
             f"a binary file or an Upload"
         )
     return value_json(value), True
@@ -119,7 +121,9 @@ def key_bytes(key: Any) -> bytes | None:
         return key
     if isinstance(key, str):
         return key.encode()
-    raise InvalidArgument(f"a key cannot be {_article(key)}: give bytes, text or None")
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key).encode()  # as a column of whole numbers
+    raise InvalidArgument(f"a key cannot be {_article(key)}: give bytes, text, a whole number or None")
 
 
 def _header_bytes(name: Any, value: Any) -> bytes:

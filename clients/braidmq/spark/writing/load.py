@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import coalesce, col, crc32, lit, to_json, when
 
 from braidmq.bulk_load.loader import MOST_DEFAULT_SEGMENTS, TRIES, WrittenFile, check_committed
-from braidmq.defaults import DEFAULT_URL
+from braidmq.defaults import default_url
 from braidmq.errors import FileTaken, LoadCommitted, LoadOvertaken
 from braidmq.models import CommittedLoad
 from braidmq.spark.connection import open_client
@@ -41,7 +41,7 @@ def load(
     frame: DataFrame,
     topic: str,
     *,
-    url: str = DEFAULT_URL,
+    url: str | None = None,
     load: str | None = None,
     segments: int | None = None,
     by_time: bool = True,
@@ -59,7 +59,7 @@ def load(
     exception contains `FileTaken`. If the earlier run is committed and had more or fewer rows, it raises `FileTaken`.
     """
     check_rows(frame.schema)
-    source = Source(url, topic, dict(headers or {}))
+    source = Source(url or default_url(), topic, dict(headers or {}))
     name = SystemClock().ulid() if load is None else load
     if segments is None:
         segments = min(frame.sparkSession.sparkContext.defaultParallelism, MOST_DEFAULT_SEGMENTS)
