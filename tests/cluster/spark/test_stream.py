@@ -1,5 +1,6 @@
 """Streaming reads over splits and merges, restarts from checkpoints, rate limits and lost messages."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -65,6 +66,12 @@ def query(
         running.stop()
 
 
+def lags_of(ended: StreamingQuery) -> list[int]:
+    """What the progress of each micro-batch said of the messages that were still to be read."""
+    told = [json.loads(progress["sources"][0]["latestOffset"]) for progress in ended.recentProgress]
+    return [each["lag_messages"] for each in told]
+
+
 def read_over_a_split(running: StreamingQuery, numbered: NumberedTopic) -> None:
     """What is there, a split, and what comes after it."""
     running.processAllAvailable()
@@ -104,8 +111,10 @@ def test_all_that_is_available_now(braid_spark: SparkSession, client: Client, to
     for _ in range(2):
         with query(braid_spark, client, topic, checkpoint, sink, available=True, maxOffsetsPerTrigger="100") as running:
             assert running.awaitTermination(60)
+            lags = lags_of(running)
         numbered.check(sink.rows)
         assert max(sink.sizes) <= 100
+        assert len(lags) > 1 and lags == sorted(lags, reverse=True) and lags[-1] == 0
         numbered.publish()
         numbered.merge()
         numbered.publish()

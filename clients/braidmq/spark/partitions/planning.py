@@ -47,19 +47,25 @@ def spans_to_read(client: Client, snapshot: TopicSnapshot, options: ReadOptions)
         first, stop = options.slots
         within = [each.id for each in snapshot.state.segments if each.start_slot < stop and first < each.stop_slot]
         spans = only_segments(spans, within)
-    return spans if options.segments is None else only_segments(spans, _checked_segments(snapshot, options.segments))
+    return (
+        spans
+        if options.segments is None
+        else only_segments(spans, _checked_segments(client, snapshot, options.segments))
+    )
 
 
-def _checked_segments(snapshot: TopicSnapshot, segments: Sequence[int]) -> Sequence[int]:
+def _checked_segments(client: Client, snapshot: TopicSnapshot, segments: Sequence[int]) -> Sequence[int]:
     """Return the segments if each is or was one of the topic. Raises `InvalidOption`: a wrong id would read nothing.
 
     A segment that was just opened, and that this broker does not know yet, is refused too: its messages would be
-    missing.
+    missing. Ids leave gaps (those of bulk loads lie far above the others), so that a gone one is looked up.
     """
-    last = snapshot.state.next_segment - 1
-    for segment in segments:
-        if segment > last:
-            raise InvalidOption(f"topic {snapshot.state.topic!r} has no segment {segment}: the newest one is {last}")
+    topic, last = snapshot.state.topic, snapshot.state.next_segment - 1
+    gone = set(segments) - {segment.id for segment in snapshot.state.segments}
+    if gone and min(gone) <= last:
+        gone -= {life.segment for life in client.history(topic)}
+    if gone:
+        raise InvalidOption(f"topic {topic!r} has no segment {min(gone)}, and never had; the newest one is {last}")
     return segments
 
 

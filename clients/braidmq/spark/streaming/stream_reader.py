@@ -26,6 +26,7 @@ from braidmq.spark.partitions.planning import (
     readable_positions,
     resolve_position,
 )
+from braidmq.spark.spans import spans_between
 from braidmq.spark.streaming.stream_offset import StreamOffset, micro_batch, next_offset
 from braidmq.spark.topic_snapshot import TopicSnapshot
 from filer.times import moment_of
@@ -50,6 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: Client | None = None
         self._target: TopicSnapshot | None = None
         self._latest: TopicSnapshot | None = None
+        self._reached: StreamOffset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins."""
@@ -70,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._next(offset, most)
         if end is offset and self._target is None and self._wait_for_message(offset):
             end = self._next(offset, most)
+        self._reached = end
         return start if end is offset else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -77,10 +80,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._fetch_snapshot()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the end of the topic when it was last fetched, for the query's progress."""
+        """Return the end of the topic when it was last fetched, for the query's progress.
+
+        `lag_messages` is how many messages lie between the end of the micro-batch that was planned last and that. Spark
+        only shows what is returned here, and has no other way for a source in Python to report a number.
+        """
         if self._latest is None:
             return None
-        return StreamOffset(self._options.source.topic, self._latest.latest()).to_json()
+        told = StreamOffset(self._options.source.topic, self._latest.latest()).to_json()
+        if self._reached is not None:
+            behind = spans_between(self._latest, self._reached.positions, self._latest.latest())
+            told["lag_messages"] = sum(span.count for span in behind)
+        return told
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the spans of a micro-batch, with the files that hold them now."""

@@ -24,15 +24,17 @@ STATE = TopicState(
     topic="t",
     created_us=0,
     version=1,
-    next_segment=4,
+    next_segment=20001,
     config=TopicConfig(),
-    segments=(segment(2, 0, SLOTS // 2), segment(3, SLOTS // 2, SLOTS)),
+    segments=(segment(2, 0, SLOTS // 2), segment(3, SLOTS // 2, SLOTS), segment(20000, 0, SLOTS)),
 )
-SHAPE = TopicSnapshot(STATE, {2: 10, 3: 20})
+SHAPE = TopicSnapshot(STATE, {2: 10, 3: 20, 20000: 0})
 
 
 def spans_of(*segments: int) -> list[Span]:
-    return spans_to_read(Mock(spec=Client), SHAPE, ReadOptions(Source("http://b", "t"), segments=segments))
+    client = Mock(spec=Client)
+    client.history.return_value = [Mock(segment=number) for number in (0, 1, 2, 3, 20000)]
+    return spans_to_read(client, SHAPE, ReadOptions(Source("http://b", "t"), segments=segments))
 
 
 def test_segments_that_are_asked_for() -> None:
@@ -41,5 +43,10 @@ def test_segments_that_are_asked_for() -> None:
 
 
 def test_segments_that_never_were_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="topic 't' has no segment 4: the newest one is 3"):
-        spans_of(3, 4)
+    with pytest.raises(InvalidOption, match="topic 't' has no segment 20001, and never had; the newest one is 20000"):
+        spans_of(3, 20001)
+
+
+def test_an_id_in_the_gap_below_a_bulk_load_is_refused_too() -> None:
+    with pytest.raises(InvalidOption, match="topic 't' has no segment 9999, and never had"):
+        spans_of(3, 9999)
