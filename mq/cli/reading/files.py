@@ -7,8 +7,10 @@ import typer
 from braidmq import AsyncClient, SegmentFile
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
+from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
-from mq.cli.output import print_json, print_table, size, write_out
+from mq.cli.output import print_json, print_lines, print_table, size, write_out
+from mq.cli.reading.duckdb_sql import duckdb_sql
 from mq.cli.reading.message_forms import form_of
 from mq.cli.reading.segment_files import tables_of
 
@@ -57,6 +59,24 @@ def cat(
                     write_out(form.page(table))
 
     with_client(url, work)
+
+
+@app.command("sql")
+def sql(topic: TopicName, url: Url = DEFAULT_URL) -> None:
+    """Print SQL for DuckDB that makes the topic a view, with each message once."""
+
+    async def work(client: AsyncClient) -> str:
+        found = await client.topic(topic)
+        if any(segment.given_up for segment in found.segments):
+            raise CommandFailed(
+                f"some messages of topic {topic!r} were given up, which names of files do not show: "
+                "read what mq files ls lists"
+            )
+        async for file in client.files(topic):
+            return duckdb_sql(topic, file.uri)
+        raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
+
+    print_lines(with_client(url, work).rstrip())
 
 
 def _row(file: SegmentFile) -> tuple[object, ...]:

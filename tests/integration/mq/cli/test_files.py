@@ -3,9 +3,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from filer.keys import FileName
 from mq.cli.main import run
 from tests.support.broker.broker_process import BrokerProcess
 
@@ -40,6 +43,33 @@ def test_cat_gives_what_subscribe_gives(mq: Mq, topic: str, tmp_path: Path) -> N
     one = [json.loads(line) for line in mq("files", "cat", topic, "1").splitlines()]
     assert {message["segment"] for message in one} == {1}
     assert [message["offset"] for message in one] == list(range(len(one)))
+
+
+def test_sql_makes_the_topic_a_view_that_has_each_message_once_also_between_roll_ups(
+    mq: Mq, topic: str, tmp_path: Path
+) -> None:
+    publish_some(mq, topic, tmp_path)
+    text = mq("files", "sql", topic)
+    with duckdb.connect() as connection:
+        connection.execute(text)
+        query = f"SELECT count(*), sum((value->>'n')::INT), count(DISTINCT (segment, _offset)) FROM \"{topic}\""
+        assert connection.sql(query).fetchall() == [(1500, 3 * sum(range(500)), 1500)]
+        uri = text.partition("glob('")[2].partition("segment=")[0]
+        folder = Path(uri) / "segment=0"
+        files = sorted(folder.glob("*.parquet"))
+        merged = pa.concat_tables([pq.read_table(each, partitioning=None) for each in files])
+        # A roll-up of all files of the segment appears. The files that it replaces are there for an hour.
+        rolled = FileName(0, merged.num_rows)
+        pq.write_table(merged, folder / str(rolled))
+        assert connection.sql(query).fetchall() == [(1500, 3 * sum(range(500)), 1500)]
+        connection.execute(text)
+        assert connection.sql(query).fetchall() == [(1500, 3 * sum(range(500)), 1500)]
+        (folder / str(rolled)).unlink()
+
+
+def test_sql_needs_a_topic_with_files(mq: Mq, mq_fails: Mq, topic: str) -> None:
+    mq("topic", "create", topic)
+    assert "has no files yet" in mq_fails("files", "sql", topic)
 
 
 def test_an_empty_topic_has_no_files(mq: Mq, mq_json: Callable[..., Any], topic: str) -> None:
