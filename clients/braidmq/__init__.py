@@ -82,6 +82,7 @@ from braidmq.read.cursors import AsyncMessages, AsyncTables
 from braidmq.read.payload import AsyncPayload
 from braidmq.read.segment_pages import SegmentPage
 from braidmq.transport.retry import Retry
+from braidmq.transport.waits import Waiting
 
 __all__ = [
     "Acknowledgement",
@@ -164,6 +165,7 @@ __all__ = [
     "Upload",
     "UploadNotFound",
     "Verification",
+    "Waiting",
     "rows_from_json",
     "rows_to_json",
 ]

@@ -60,6 +60,7 @@ from braidmq.topic_settings import TopicSettings
 from braidmq.transport.addresses import Addresses, parse_addresses
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Transport
+from braidmq.transport.waits import Waiting
 from filer.bulk_load.load_files import LoadFile
 from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import Clock, SystemClock
@@ -146,6 +147,11 @@ class AsyncClient:
     def urls(self) -> tuple[str, ...]:
         """The known addresses of brokers: first those given, then those learned."""
         return self._transport.addresses.all
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """The call that has waited longest for a broker, and why; None if none waits. For programs that tell it."""
+        return self._transport.waits.longest()
 
     async def __aenter__(self) -> Self:
         return self

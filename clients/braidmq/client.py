@@ -47,6 +47,7 @@ from braidmq.read.reader import PAGE_ROWS
 from braidmq.read.segment_pages import SegmentPage
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.retry import Retry
+from braidmq.transport.waits import Waiting
 from filer.bulk_load.load_files import LoadFile
 from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import Clock
@@ -103,6 +104,11 @@ class Client:
     def urls(self) -> tuple[str, ...]:
         """The known addresses of brokers: first those given, then those learned."""
         return self._async.urls
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """The call that has waited longest for a broker, and why; None if none waits. For programs that tell it."""
+        return self._async.waiting
 
     def __enter__(self) -> Self:
         return self

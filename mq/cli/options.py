@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from braidmq.defaults import LONGEST_DELIVERY_TIMEOUT_SECONDS
+
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 Url = Annotated[
@@ -20,6 +22,18 @@ UrlIfGiven = Annotated[
     str | None,
     typer.Option(
         "--url", envvar="BRAIDMQ_URL", metavar="URL", help="Address of a broker, or several separated by commas."
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        max=LONGEST_DELIVERY_TIMEOUT_SECONDS,
+        metavar="SECONDS",
+        help="How long to go on trying when no broker answers. Default: 30, to publish 120, and to subscribe for ever; "
+        "not at all if none has answered yet.",
+        show_default=False,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -67,16 +67,19 @@ class Delivery:
         if request.producer_id is None:
             timeout_seconds = self._transport.retry.give_up_after_seconds
         attempts = _Attempts(self._transport, self._routes, route, request, timeout_seconds)
-        while True:
-            owner, address = attempts.next_target()
-            try:
-                answered = positions_of(await self._transport.once(attempts.next_call(), address))
-            except BraidMQError as failure:
-                await attempts.prepare_retry(failure, owner, address)
-                continue
-            if route is not None:
-                route.check(answered)
-            return answered
+        with self._transport.waits.of_call() as wait:
+            while True:
+                owner, address = attempts.next_target()
+                wait.tries(address)
+                try:
+                    answered = positions_of(await self._transport.once(attempts.next_call(), address))
+                except BraidMQError as failure:
+                    wait.failed(failure)
+                    await attempts.prepare_retry(failure, owner, address)
+                    continue
+                if route is not None:
+                    route.check(answered)
+                return answered
 
 
 @dataclass

@@ -62,7 +62,9 @@ class Reader:
         self._remaining = _checked_limit(limit)
         self._follow = follow
         self._each_marker = each_marker
-        self._retry = replace(transport.retry, give_up_after_seconds=NEVER_GIVE_UP) if follow else transport.retry
+        self._retry = transport.retry
+        if follow and not transport.retry.for_all_calls:
+            self._retry = replace(transport.retry, give_up_after_seconds=NEVER_GIVE_UP)
 
     async def next_page(self) -> MessagePage | None:
         """Return the next page with messages; None at the end of the topic or at the limit."""

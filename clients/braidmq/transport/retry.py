@@ -9,12 +9,15 @@ from filer.backoff import backoff_seconds
 class Retry:
     """Capped exponential backoff with jitter, for requests that may be repeated without harm.
 
-    A call gives up if its next try would start more than `give_up_after_seconds` after its first.
+    A call gives up if its next try would start more than `give_up_after_seconds` after its first. With `for_all_calls`
+    this also holds for calls that otherwise give up at once, because no broker has ever answered, or never, because
+    they subscribe.
     """
 
     give_up_after_seconds: float = 30.0
     first_delay_seconds: float = 0.05
     longest_delay_seconds: float = 2.0
+    for_all_calls: bool = False
 
     def delay_seconds(self, failures: int, entropy: bytes) -> float:
         """Return the pause after that many failures (1 or more): half to all of the doubled delay, by `entropy`."""

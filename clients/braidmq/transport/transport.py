@@ -25,6 +25,7 @@ from braidmq.transport.exchange import Exchange
 from braidmq.transport.problems import refusal
 from braidmq.transport.retry import Retry
 from braidmq.transport.tls import tls_context
+from braidmq.transport.waits import Wait, Waits
 from filer.clock import Clock
 
 Content: TypeAlias = bytes | AsyncIterator[bytes]
@@ -69,7 +70,7 @@ class Transport:
 
     If a broker fails, the call goes on with the next one. If no broker can be connected to, the call is repeated only
     if one of them has ever answered: so a wrong port fails at the first call, and a restarting broker is waited for.
-    `on_response` is called after each answer.
+    `on_response` is called after each answer. `waits` has the calls that have no result yet.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Transport:
         self.on_response: Callable[[], None] = _no_op
         self.clock = clock
         self.retry = retry
+        self.waits = Waits(clock)
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
         self._http_transport = http_transport
         self._reached = self._closed = False
@@ -134,7 +136,9 @@ class Transport:
 
     async def request(self, call: Call, *, retry: Retry | None = None) -> httpx.Response:
         """Return a broker's successful answer, after as many tries as are safe and `retry` allows."""
-        return await self.repeat(lambda address: self.once(call, address), retry=retry)
+        return await self.repeat(
+            lambda address: self.once(call, address), retry=retry, held_back_seconds=call.wait_seconds
+        )
 
     async def once(self, call: Call, address: str) -> httpx.Response:
         """Try once: return a successful answer, or raise the exception for any other."""
@@ -143,21 +147,31 @@ class Transport:
             raise refusal(response, publishing=call.publishing)
         return response
 
-    async def repeat(self, attempt: Callable[[str], Awaitable[T]], *, retry: Retry | None = None) -> T:
+    async def repeat(
+        self, attempt: Callable[[str], Awaitable[T]], *, retry: Retry | None = None, held_back_seconds: float = 0.0
+    ) -> T:
         """Return the result of `attempt`, which is called with a broker's address.
 
         After a retryable error it is tried with every other address at once. After a pause all addresses are tried
-        again, as long as `retry` allows.
+        again, as long as `retry` allows. `held_back_seconds` is how long a broker may hold its answer back.
         """
         policy = self.retry if retry is None else retry
+        # What is tried only once is news that its callers can do without.
+        is_awaited = policy.give_up_after_seconds > 0
+        with self.waits.of_call(held_back_seconds=held_back_seconds, is_awaited=is_awaited) as wait:
+            return await self._repeat(attempt, policy, wait)
+
+    async def _repeat(self, attempt: Callable[[str], Awaitable[T]], policy: Retry, wait: Wait) -> T:
         started_seconds = self.clock.monotonic_seconds()
         rounds = 0
         failover = BrokerFailover(self.addresses)
         while True:
             address = failover.next_address()
+            wait.tries(address)
             try:
                 return await attempt(address)
             except BraidMQError as failure:
+                wait.failed(failure)
                 is_stray = isinstance(failure, NotABroker) and not self.addresses.is_given(address)
                 if not failure.retryable and not is_stray:
                     raise
@@ -176,8 +190,8 @@ class Transport:
         return policy.delay_seconds(failures, self.clock.entropy(_JITTER_BYTES))
 
     def is_hopeless(self, failure: BraidMQError) -> bool:
-        """Whether no broker answers, and none ever has."""
-        return isinstance(failure, NoConnection) and not self._reached
+        """Whether no broker answers, none ever has, and `retry` does not say to wait all the same."""
+        return isinstance(failure, NoConnection) and not self._reached and not self.retry.for_all_calls
 
     async def send(self, call: Call, address: str, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""

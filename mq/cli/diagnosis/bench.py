@@ -10,7 +10,7 @@ from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.diagnosis.bench_run import BenchPlan, Measurement, measure_publish, measure_read
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
 from mq.cli.output import print_json, print_table
 
 
@@ -31,6 +31,7 @@ def bench(
         str | None, typer.Option("--topic", help="Name of a new topic to keep (default: a temporary topic).")
     ] = None,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Measure a broker: publish messages until they are stored, then read them back.
@@ -51,7 +52,7 @@ def bench(
                 with suppress(BraidMQError):  # the first error says more
                     await client.delete_topic(plan.topic)
 
-    published, read = with_client(url, work)
+    published, read = with_client(url, timeout, work)
     if as_json:
         print_json({"publish": published.summary(), "read": read.summary()})
     else:

@@ -11,7 +11,7 @@ from filer.stores.store_address import StoreAddress
 from mq.cli.connect import with_client
 from mq.cli.diagnosis.checks import Finding, broker_findings, machine_findings, store_findings
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
+from mq.cli.options import DEFAULT_URL, Json, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven
 from mq.cli.output import print_json, print_table
 
 
@@ -24,6 +24,7 @@ def doctor(
     region: S3Region = None,
     addressing: S3Addressing = "auto",
     url: UrlIfGiven = None,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Check this machine, and a broker, a store or both. The exit code is 0 only if nothing failed."""
@@ -33,7 +34,7 @@ def doctor(
         opened = open_store(StoreAddress(store, endpoint, region, addressing), clock)
         findings += uvloop.run(store_findings(opened, clock))
     if url is not None or store is None:
-        findings += with_client(url or DEFAULT_URL, lambda client: broker_findings(client, clock))
+        findings += with_client(url or DEFAULT_URL, timeout, lambda client: broker_findings(client, clock))
     _print(findings, as_json=as_json)
     failed = sum(finding.result == "failed" for finding in findings)
     if failed:

@@ -20,7 +20,7 @@ from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.offline import check_directory, progress_bar
-from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, UrlIfGiven
+from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven
 from mq.cli.output import print_json, print_lines, print_table, size
 
 MOST_TOLD = 10_000
@@ -35,6 +35,7 @@ def verify(
     every: Annotated[bool, typer.Option("--all", help="Check all topics, and the records of the cluster.")] = False,
     store: OfflineStore = "braid-data",
     url: UrlIfGiven = None,
+    timeout: Timeout = None,
     endpoint: S3Endpoint = None,
     region: S3Region = None,
     addressing: S3Addressing = "auto",
@@ -49,7 +50,7 @@ def verify(
         raise InvalidInput("name the topics to check, or give --all")
     names = [check_name(name) for name in topics or ()]
     if url is not None and _is_chosen(context, "url", "store"):
-        counts, told = with_client(url, lambda client: _verify_by_broker(client, names))
+        counts, told = with_client(url, timeout, lambda client: _verify_by_broker(client, names))
     else:
         check_directory(store)
         counts, told = uvloop.run(_verify(StoreAddress(store, endpoint, region, addressing), names))

@@ -18,7 +18,7 @@ from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.publishing.batches import (
     Batch,
     Fields,
@@ -102,6 +102,7 @@ def publish(
     ] = False,
     upload: Annotated[bool, typer.Option("--upload", help="Upload each file and publish a reference to it.")] = False,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Publish messages: arguments, lines of stdin, or files row by row.
@@ -115,11 +116,11 @@ def publish(
     _check_usage(job, values or [])
     if dry_run:
         preview = PublishPreview(topic)
-        with_client(url, lambda client: _preview(client, job, values or [], preview))
+        with_client(url, timeout, lambda client: _preview(client, job, values or [], preview))
         preview.show(as_json=as_json)
         return
     summary = PublishSummary(SystemClock())
-    with_client(url, lambda client: _publish(client, job, values or [], summary))
+    with_client(url, timeout, lambda client: _publish(client, job, values or [], summary))
     summary.show(as_json=as_json)
 
 

@@ -8,7 +8,7 @@ from braidmq import AsyncClient, SegmentFile
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, write_out
 from mq.cli.reading.duckdb_sql import duckdb_sql
 from mq.cli.reading.message_forms import form_of
@@ -23,13 +23,15 @@ _From = Annotated[
 
 
 @app.command("ls")
-def list_files(topic: TopicName, start: _From = None, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def list_files(
+    topic: TopicName, start: _From = None, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False
+) -> None:
     """List the live files. Together they hold each message once."""
 
     async def work(client: AsyncClient) -> list[SegmentFile]:
         return [each async for each in client.files(topic, from_=start)]
 
-    found = with_client(url, work)
+    found = with_client(url, timeout, work)
     if as_json:
         print_json([each.model_dump(mode="json") for each in found])
         return
@@ -43,6 +45,7 @@ def cat(
     segment: Annotated[int | None, typer.Argument(metavar="[SEGMENT]", help="Only this segment.")] = None,
     start: _From = None,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
 ) -> None:
     """Print the messages in the files as JSON, one per line.
 
@@ -58,11 +61,11 @@ def cat(
                 for table in tables_of(file):
                     write_out(form.page(table))
 
-    with_client(url, work)
+    with_client(url, timeout, work)
 
 
 @app.command("sql")
-def sql(topic: TopicName, url: Url = DEFAULT_URL) -> None:
+def sql(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None) -> None:
     """Print SQL for DuckDB that makes the topic a view, with each message once."""
 
     async def work(client: AsyncClient) -> str:
@@ -76,7 +79,7 @@ def sql(topic: TopicName, url: Url = DEFAULT_URL) -> None:
             return duckdb_sql(topic, file.uri)
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
-    print_lines(with_client(url, work).rstrip())
+    print_lines(with_client(url, timeout, work).rstrip())
 
 
 def _row(file: SegmentFile) -> tuple[object, ...]:

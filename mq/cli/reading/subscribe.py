@@ -10,7 +10,7 @@ import typer
 from braidmq import AsyncClient, Message, Reference
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
-from mq.cli.options import DEFAULT_URL, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url
 from mq.cli.output import write_out
 from mq.cli.reading.message_forms import Form, MessageForm, ValuesForm, form_of
 from mq.cli.reading.present_end import PresentEnd
@@ -41,6 +41,7 @@ def subscribe(
     ] = "lines",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format ndjson.")] = False,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
 ) -> None:
     """Print the messages of a topic, in order for each key, and wait for more."""
     if start is not None and marker is not None:
@@ -56,7 +57,7 @@ def subscribe(
         finally:
             write_out(chosen.tail)
 
-    with_client(url, work)
+    with_client(url, timeout, work)
 
 
 async def _pages(

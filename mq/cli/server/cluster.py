@@ -9,26 +9,28 @@ from rich import progress as bars
 from rich.console import Console
 
 from braidmq import AsyncClient, NotFound
+from braidmq.defaults import LONGEST_DELIVERY_TIMEOUT_SECONDS
 from braidmq.models import Broker, BrokerDrain, Cluster
 from filer.clock import Clock, SystemClock
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
 from mq.cli.output import print_json, print_lines, print_table
 
 app = typer.Typer(help="Show the cluster; drain brokers and take them back.", no_args_is_help=True)
 
 _POLL_SECONDS = 0.5
+_STALL_SECONDS = 60.0
 _BROKER_COLUMNS = ("broker", "url", "zone", "version", "state", "segments", "leads")
 _TRANSITION_COLUMNS = ("topic", "reason", "seal", "open")
 
 
 @app.command("status")
-def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def status(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """Show the brokers, how many segments each owns, the leader, and transitions in progress."""
-    found = with_client(url, lambda client: client.cluster())
+    found = with_client(url, timeout, lambda client: client.cluster())
     if as_json:
         print_json(found.model_dump())
         return
@@ -44,12 +46,26 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 @app.command("drain")
 def drain(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
-    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait while no segment moves.")] = 60.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            min=0.1,
+            max=LONGEST_DELIVERY_TIMEOUT_SECONDS,
+            metavar="SECONDS",
+            help="How long to wait while no segment moves (default: 60), and to go on trying when no broker answers "
+            "(default: 30; not at all if none has answered yet).",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
     """Make a broker hand over all its segments, and wait until it has. It keeps running and may then be stopped."""
-    drained = with_client(url, lambda client: drain_broker(client, broker, SystemClock(), timeout_seconds=timeout))
+    stall_seconds = _STALL_SECONDS if timeout is None else timeout
+    drained = with_client(
+        url, timeout, lambda client: drain_broker(client, broker, SystemClock(), timeout_seconds=stall_seconds)
+    )
     if as_json:
         print_json(drained.model_dump())
     else:
@@ -60,6 +76,7 @@ def drain(
 def undrain(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Let a drained broker own segments again."""
@@ -67,7 +84,7 @@ def undrain(
     async def work(client: AsyncClient) -> BrokerDrain:
         return await client.undrain_broker(pick_broker((await client.cluster()).brokers, broker))
 
-    undrained = with_client(url, work)
+    undrained = with_client(url, timeout, work)
     if as_json:
         print_json(undrained.model_dump())
     else:

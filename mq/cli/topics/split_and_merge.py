@@ -6,7 +6,7 @@ import typer
 
 from braidmq.models import Segment
 from mq.cli.connect import with_client
-from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_table, slots
 
 _SegmentId = Annotated[int, typer.Argument(metavar="SEGMENT", help="An open segment.", show_default=False, min=0)]
@@ -26,20 +26,26 @@ def split(
         int | None, typer.Option("--parts", help="Number of segments to make, of equal traffic (default: 2).", min=2)
     ] = None,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Split an open segment of a topic. Publishers and readers go on."""
     if at and parts is not None:
         raise typer.BadParameter("give either --at or --parts, not both", param_hint="--parts")
-    opened = with_client(url, lambda client: client.split_segment(topic, segment, at=at or None, parts=parts))
+    opened = with_client(url, timeout, lambda client: client.split_segment(topic, segment, at=at or None, parts=parts))
     _show(opened, as_json=as_json)
 
 
 def merge(
-    topic: TopicName, segment: _SegmentId, other: _Neighbour, url: Url = DEFAULT_URL, as_json: Json = False
+    topic: TopicName,
+    segment: _SegmentId,
+    other: _Neighbour,
+    url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
+    as_json: Json = False,
 ) -> None:
     """Merge two neighbouring open segments of a topic. Publishers and readers go on."""
-    opened = with_client(url, lambda client: client.merge_segments(topic, segment, other))
+    opened = with_client(url, timeout, lambda client: client.merge_segments(topic, segment, other))
     _show((opened,), as_json=as_json)
 
 

@@ -10,7 +10,7 @@ from braidmq.models import LostObject, Segment, Topic, TopicSummary
 from braidmq.topic_settings import TopicSettings
 from filer.topic.topic_config import AT_CREATION, TopicConfig
 from mq.cli.connect import with_client
-from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, slots
 from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 from mq.cli.topics.lineage import lineage
@@ -73,6 +73,7 @@ def create(
     overrides: _Overrides = None,
     new: Annotated[bool, typer.Option("--new", help="Fail if the topic exists.")] = False,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Create a topic. If it exists, change the given settings; see also `mq topic config`."""
@@ -88,7 +89,7 @@ def create(
         },
     )
     settings = cast("TopicSettings", config)  # the broker checks them
-    found = with_client(url, lambda client: client.create_topic(topic, exist_ok=not new, **settings))
+    found = with_client(url, timeout, lambda client: client.create_topic(topic, exist_ok=not new, **settings))
     if as_json:
         print_json(found.model_dump())
     else:
@@ -102,7 +103,13 @@ def create(
 
 
 @app.command("config")
-def configure(topic: TopicName, overrides: _Overrides = None, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def configure(
+    topic: TopicName,
+    overrides: _Overrides = None,
+    url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
+    as_json: Json = False,
+) -> None:
     """Change settings of a topic, or show all settings."""
     changes = gather(overrides or [], {})
     if AT_CREATION in changes:
@@ -118,7 +125,7 @@ def configure(topic: TopicName, overrides: _Overrides = None, url: Url = DEFAULT
         found = await client.topic(topic)
         return await client.create_topic(topic, **settings) if changes else found
 
-    config = with_client(url, work).config
+    config = with_client(url, timeout, work).config
     if as_json:
         print_json(config)
     else:
@@ -126,13 +133,13 @@ def configure(topic: TopicName, overrides: _Overrides = None, url: Url = DEFAULT
 
 
 @app.command("list")
-def list_topics(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def list_topics(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """List the topics."""
 
     async def work(client: AsyncClient) -> list[TopicSummary]:
         return [each async for each in client.topics()]
 
-    found = with_client(url, work)
+    found = with_client(url, timeout, work)
     if as_json:
         print_json([each.model_dump(by_alias=True) for each in found])
     else:
@@ -140,9 +147,9 @@ def list_topics(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 
 
 @app.command("describe")
-def describe(topic: TopicName, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """Show the segments of a topic, their traffic and lineage, and the settings that differ from the default."""
-    found = with_client(url, lambda client: client.topic(topic))
+    found = with_client(url, timeout, lambda client: client.topic(topic))
     if as_json:
         print_json(found.model_dump())
         return
@@ -173,12 +180,13 @@ def delete(
     topic: TopicName,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Delete a topic and all its messages."""
     if not yes:
         typer.confirm(f"Delete topic {topic!r} with all its messages?", abort=True, err=True)
-    with_client(url, lambda client: client.delete_topic(topic))
+    with_client(url, timeout, lambda client: client.delete_topic(topic))
     if as_json:
         print_json({"deleted": topic})
     else:

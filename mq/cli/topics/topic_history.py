@@ -11,7 +11,7 @@ from braidmq.models import SegmentLife
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, slots
 from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 
@@ -32,6 +32,7 @@ def history(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Show every segment a topic ever had: why and when it was opened and sealed, and how much it held."""
@@ -41,7 +42,7 @@ def history(
     async def work(client: AsyncClient) -> list[SegmentLife]:
         return [each async for each in client.history(topic)]
 
-    lives = with_client(url, work)
+    lives = with_client(url, timeout, work)
     if plot is not None:
         _draw(topic, lives, plot)
     if as_json:

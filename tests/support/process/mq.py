@@ -1,9 +1,16 @@
 """Run the command line as a separate process, as a shell would."""
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 from tests.support.broker.broker_process import broker_environment
+from tests.support.process.processes import end_with_us
 from tests.support.spark.spark_python import quick_python
 
 
@@ -17,3 +24,79 @@ def mq(*arguments: str, timeout_seconds: float = 180) -> bytes:
     )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
+
+
+class MqProcess:
+    """`mq` as a process that a test writes to, reads from and interrupts. It is killed at the end of the block."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mq.cli.main", *arguments],
+            env=broker_environment({"PYSPARK_PYTHON": quick_python()}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            # A parent that ignores SIGINT, as background jobs of a shell do, would hand that on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        end_with_us(self._process.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        with suppress(BrokenPipeError), self._process:
+            pass
+
+    def write(self, data: bytes) -> None:
+        """Write to its stdin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+
+    def end_input(self) -> None:
+        """Close its stdin."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def interrupt(self) -> None:
+        """Send SIGINT to it and to all its children, as Ctrl-C in a terminal does."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def wait(self, timeout_seconds: float) -> int:
+        """Its exit code."""
+        return self._process.wait(timeout_seconds)
+
+    def stdout_line(self) -> bytes:
+        """The next line on stdout; empty at the end."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def close_stdout(self) -> None:
+        """Stop reading, as `head` does."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def stdout(self) -> bytes:
+        """The rest of stdout."""
+        assert self._process.stdout is not None
+        return self._process.stdout.read()
+
+    def stderr_line(self) -> bytes:
+        """The next line on stderr; empty at the end."""
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
+    def stderr(self) -> bytes:
+        """The rest of stderr."""
+        assert self._process.stderr is not None
+        return self._process.stderr.read()
+
+
+def mq_process(*arguments: str) -> MqProcess:
+    """Start `mq` with those arguments."""
+    return MqProcess(arguments)

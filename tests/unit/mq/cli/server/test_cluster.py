@@ -65,7 +65,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[ScriptedCluster], None
     """Has commands talk to a script."""
 
     def use(script: ScriptedCluster) -> None:
-        def with_client(url: str, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        def with_client(url: str, timeout: float | None, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
             async def running() -> T:
                 async with script.client() as client:
                     return await work(client)

@@ -1,0 +1,66 @@
+"""Which calls wait for a broker, since when, and why: what a program can tell its user meanwhile."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from braidmq.errors import BraidMQError
+from filer.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The call that has waited longest: for the broker at `address`, for so many seconds.
+
+    `failure` is why its last try failed; None while its first try has no answer yet.
+    """
+
+    address: str
+    seconds: float
+    failure: BraidMQError | None
+
+
+class Wait:
+    """One call that has no result yet. It begins to wait at `since_seconds`, which may be ahead."""
+
+    def __init__(self, clock: Clock, *, since_seconds: float) -> None:
+        self._clock = clock
+        self.since_seconds = since_seconds
+        self.address = ""
+        self.failure: BraidMQError | None = None
+
+    def tries(self, address: str) -> None:
+        """Note where the next try goes."""
+        self.address = address
+
+    def failed(self, failure: BraidMQError) -> None:
+        """Note why a try failed. From here on the call waits, also if its answer might have come later."""
+        self.failure = failure
+        self.since_seconds = min(self.since_seconds, self._clock.monotonic_seconds())
+
+
+class Waits:
+    """The calls of one client that have no result yet."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waits: set[Wait] = set()
+
+    @contextmanager
+    def of_call(self, *, held_back_seconds: float = 0.0, is_awaited: bool = True) -> Iterator[Wait]:
+        """Count the block as a call if it `is_awaited`. A broker may hold its answer back without being waited for."""
+        wait = Wait(self._clock, since_seconds=self._clock.monotonic_seconds() + held_back_seconds)
+        if is_awaited:
+            self._waits.add(wait)
+        try:
+            yield wait
+        finally:
+            self._waits.discard(wait)
+
+    def longest(self) -> Waiting | None:
+        """Return what the call that has waited longest waits for; None if no call waits."""
+        wait = min(self._waits, key=lambda each: each.since_seconds, default=None)
+        if wait is None:
+            return None
+        seconds = self._clock.monotonic_seconds() - wait.since_seconds
+        return Waiting(wait.address, seconds, wait.failure) if seconds > 0 else None

@@ -1,0 +1,111 @@
+"""What a client tells about the calls that wait for a broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from braidmq import AsyncClient, ConnectionBroken, NoConnection, Retry
+from braidmq.transport.patience import patience
+from braidmq.transport.waits import Waits
+from filer.clock import ManualClock, settle
+from tests.support.broker.fake_broker import FakeBroker, Fault, refused
+from tests.support.instant_clock import InstantClock
+
+
+@pytest.fixture
+def manual() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def waiting_client(broker: FakeBroker, manual: ManualClock) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient("http://b:1", http_transport=broker.transport, clock=manual, direct=False) as client:
+        broker.add_topic("t")
+        yield client
+
+
+@pytest.mark.parametrize("call", ["topic", "publish"])
+async def test_a_call_that_is_tried_again_waits_from_its_first_try_on(
+    call: str, waiting_client: AsyncClient, broker: FakeBroker, manual: ManualClock
+) -> None:
+    await waiting_client.topic("t")
+    assert waiting_client.waiting is None
+    broker.faults.extend([Fault(refused)] * 5)
+    calling = asyncio.ensure_future(waiting_client.topic("t") if call == "topic" else waiting_client.publish("t", "v"))
+    await settle()
+    await manual.advance(0.3)
+    waiting = waiting_client.waiting
+    assert waiting is not None
+    assert (waiting.address, round(waiting.seconds, 3)) == ("http://b:1", 0.3)
+    assert isinstance(waiting.failure, NoConnection)
+    await manual.advance(10)
+    await calling
+    assert waiting_client.waiting is None
+
+
+async def test_an_answer_that_may_be_held_back_is_not_waited_for(manual: ManualClock) -> None:
+    waits = Waits(manual)
+    with waits.of_call(held_back_seconds=25) as wait:
+        wait.tries("http://b:1")
+        await manual.advance(25)
+        assert waits.longest() is None
+        await manual.advance(1)
+        assert (found := waits.longest()) is not None
+        assert (found.seconds, found.failure) == (1.0, None)
+    assert waits.longest() is None
+
+
+async def test_after_a_failure_it_is_waited_for_at_once(manual: ManualClock) -> None:
+    waits = Waits(manual)
+    with waits.of_call(held_back_seconds=25) as wait:
+        await manual.advance(2)
+        wait.failed(ConnectionBroken("gone"))
+        await manual.advance(3)
+        assert (found := waits.longest()) is not None
+        assert found.seconds == 3.0
+
+
+async def test_the_longest_wait_counts_and_what_nobody_awaits_does_not(manual: ManualClock) -> None:
+    waits = Waits(manual)
+    with waits.of_call(is_awaited=False):
+        await manual.advance(1)
+        with waits.of_call() as first:
+            first.tries("http://first:1")
+            await manual.advance(1)
+            with waits.of_call() as second:
+                second.tries("http://second:1")
+                await manual.advance(1)
+                assert (found := waits.longest()) is not None
+                assert (found.address, found.seconds) == ("http://first:1", 2.0)
+
+
+async def test_with_patience_a_broker_that_has_never_answered_is_waited_for(
+    broker: FakeBroker, clock: InstantClock
+) -> None:
+    broker.add_topic("t")
+    broker.faults.extend([Fault(refused)] * 5)
+    async with AsyncClient("http://b:1", http_transport=broker.transport, clock=clock, **patience(60)) as client:
+        assert (await client.topic("t")).topic == "t"
+
+
+@pytest.mark.parametrize("call", ["topic", "publish", "subscribe"])
+async def test_patience_has_an_end_for_every_call(call: str, broker: FakeBroker, clock: InstantClock) -> None:
+    broker.add_topic("t")
+    async with AsyncClient("http://b:1", http_transport=broker.transport, clock=clock, **patience(5)) as client:
+        await client.topic("t")
+        broker.faults.extend([Fault(refused)] * 1000)
+        with pytest.raises(NoConnection):
+            if call == "topic":
+                await client.topic("t")
+            elif call == "publish":
+                await client.publish("t", "v")
+            else:
+                await anext(client.subscribe("t", from_="earliest"))
+    assert 2 < sum(clock.naps_seconds) <= 10
+
+
+def test_no_patience_given_leaves_the_defaults() -> None:
+    assert patience(None) == {}
+    assert patience(3600)["delivery_timeout_seconds"] == 1800
+    assert patience(10)["retry"] == Retry(give_up_after_seconds=10, for_all_calls=True)
