@@ -9,21 +9,32 @@ import uvloop
 
 from braidmq import AsyncClient
 from braidmq.transport.patience import patience
-from filer.clock import SystemClock
+from filer.clock import Clock, SystemClock
+from mq.cli.failures import OutputClosed
+from mq.cli.output import until_closed
 from mq.cli.waiting import tell_waiting
 
 T = TypeVar("T")
 
 
-def with_client(url: str, timeout_seconds: float | None, work: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
+def with_client(
+    url: str,
+    timeout_seconds: float | None,
+    work: Callable[[AsyncClient], Coroutine[Any, Any, T]],
+    *,
+    ends_with_reader: bool = False,
+) -> T:
     """Run `work` with a client for the broker at `url`, close the client, and return the result.
 
-    Meanwhile tell on stderr if no broker answers. `timeout_seconds` is what `--timeout` says.
+    Meanwhile tell on stderr if no broker answers. `timeout_seconds` is what `--timeout` says. With
+    `ends_with_reader`, raise `OutputClosed` as soon as nobody reads stdout any more.
     """
     clock = SystemClock()
 
     async def run() -> T:
         async with AsyncClient(url, **patience(timeout_seconds)) as client, _beside(tell_waiting(client, clock)):
+            if ends_with_reader:
+                return await _while_read(work(client), clock)
             return await work(client)
 
     return uvloop.run(run())
@@ -38,3 +49,17 @@ async def _beside(task: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Tas
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def _while_read(work: Coroutine[Any, Any, T], clock: Clock) -> T:
+    """Return the result of the work. Raises `OutputClosed` if the reader of stdout closes it before."""
+    working = asyncio.create_task(work)
+    try:
+        async with _beside(until_closed(clock)) as closed:
+            await asyncio.wait([working, closed], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise OutputClosed
+            return working.result()
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)

@@ -1,7 +1,9 @@
 """Output on stdout: tables for people, JSON for machines."""
 
+import select
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -10,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from filer.clock import Clock
 from mq.cli.failures import OutputClosed
 
 # Wide enough for any table: output to a pipe is neither wrapped nor cut.
 _PIPE_WIDTH = 10_000
+_LOOK_SECONDS = 0.2
 
 
 def print_json(answer: Any) -> None:
@@ -73,6 +77,15 @@ def write_out(block: bytes | memoryview) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+
+
+async def until_closed(clock: Clock) -> None:
+    """Return once the reader of stdout has closed it: a program that only waits would not notice. Else never."""
+    poll = select.poll()
+    with suppress(OSError, ValueError):  # without a descriptor, as in tests, there is nothing to look at
+        poll.register(sys.stdout.fileno(), 0)
+    while not poll.poll(0):
+        await clock.sleep(_LOOK_SECONDS)
 
 
 def _print(table: Table) -> None:

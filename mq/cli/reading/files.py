@@ -31,7 +31,7 @@ def list_files(
     async def work(client: AsyncClient) -> list[SegmentFile]:
         return [each async for each in client.files(topic, from_=start)]
 
-    found = with_client(url, timeout, work)
+    found = with_client(url, timeout, work, ends_with_reader=True)
     if as_json:
         print_json([each.model_dump(mode="json") for each in found])
         return
@@ -61,7 +61,7 @@ def cat(
                 for table in tables_of(file):
                     write_out(form.page(table))
 
-    with_client(url, timeout, work)
+    with_client(url, timeout, work, ends_with_reader=True)
 
 
 @app.command("sql")

@@ -57,7 +57,7 @@ def subscribe(
         finally:
             write_out(chosen.tail)
 
-    with_client(url, timeout, work)
+    with_client(url, timeout, work, ends_with_reader=True)
 
 
 async def _pages(

@@ -182,3 +182,14 @@ def test_it_is_fast_enough_for_a_lot(
     seconds = time.monotonic() - began
     assert capfdbinary.readouterr().out == (tmp_path / "many.txt").read_bytes()
     assert seconds < 15  # about one, on a machine with nothing else to do
+
+
+def test_a_closed_pipe_ends_it_also_while_no_message_comes(mq: Mq, broker: BrokerProcess, topic: str) -> None:
+    mq("topic", "create", topic)
+    mq("publish", topic, "a", "b")
+    with subscriber(broker, topic, "--from", "earliest") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == b""
