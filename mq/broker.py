@@ -28,7 +28,6 @@ from leader.traffic_reports import TrafficReports
 from mq.administration.segment_counts import SegmentCounts
 from mq.administration.topic_administration import TopicAdministration
 from mq.base.broker_addresses import BrokerAddresses
-from mq.base.metrics import Metrics
 from mq.base.readiness import Readiness, readiness
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
@@ -42,6 +41,7 @@ from mq.limits.reads import Reads, Streams
 from mq.maintenance.maintenance import Maintenance
 from mq.maintenance.scrubber import Scrubber
 from mq.maintenance.verifications import Verifications
+from mq.metrics.metrics import Metrics
 from mq.peers.http_peers import POLLS_PER_BROKER, HttpPeers
 from mq.peers.peers import Peers
 from mq.peers.transport import PeerTransport
@@ -96,7 +96,7 @@ class Broker:
         self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
-        self.metrics = Metrics()
+        self.metrics = Metrics(settings.metrics_topics)
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
         self.draining = asyncio.Event()

@@ -80,6 +80,9 @@ class BrokerSettings(BaseModel):
     metrics: Literal["authorized", "any"] = Field(
         "authorized", description="Who gets /metrics: those who may observe (authorized), or everybody (any)."
     )
+    metrics_topics: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
+        500, description="Topics that /metrics shows by name; it shows the others together."
+    )
     cors_origin: Annotated[str, AfterValidator(_origins)] | None = Field(
         None, description="Web pages that may use this broker, https://host,https://host; * for every page."
     )

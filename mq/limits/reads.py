@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
 from mq.base.errors import Draining, TooManyStreams
-from mq.base.metrics import Metrics
 from mq.limits.round_limiter import RoundLimiter
+from mq.metrics.metrics import Metrics
 
 # A page of many small files needs as many requests to the store. Most pages are done within this time. For the others,
 # the client can go on at another broker, from the same position.
@@ -57,7 +57,7 @@ class Streams:
         self.page_limiter = RoundLimiter(1)
         self._most, self._most_per_address = most, most_per_address
         self._by_address: Counter[str] = Counter()
-        self._gauge = metrics.streams
+        self._gauge = metrics.requests.streams
 
     @property
     def count(self) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from filer.clock import Clock
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
 
 LONGEST_PAUSE_SECONDS = 600.0
 
@@ -44,7 +44,7 @@ class FailurePauses:
             wait_seconds = self._interval_seconds * (2 ** min(pause.failures, 20) - 1)
             pause.failures += 1
             pause.until_seconds = self._clock.monotonic_seconds() + min(wait_seconds, LONGEST_PAUSE_SECONDS)
-            self._metrics.maintenance_errors.inc()
+            self._metrics.upkeep.maintenance_errors.inc()
             _log.warning("upkeep of topic %r, %s: %s: %s", topic, what, type(error).__name__, error)
 
     def forget_old(self) -> None:

@@ -11,11 +11,11 @@ from filer.topic.topic_state import Segment
 from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.segment_upkeep import UpkeepContext
 from leader.membership.coordinator import Coordinator
-from mq.base.metrics import Metrics
 from mq.maintenance.failure_pauses import FailurePauses
 from mq.maintenance.retention_round import RetentionRound
 from mq.maintenance.segment_rounds import SegmentRounds
 from mq.maintenance.upload_sweeper import UploadSweeper
+from mq.metrics.metrics import Metrics
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.transitions.transition_executor import TransitionExecutor
@@ -102,6 +102,7 @@ class Maintenance:
                 await attempt(topic, "retention", lambda: self._retention.retain(runtime, segments.indexes(runtime)))
             for segment in segments.maintained(runtime):
                 await attempt(topic, f"segment {segment.id}", partial(segments.maintain, runtime, segment))
+            segments.show_size(runtime)
         if segments.is_maintainer(runtime):
             await attempt(topic, "bulk loads", partial(self._retention.abandon_bulk_loads, runtime))
             await attempt(topic, "removal", partial(self._retention.delete_removed, runtime))

@@ -11,7 +11,7 @@ from filer.topic.topic_state import TopicState
 from filer.upkeep.deletion import delete_segment
 from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
 from mq.topic.topic_runtime import TopicRuntime
 
 
@@ -62,7 +62,7 @@ class RetentionRound:
         oldest_us = now_us - self._grace_seconds * 1e6
         for removal in [r for r in runtime.state.removals if r.since_us <= oldest_us]:
             count = await delete_segment(self._store, runtime.topic, removal.segment)
-            self._metrics.deleted.inc(count)
+            self._metrics.upkeep.deleted.inc(count)
             await self._change(runtime, partial(without_removal, segment_id=removal.segment))
 
     async def abandon_bulk_loads(self, runtime: TopicRuntime) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from filer.keys import FileName
 from filer.verification.scrub_record import RECORDS, Finding, ScrubRecord
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
+from mq.metrics.topic_families import LOSSES, SCRUB_FINDINGS
 
 _log = logging.getLogger(__name__)
 
@@ -14,7 +15,7 @@ class ScrubFindings:
     """The findings by topic and key, as of this broker's last look at the scrub's records."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._gauge = metrics.scrub_findings
+        self._series_of = metrics.topics.of
         self._found: dict[str, dict[str, tuple[int, Finding]]] = {}
 
     def apply(self, topic: str, record: ScrubRecord) -> None:
@@ -29,14 +30,14 @@ class ScrubFindings:
         for key in before.keys() - found.keys():
             _log.warning("the scrub of topic %r found nothing wrong with %s any more", topic, key)
         self._found[topic] = found
-        for kind in ("damaged", "missing"):
-            self._gauge.labels(topic, kind).set(sum(each.condition == kind for _, each in found.values()))
+        for kind in LOSSES:
+            number = sum(each.condition == kind for _, each in found.values())
+            self._series_of(topic).set(SCRUB_FINDINGS, number, kind)
 
     def forget(self, topic: str) -> None:
         """The topic was deleted."""
         if self._found.pop(topic, None):
-            for kind in ("damaged", "missing"):
-                self._gauge.labels(topic, kind).set(0)
+            self._series_of(topic).close()
 
     def topics(self) -> dict[str, int]:
         """How many objects of each topic are damaged or missing; only topics that have some."""

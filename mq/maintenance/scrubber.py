@@ -36,9 +36,9 @@ from filer.verification.stored_topic import verify_records, verify_segment_of
 from filer.verification.verdict import Verdict
 from leader.membership.coordinator import Coordinator
 from leader.policy.placement import maintainer
-from mq.base.metrics import Metrics
 from mq.maintenance.failure_pauses import FailurePauses
 from mq.maintenance.scrub_findings import ScrubFindings
+from mq.metrics.metrics import Metrics
 
 LONGEST_ROUND_SECONDS = 600.0
 """How often a broker looks what there is to scrub, and at most how much of its reading a restart costs."""
@@ -92,7 +92,7 @@ class Scrubber:
         units: list[ScrubUnit] = []
         await self._pauses.attempt("", "look of the scrub", partial(self._look, units))
         now_us = self._catalogue.stamp_us()
-        self._metrics.scrub_oldest_seconds.set(oldest_seconds(units, now_us))
+        self._metrics.upkeep.scrub_oldest_seconds.set(oldest_seconds(units, now_us))
         self._rate.bytes_per_second = bytes_per_second(units, self._period_seconds, self._most)
         for unit in due(units, now_us, self._period_seconds):
             if self._draining.is_set():
@@ -186,8 +186,8 @@ class Scrubber:
                     # Only here, where the next file begins, all has been told about those before it.
                     is_whole = False
                     break
-                self._metrics.scrubbed_objects.labels(verdict.condition).inc()
-                self._metrics.scrubbed_bytes.inc(store.read_bytes - counted_bytes)
+                self._metrics.upkeep.scrubbed_objects.labels(verdict.condition).inc()
+                self._metrics.upkeep.scrubbed_bytes.inc(store.read_bytes - counted_bytes)
                 counted_bytes = store.read_bytes
                 if not verdict.is_sound and len(found) < MOST_FOUND:
                     found[verdict.key] = Finding(key=verdict.key, condition=verdict.condition, why=verdict.why)

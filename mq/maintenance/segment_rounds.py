@@ -11,7 +11,8 @@ from filer.topic.topic_state import Segment
 from filer.upkeep.segment_upkeep import SegmentUpkeep, UpkeepContext
 from leader.membership.coordinator import Coordinator
 from leader.policy.placement import maintainer
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
+from mq.metrics.topic_families import ROLLUPS, TOPIC_BYTES
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -88,8 +89,8 @@ class SegmentRounds:
             # The next round goes on around it.
             await runtime.reads.lose_named(segment.id, upkeep.index, error.key or "")
             raise
-        self._metrics.rollups.labels(runtime.topic).inc(done.rollups)
-        self._metrics.deleted.inc(done.deleted)
+        runtime.series.count(ROLLUPS, done.rollups)
+        self._metrics.upkeep.deleted.inc(done.deleted)
 
     async def _lose_gone(self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex) -> bool:
         """Files that our index names are gone. Whether the next round goes on around those that are lost.
@@ -115,6 +116,15 @@ class SegmentRounds:
         """The indexes at hand of a topic's segments, by segment."""
         upkeeps = ((s.id, self._upkeeps.get((runtime.topic, s.id))) for s in runtime.state.segments)
         return {segment_id: upkeep.index for segment_id, upkeep in upkeeps if upkeep is not None}
+
+    def show_size(self, runtime: TopicRuntime) -> None:
+        """Tell Prometheus the size of what is maintained here; of segments not read yet, the size that was recorded."""
+        indexes = self.indexes(runtime)
+        sizes = (
+            index.size_bytes if (index := indexes.get(segment.id)) is not None else segment.stored_bytes or 0
+            for segment in self.maintained(runtime)
+        )
+        runtime.series.set(TOPIC_BYTES, sum(sizes))
 
     def forget_removed(self, topics: TopicRegistry) -> None:
         """Drop the upkeep of segments that no topic has any more."""

@@ -8,7 +8,8 @@ from typing import Any
 from filer.segment.live_files import Hole
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
-from mq.base.metrics import Metrics
+from mq.metrics.topic_families import LOSSES, MISSING_OBJECTS
+from mq.metrics.topic_metrics import TopicSeries
 
 SHOWN = 100
 
@@ -37,8 +38,8 @@ class LostObjects:
     All methods belong to the event loop's thread.
     """
 
-    def __init__(self, topic: str, ref: Callable[[int], SegmentRef], metrics: Metrics) -> None:
-        self._topic, self._ref, self._gauge = topic, ref, metrics.missing_objects
+    def __init__(self, topic: str, ref: Callable[[int], SegmentRef], series: TopicSeries) -> None:
+        self._topic, self._ref, self._series = topic, ref, series
         self._lost: dict[int, frozenset[LostObject]] = {}
 
     def note(self, segment_id: int, index: SegmentIndex) -> None:
@@ -82,9 +83,9 @@ class LostObjects:
         ]
 
     def _count(self) -> None:
-        for what in ("missing", "damaged"):
+        for what in LOSSES:
             count = sum(each.what == what for lost in self._lost.values() for each in lost)
-            self._gauge.labels(self._topic, what).set(count)
+            self._series.set(MISSING_OBJECTS, count, what)
 
 
 def _of_hole(ref: SegmentRef, hole: Hole) -> LostObject:

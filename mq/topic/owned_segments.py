@@ -15,6 +15,7 @@ from filer.segment.writer.replicated_acks import Replication
 from filer.segment.writer.segment_writer import SegmentWriter, StoredFile
 from filer.topic.topic_state import Segment, TopicState
 from mq.limits.front_store import Tail
+from mq.metrics.topic_families import BYTES_STORED, FILES_STORED, MESSAGES_STORED, SEGMENTS_LOST
 from mq.replication.followers import Followers
 from mq.replication.replication_lease import ReplicationLease
 from mq.topic.segment_indexes import SegmentIndexes
@@ -51,8 +52,7 @@ class OwnedSegments:
         self.lease = ReplicationLease(services.coordinator, refresh, on_valid=self._answer_held)
         self._services, self._state, self._ref, self._indexes = services, state, ref, indexes
         self._traffic, self._news, self._inherit, self._on_lost = traffic, news, inherit, on_lost
-        self._stored_messages = services.metrics.messages.labels(state.topic)
-        self._stored_files = services.metrics.files.labels(state.topic)
+        self._series = services.metrics.topics.of(state.topic)
         self._closing = False
 
     def apply(self, state: TopicState) -> None:
@@ -179,15 +179,16 @@ class OwnedSegments:
         if (known := tail.end - stored.facts.base) < stored.table.num_rows:
             self._services.front_store.keep(tail, stored.table.slice(known), stored.pending_bytes)
         self._traffic.count(stored.segment, stored.table, stored.pending_bytes)
-        self._stored_messages.inc(stored.table.num_rows)
-        self._stored_files.inc()
-        self._services.metrics.file_bytes.observe(stored.facts.size_bytes)
+        self._series.count(MESSAGES_STORED, stored.table.num_rows)
+        self._series.count(FILES_STORED)
+        self._series.count(BYTES_STORED, stored.facts.size_bytes)
+        self._services.metrics.upkeep.file_bytes.observe(stored.facts.size_bytes)
         self._news.wake()
 
     def _lost(self, segment_id: int, why: Exception) -> None:
         if not self._closing:
             reason, topic = f"{type(why).__name__}: {why}", self._state.topic
             _log.warning("segment %d of topic %r is lost to this broker: %s", segment_id, topic, reason)
-            self._services.metrics.lost_segments.labels(topic).inc()
+            self._series.count(SEGMENTS_LOST)
         self._news.wake()
         self._on_lost()

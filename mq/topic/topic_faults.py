@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from filer.clock import Clock
 from filer.errors import BraidError, DataMissing, UnreadableObject
 from filer.topic.known_records import OlderRecord
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
+from mq.metrics.topic_families import FAULTS, REPAIR_FAILURES
 
 RECHECK_SECONDS = 5.0
 """How often records that cannot be used are read again: once such a record is put back, its topic goes on."""
@@ -41,15 +42,15 @@ class TopicFaults:
             _log.warning("topic %r: its record can be used again", topic)
         else:
             self._records[topic] = fault
-            self._metrics.record_faults.labels(topic, _kind(fault)).inc()
+            self._metrics.topics.of(topic).count(FAULTS, label=_kind(fault))
             _log.warning("topic %r cannot be changed: %s", topic, fault)
-        self._metrics.unusable_records.set(len(self._records))
+        self._metrics.upkeep.unusable_records.set(len(self._records))
 
     def repair_failed(self, topic: str, error: Exception) -> None:
         """A topic could not be taken over or repaired; that is tried again."""
         before = self._repairs.get(topic)
         self._repairs[topic] = error
-        self._metrics.repair_failures.labels(topic).inc()
+        self._metrics.topics.of(topic).count(REPAIR_FAILURES)
         text = f"{type(error).__name__}: {error}"
         if before is None or f"{type(before).__name__}: {before}" != text:
             _log.warning("topic %r is not repaired yet: %s", topic, text)

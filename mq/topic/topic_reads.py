@@ -12,9 +12,10 @@ from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.errors import OwnerSilent
-from mq.base.metrics import Metrics
 from mq.forwarding.remote_segments import RemoteSegments
 from mq.limits.front_store import Tail
+from mq.metrics.metrics import Metrics
+from mq.metrics.topic_families import BYTES_READ, MESSAGES_READ
 from mq.peers.answer_forms import TailPage
 from mq.topic.owned_segments import OwnedSegments
 from mq.topic.segment_indexes import SegmentIndexes
@@ -48,8 +49,7 @@ class TopicReads:
         self._state, self._clustered, self._ref = state, clustered, ref
         self._owned, self._remote, self._indexes = owned, remote, indexes
         self._traffic, self._news = traffic, news
-        self._messages_read = metrics.messages_read.labels(state.topic)
-        self._bytes_read = metrics.bytes_read.labels(state.topic)
+        self._series = metrics.topics.of(state.topic)
 
     def apply(self, state: TopicState) -> None:
         """Answer by that state from now on."""
@@ -115,8 +115,8 @@ class TopicReads:
 
     def count_read(self, segment_id: int, messages: int, size_bytes: int) -> None:
         """Count an answer to a reader of this broker."""
-        self._messages_read.inc(messages)
-        self._bytes_read.inc(size_bytes)
+        self._series.count(MESSAGES_READ, messages)
+        self._series.count(BYTES_READ, size_bytes)
         self._traffic.count_read(segment_id, messages, size_bytes)
 
     async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:

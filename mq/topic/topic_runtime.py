@@ -13,6 +13,7 @@ from filer.segment.writer.segment_writer import SegmentWriter
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.single_flight import SingleFlight
 from mq.forwarding.remote_segments import RemoteSegments
+from mq.metrics.topic_families import OPEN_SEGMENTS, SNAPSHOTS_REBUILT
 from mq.topic.lost_objects import LostObjects
 from mq.topic.owned_segments import OwnedSegments
 from mq.topic.routing import Appender
@@ -30,7 +31,8 @@ _log = logging.getLogger(__name__)
 class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
 
-    `publisher` stores messages, `reads` answers readers, `traffic` counts both. `lost` is what cannot be read.
+    `publisher` stores messages, `reads` answers readers, `traffic` counts both, `series` tells Prometheus. `lost` is
+    what cannot be read.
     `on_lost` is called with the topic's name when a writer has stopped before its segment was sealed.
     """
 
@@ -40,7 +42,8 @@ class TopicRuntime:
         self._news = Wakeup()
         self._refresh = SingleFlight(self._read_record, services.clock, name=f"read the record of {state.topic}")
         self._watch = TopicStateWatch(services.clock, self.refresh)
-        self.lost = LostObjects(state.topic, self.ref, services.metrics)
+        self.series = services.metrics.topics.of(state.topic)
+        self.lost = LostObjects(state.topic, self.ref, self.series)
         self._indexes = SegmentIndexes(
             services.store,
             services.clock,
@@ -188,13 +191,23 @@ class TopicRuntime:
             if segment.state == "sealed" and (index := self._indexes.known.get(segment.id)) is not None:
                 index.forget_windows()
         self.publisher.apply(self.state)
+        self._show()
+
+    def _show(self) -> None:
+        """Have series for Prometheus as long as the topic exists."""
+        if self.state.deleted:
+            self.series.close()
+        else:
+            self.series.open()
+            owned = sum(segment.owner == self._services.broker for segment in self.state.open_segments)
+            self.series.set(OPEN_SEGMENTS, owned)
 
     def _snapshot_rebuilt(self, segment_id: int) -> None:
         _log.warning(
             "%s is damaged or an older one: the segment's files were read instead",
             keys.index_snapshot(self.topic, segment_id),
         )
-        self._services.metrics.snapshots_rebuilt.labels(self.topic).inc()
+        self.series.count(SNAPSHOTS_REBUILT)
 
     def _reroute(self) -> None:
         self.publisher.reroute()

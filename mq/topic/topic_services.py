@@ -8,8 +8,8 @@ from filer.segment.writer.segment_writer import WriterContext
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from leader.membership.coordinator import Coordinator
-from mq.base.metrics import Metrics
 from mq.limits.front_store import FrontStore
+from mq.metrics.metrics import Metrics
 from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines

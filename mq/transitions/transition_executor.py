@@ -20,7 +20,8 @@ from leader.transitions import (
     begin_replacement,
 )
 from mq.base.errors import Draining
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
+from mq.metrics.topic_families import TRANSITIONS
 from mq.topic.topic_registry import TopicRegistry
 from mq.traffic.owner_traffic import OwnerTraffic
 from mq.transitions.segment_placement import SegmentPlacement
@@ -184,18 +185,19 @@ class TransitionExecutor:
             raise
         finally:
             self._table.release(topic)
-        self._count(topic, begun)
         if state is not None:
             self._topics.apply(state)
             if self._coordinator.leads():
                 self._table.apply(state)
             if state.version != version_before:
                 self._broadcast.broadcast(state)
+        # Once the state is applied: that a topic was deleted is not counted in series which end with it.
+        self._count(topic, begun)
         return state
 
     def _count(self, topic: str, begun: TopicState | None) -> None:
         if begun is not None and begun.transition is not None:
-            self._metrics.transitions.labels(topic, begun.transition.reason).inc()
+            self._metrics.topics.of(topic).count(TRANSITIONS, label=begun.transition.reason)
 
 
 def _nothing(state: TopicState) -> TopicState | None:

@@ -112,16 +112,16 @@ async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
 def _rendered(broker: Broker) -> bytes:
     """All metrics, with the current value of each gauge."""
     metrics, coordinator = broker.metrics, broker.coordinator
-    metrics.pending_bytes.set(broker.front_store.pending_bytes)
-    metrics.recent_bytes.set(broker.front_store.recent_bytes)
-    metrics.read_bytes.set(broker.read_budget.held_bytes)
-    metrics.leads.set(coordinator.leads())
-    metrics.in_touch.set(coordinator.in_touch())
-    metrics.brokers.set(len(coordinator.brokers()))
-    metrics.segments_owned.set(broker.drainer.segments_owned)
-    metrics.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)
-    metrics.deletion_paused.set(broker.maintenance.deletions.is_paused)
-    metrics.brokers_wanted.set(broker.traffic_reports.brokers_wanted())
+    metrics.requests.pending_bytes.set(broker.front_store.pending_bytes)
+    metrics.requests.recent_bytes.set(broker.front_store.recent_bytes)
+    metrics.requests.read_bytes.set(broker.read_budget.held_bytes)
+    metrics.cluster.leads.set(coordinator.leads())
+    metrics.cluster.in_touch.set(coordinator.in_touch())
+    metrics.cluster.brokers.set(len(coordinator.brokers()))
+    metrics.cluster.segments_owned.set(broker.drainer.segments_owned)
+    metrics.upkeep.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)
+    metrics.upkeep.deletion_paused.set(broker.maintenance.deletions.is_paused)
+    metrics.cluster.brokers_wanted.set(broker.traffic_reports.brokers_wanted())
     return metrics.render()
 
 

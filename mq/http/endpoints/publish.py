@@ -84,7 +84,7 @@ class Publisher:
         except ClientGone:
             raise
         except Exception as error:
-            self._broker.metrics.refused.labels(problem_of(error).slug).inc()
+            self._broker.metrics.requests.refused.labels(problem_of(error).slug).inc()
             raise
 
     async def _publish(self, scope: Scope, receive: Receive, topic: str) -> Reply:

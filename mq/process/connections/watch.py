@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from filer.clock import Clock
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
 from mq.process.connections.limits import ConnectionLimits
 from mq.process.connections.refusals import IDLE, Refusal
@@ -32,9 +32,9 @@ class ConnectionWatch:
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted = Unwanted(clock)
         self._clock = clock
-        self._refused = metrics.connections_refused
+        self._refused = metrics.requests.connections_refused
         self._logged_seconds: dict[str, float] = {}
-        metrics.connections.set_function(self.connections.__len__)
+        metrics.requests.connections.set_function(self.connections.__len__)
 
     async def run(self) -> None:
         """End connections that are late, until cancelled."""

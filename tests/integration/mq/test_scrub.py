@@ -24,10 +24,10 @@ from filer.topic.catalogue import Catalogue
 from filer.verification.scrub_record import RECORDS, read_scrub
 from filer.verification.scrub_schedule import CHECK_AGAIN_SECONDS
 from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
-from mq.base.metrics import Metrics
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.maintenance.scrubber import LONGEST_ROUND_SECONDS, Scrubber
+from mq.metrics.metrics import Metrics
 from mq.transitions.split_merge_requests import MergeRequest, SplitRequest
 from tests.support.inline_executor import InlineExecutor
 from tests.support.instant_clock import InstantClock

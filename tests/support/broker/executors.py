@@ -10,7 +10,7 @@ from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import Coordinator
 from leader.traffic.traffic_table import TrafficTable
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
 from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.topic_registry import TopicRegistry

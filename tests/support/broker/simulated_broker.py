@@ -25,11 +25,11 @@ from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
 from leader.traffic.traffic_table import TrafficTable
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.errors import PeerUnreachable
-from mq.base.metrics import Metrics
 from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker, PinnedFile
 from mq.limits.front_store import FrontStore
 from mq.maintenance.maintenance import Maintenance
+from mq.metrics.metrics import Metrics
 from mq.peers.peers import Peers
 from mq.peers.transport import PeerAnswer
 from mq.replication.replica_buffers import ReplicaBuffers

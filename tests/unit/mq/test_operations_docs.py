@@ -6,7 +6,7 @@ from pathlib import Path
 from filer.clock import ManualClock
 from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
 from mq.process.store_collector import StoreCollector
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")

@@ -20,7 +20,8 @@ from leader.traffic.traffic_averages import SegmentTraffic
 from leader.traffic.traffic_table import TrafficTable
 from leader.transitions import begin_split, new_topic
 from mq.base.errors import Draining, PeerUnreachable
-from mq.base.metrics import Metrics
+from mq.metrics.metrics import Metrics
+from mq.metrics.topic_families import TRANSITIONS
 from tests.support.broker.executors import FakeRegistry, executor_of
 
 
@@ -89,7 +90,7 @@ class World:
         return self.answers[url]
 
     def counted(self, reason: str) -> float:
-        return self.metrics.transitions.labels("t", reason)._value.get()
+        return self.metrics.topics.value(TRANSITIONS, "t", reason)
 
 
 async def test_the_parts_of_one_split_go_to_different_brokers() -> None:

@@ -8,8 +8,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from filer.clock import ManualClock, settle
-from mq.base.metrics import Metrics
 from mq.base.settings import BrokerSettings
+from mq.metrics.metrics import Metrics
 from mq.process.connections.limits import MOST_AHEAD, connection_limits
 from mq.process.connections.protocol import LimitedProtocol
 from mq.process.connections.unwanted import STEP_SECONDS

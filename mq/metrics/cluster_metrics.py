@@ -1,0 +1,24 @@
+"""Metrics of the broker as one of its cluster."""
+
+from prometheus_client import CollectorRegistry, Gauge
+
+
+class ClusterMetrics:
+    """What a broker knows of its cluster, and its part in it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.leads = Gauge("braidmq_leads", "Whether this broker leads its cluster (0 or 1).", registry=registry)
+        self.in_touch = Gauge(
+            "braidmq_in_touch",
+            "Whether this broker is certain that the cluster counts it as alive (0 or 1).",
+            registry=registry,
+        )
+        self.brokers = Gauge("braidmq_brokers", "Live brokers known to this one.", registry=registry)
+        self.segments_owned = Gauge(
+            "braidmq_segments_owned", "Open segments that this broker writes.", registry=registry
+        )
+        self.brokers_wanted = Gauge(
+            "braidmq_brokers_wanted",
+            "How many brokers the traffic calls for, at the leader; 0 at the others.",
+            registry=registry,
+        )

@@ -1,0 +1,26 @@
+"""The metrics of a broker, for Prometheus."""
+
+from prometheus_client import generate_latest
+
+from mq.metrics.cluster_metrics import ClusterMetrics
+from mq.metrics.registry import Registry
+from mq.metrics.request_metrics import RequestMetrics
+from mq.metrics.topic_metrics import TopicMetrics
+from mq.metrics.upkeep_metrics import UpkeepMetrics
+
+MOST_TOPICS = 500
+
+
+class Metrics:
+    """The metrics of one broker. At most `most_topics` topics have series of their own."""
+
+    def __init__(self, most_topics: int = MOST_TOPICS) -> None:
+        self.registry = Registry()
+        self.requests = RequestMetrics(self.registry)
+        self.cluster = ClusterMetrics(self.registry)
+        self.upkeep = UpkeepMetrics(self.registry)
+        self.topics = TopicMetrics(most_topics)
+
+    def render(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry) + self.topics.render()

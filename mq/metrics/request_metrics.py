@@ -1,0 +1,29 @@
+"""Metrics of connections and requests, and of the memory that they take."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class RequestMetrics:
+    """How a broker serves its clients, whatever the topic."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.refused = Counter(
+            "braidmq_publishes_refused", "Publishes refused, by the type of the problem.", ["reason"], registry=registry
+        )
+        self.connections = Gauge("braidmq_connections", "Open connections of clients and brokers.", registry=registry)
+        self.connections_refused = Counter(
+            "braidmq_connections_refused",
+            "Connections refused or ended before their time, by the reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.pending_bytes = Gauge(
+            "braidmq_front_store_pending_bytes", "Bytes accepted and not stored yet.", registry=registry
+        )
+        self.recent_bytes = Gauge(
+            "braidmq_front_store_recent_bytes", "Bytes of stored messages held in memory.", registry=registry
+        )
+        self.read_bytes = Gauge(
+            "braidmq_read_bytes", "Bytes of answers with messages that are put together or sent.", registry=registry
+        )
+        self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)

@@ -1,0 +1,24 @@
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+from mq.metrics.metrics import Metrics
+
+
+def test_there_are_no_series_of_when_series_began() -> None:
+    metrics = Metrics()
+    metrics.requests.refused.labels("draining").inc()
+    metrics.upkeep.file_bytes.observe(1)
+    assert b"_created" not in metrics.render()
+
+
+def test_what_the_library_does_for_other_registries_stays_as_it_is() -> None:
+    Metrics().render()
+    registry = CollectorRegistry()
+    Counter("a", "A counter of the process that has the broker in it.", registry=registry)
+    assert b"a_created" in generate_latest(registry)
+
+
+def test_two_brokers_in_a_process_count_for_themselves() -> None:
+    one, other = Metrics(), Metrics()
+    one.upkeep.deleted.inc()
+    assert b"braidmq_files_deleted_total 1.0" in one.render()
+    assert b"braidmq_files_deleted_total 0.0" in other.render()
