@@ -38,6 +38,8 @@ class RemoteSegment:
     fail with `SegmentMoved` instead, and may be sent again. After a failure, unless the owner was just full, this
     accepts no more messages and calls `on_moved` once. The next publish gets a newer route, or a new `RemoteSegment` of
     the same owner.
+
+    `on_forwarded` gets the seconds of each call that is over, however it ended.
     """
 
     # Only the owner seals a segment.
@@ -54,8 +56,9 @@ class RemoteSegment:
         version: int,
         on_moved: Callable[[], None],
         on_unstored: Callable[[int], None] = lambda size_bytes: None,
+        on_forwarded: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        self._on_unstored = on_unstored
+        self._on_unstored, self._on_forwarded = on_unstored, on_forwarded
         self.ref = ref
         self.is_open = url is not None
         self._peers, self._clock, self._url, self._version = peers, clock, url or "", version
@@ -131,6 +134,7 @@ class RemoteSegment:
     async def _send(self, batch: Sequence[WaitingPart]) -> None:
         rows = rows_of_payloads(self.ref, [waiting.payload for waiting in batch])
         runs = _runs(batch)
+        began_seconds = self._clock.monotonic_seconds()
         try:
             outcomes = await self._peers.append(
                 self._url, self.ref.topic, self.ref.segment, self._version, rows, [_joined(run) for run in runs]
@@ -138,6 +142,8 @@ class RemoteSegment:
         except Exception as error:
             self._call_failed(batch, error)
             return
+        finally:
+            self._on_forwarded(self._clock.monotonic_seconds() - began_seconds)
         for run, outcome in zip(runs, outcomes, strict=True):
             if isinstance(outcome, BraidError):
                 _fail(run, outcome)

@@ -18,8 +18,8 @@ from mq.peers.peers import Peers
 class RemoteSegments:
     """Forwards and tails by segment id.
 
-    `on_moved` is called when a forward has failed, `on_news` when a tail has grown or ended. `url_of` gives the address
-    of a live broker.
+    `on_moved` is called when a forward has failed, `on_news` when a tail has grown or ended. `on_forwarded` gets the
+    seconds that a call to an owner took. `url_of` gives the address of a live broker.
     """
 
     def __init__(
@@ -31,9 +31,10 @@ class RemoteSegments:
         front_store: FrontStore,
         on_moved: Callable[[], None],
         on_news: Callable[[], None],
+        on_forwarded: Callable[[float], None],
     ) -> None:
         self._clock, self._peers, self._url_of, self._front_store = clock, peers, url_of, front_store
-        self._on_moved, self._on_news = on_moved, on_news
+        self._on_moved, self._on_news, self._on_forwarded = on_moved, on_news, on_forwarded
         self._forwards: dict[int, RemoteSegment] = {}
         self._tails: dict[int, RemoteTail] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -51,6 +52,7 @@ class RemoteSegments:
                 version=version,
                 on_moved=self._on_moved,
                 on_unstored=self._front_store.grow,
+                on_forwarded=self._on_forwarded,
             )
             self._forwards[segment.id] = known
         return known

@@ -2,6 +2,9 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from filer.durations import Durations
+from mq.metrics.histograms import DurationsCollector
+
 
 class RequestMetrics:
     """How a broker serves its clients, whatever the topic."""
@@ -10,6 +13,27 @@ class RequestMetrics:
         self.refused = Counter(
             "braidmq_publishes_refused", "Publishes refused, by the type of the problem.", ["reason"], registry=registry
         )
+        self.publish = {"stored": Durations(), "replicated": Durations()}
+        self.read, self.forward = Durations(), Durations()
+        for histogram in (
+            DurationsCollector(
+                "braidmq_publish_seconds",
+                "From when a publish's body has arrived until it is acknowledged, by what that promises.",
+                self.publish,
+                "acks",
+            ),
+            DurationsCollector(
+                "braidmq_read_seconds",
+                "How long it took to find the messages of a page; pages without any do not count.",
+                self.read,
+            ),
+            DurationsCollector(
+                "braidmq_forward_seconds",
+                "How long calls took that send messages to the broker that owns their segment.",
+                self.forward,
+            ),
+        ):
+            registry.register(histogram)
         self.connections = Gauge("braidmq_connections", "Open connections of clients and brokers.", registry=registry)
         self.connections_refused = Counter(
             "braidmq_connections_refused",

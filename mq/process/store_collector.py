@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 
 from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
+from mq.metrics.histograms import DurationsCollector
 
 _LABELS = ("operation", "outcome")
 
@@ -16,6 +17,9 @@ class StoreCollector(Collector):
 
     def __init__(self, metrics: StoreMetrics, health: StoreHealth) -> None:
         self._metrics, self._health = metrics, health
+        self._durations = DurationsCollector(
+            "braidmq_store_call_seconds", "How long requests to the object store took.", metrics.durations, "operation"
+        )
 
     def collect(self) -> Iterator[Metric]:
         """The totals as of now."""
@@ -37,3 +41,4 @@ class StoreCollector(Collector):
         )
         stalled.add_metric((), len(self._health.stalls()))
         yield from (calls, size, seconds, errors, stalled)
+        yield from self._durations.collect()

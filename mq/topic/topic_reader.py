@@ -62,9 +62,13 @@ class TopicReader:
         What is given up is passed by: `Run.end` lies behind it, also where no message follows. Raises `OwnerSilent` if
         there may be more that only the segment's owner has.
         """
+        began_seconds = self._reads.now_seconds()
         while True:
             run = await self._read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
-            if run.table.num_rows or not await self._enlarged():
+            if run.table.num_rows:
+                self._reads.observe_page(began_seconds)
+                return run
+            if not await self._enlarged():
                 return run
 
     async def _enlarged(self) -> bool:
@@ -173,9 +177,13 @@ class TopicReader:
         object cannot be read: its messages come next. Otherwise `unreadable` has that error, and the position stays
         before those messages.
         """
+        began_seconds = self._reads.now_seconds()
         while True:
             runs, moved = await self._read(positions, max_rows=max_rows, max_bytes=max_bytes)
-            if runs or not await self._enlarged():
+            if runs:
+                self._reads.observe_page(began_seconds)
+                return runs, moved
+            if not await self._enlarged():
                 return runs, moved
 
     async def _read(

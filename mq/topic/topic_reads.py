@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from filer.clock import Clock
 from filer.errors import UnreadableObject
 from filer.segment.next_file import Accepted, join
 from filer.segment.segment_index import SegmentIndex
@@ -37,6 +38,7 @@ class TopicReads:
         self,
         state: TopicState,
         *,
+        clock: Clock,
         clustered: bool,
         ref: Callable[[int], SegmentRef],
         owned: OwnedSegments,
@@ -50,6 +52,8 @@ class TopicReads:
         self._owned, self._remote, self._indexes = owned, remote, indexes
         self._traffic, self._news = traffic, news
         self._series = metrics.topics.of(state.topic)
+        self._took = metrics.requests.read
+        self.now_seconds = clock.monotonic_seconds
 
     def apply(self, state: TopicState) -> None:
         """Answer by that state from now on."""
@@ -118,6 +122,10 @@ class TopicReads:
         self._series.count(MESSAGES_READ, messages)
         self._series.count(BYTES_READ, size_bytes)
         self._traffic.count_read(segment_id, messages, size_bytes)
+
+    def observe_page(self, began_seconds: float) -> None:
+        """Messages were found for a page, for which the search began at that time by `now_seconds`."""
+        self._took.observe(self.now_seconds() - began_seconds)
 
     async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
         """The offset after the newest readable message. The owner is not asked if `at_least` is known to be reached."""

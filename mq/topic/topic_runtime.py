@@ -59,6 +59,7 @@ class TopicRuntime:
             front_store=services.front_store,
             on_moved=self._reroute,
             on_news=self._news.wake,
+            on_forwarded=services.metrics.requests.forward.observe,
         )
         self.traffic = TopicTraffic(services.clock, services.broker, self._pending_bytes)
         self._owned = OwnedSegments(
@@ -74,6 +75,7 @@ class TopicRuntime:
         )
         self.reads = TopicReads(
             state,
+            clock=services.clock,
             clustered=services.clustered,
             ref=self.ref,
             owned=self._owned,

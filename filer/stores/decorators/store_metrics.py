@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from filer.durations import Durations
 from filer.errors import (
     EtagMismatch,
     InvalidInput,
@@ -13,6 +14,9 @@ from filer.errors import (
     StoreRefused,
 )
 from filer.stores.decorators.store_health import cause_of, is_trouble
+
+OPERATIONS = ("create", "delete", "get", "head", "list", "list_folders", "replace", "tell_time")
+"""The methods of `Store` that make requests."""
 
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (ObjectNotFound, "not_found"),
@@ -25,6 +29,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     # Cancelled, or the reader of a list stopped early.
     (BaseException, "stopped"),
 )
+OUTCOMES = ("ok", *(name for _, name in _OUTCOMES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +46,18 @@ class OperationMetrics:
 class StoreMetrics:
     """A running total per operation and outcome.
 
-    Operations are the methods of `Store`; outcomes are `ok`, `not_found`, `exists`, `etag_mismatch`, `unknown`,
-    `refused`, `invalid`, `error` and `stopped`.
+    Operations are `OPERATIONS` and outcomes are `OUTCOMES`. `durations` has how long calls took, by operation.
     """
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str], OperationMetrics] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
+        self.durations = {operation: Durations() for operation in OPERATIONS}
 
     def record(self, operation: str, error: BaseException | None, *, size_bytes: int, seconds: float) -> None:
         """Count a call that ended with that error, or without one."""
         outcome = "ok" if error is None else _outcome_of(error)
+        self.durations[operation].observe(seconds)
         if isinstance(error, Exception) and is_trouble(error):
             self._errors[operation, cause_of(error)] += 1
         total = self._totals.get((operation, outcome), OperationMetrics(operation, outcome))

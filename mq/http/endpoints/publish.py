@@ -76,6 +76,9 @@ class Publisher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._now_seconds = broker.clock.monotonic_seconds
+        durations = broker.metrics.requests.publish
+        self._stored, self._replicated = durations["stored"], durations["replicated"]
 
     async def __call__(self, scope: Scope, receive: Receive, topic: str) -> Reply:
         """Store the messages of one request. Raises errors that `problem_of` can answer."""
@@ -115,19 +118,26 @@ class Publisher:
             arrivals=broker.arrivals,
         ) as intake:
             body = await intake.read(receive, request.declared_bytes)
+            arrived_seconds = self._now_seconds()
             if request.encoding:
                 body = await intake.inflate(body, request.encoding)
             try:
                 if body_format is not None:
-                    return await self._publish_rows(runtime, request, body_format, body, intake.held_bytes, replicated)
-                single = await self._single(request, body, config)
-                return _answer(
-                    [await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated)]
-                )
+                    positions = await self._publish_rows(
+                        runtime, request, body_format, body, intake.held_bytes, replicated
+                    )
+                else:
+                    single = await self._single(request, body, config)
+                    positions = (
+                        await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated),
+                    )
             except (OutcomeUnknown, PublishIncomplete) as error:
                 if request.id is None:
                     raise
                 raise Repeatable(error) from error
+        took = self._replicated if replicated else self._stored
+        took.observe(self._now_seconds() - arrived_seconds)
+        return _answer(positions)
 
     async def _single(self, request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
         """The one value of a body. A large one is checked in a thread: it would hold up the event loop."""
@@ -144,7 +154,7 @@ class Publisher:
         body: bytes,
         size_bytes: int,
         replicated: bool,
-    ) -> Reply:
+    ) -> Sequence[Position]:
         config = runtime.state.config
         decode = _decoding(request, body_format, body, Columns(config.key_type, config.value_type))
         if len(body) <= body_format.inline_decode_bytes:
@@ -153,8 +163,8 @@ class Publisher:
             rows = await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, decode)
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
-            return _answer([])
-        return _answer(await runtime.publisher.publish_rows(batch, size_bytes, request.id, replicated=replicated))
+            return ()
+        return await runtime.publisher.publish_rows(batch, size_bytes, request.id, replicated=replicated)
 
     async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
         """The rows with their references, each verified against the store and pinned to the object found there."""

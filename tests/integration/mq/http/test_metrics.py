@@ -4,10 +4,23 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from filer.clock import SystemClock
+from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Data, MakeData
 from tests.support.broker.http_broker import HttpBroker, http_broker
 
 OTHER = "(other)"
+PUT_SECONDS = 0.03
+
+
+class SlowStore(ForwardingStore):
+    """Takes its time for segment files."""
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        if key.endswith(".parquet"):
+            await SystemClock().sleep(PUT_SECONDS)
+        await super().create(key, data, metadata=metadata)
 
 
 async def samples(broker: HttpBroker) -> Mapping[str, float]:
@@ -108,3 +121,32 @@ async def test_no_series_tell_when_others_began() -> None:
         await create(broker, "birds")
         await publish(broker, "birds")
         assert [name for name in await samples(broker) if name.split()[0].endswith("_created")] == []
+
+
+async def test_how_long_publishes_take_is_counted_once_they_are_acknowledged() -> None:
+    async with http_broker(SlowStore(MemoryStore())) as broker:
+        await create(broker, "birds")
+        for _ in range(3):
+            await publish(broker, "birds")
+        assert (await broker.client.post("/v1/topics/birds/messages?acks=none", content=b"x")).status_code == 422
+        rows = {"messages": [{"key": "heron", "value": "at dusk"}]}
+        (await broker.client.post("/v1/topics/birds/messages", json=rows)).raise_for_status()
+        told = await samples(broker)
+    assert told["braidmq_publish_seconds_count stored"] == told["braidmq_publish_seconds_bucket stored +Inf"] == 4
+    assert told["braidmq_publish_seconds_bucket stored 0.025"] == 0
+    assert told["braidmq_publish_seconds_sum stored"] >= 4 * PUT_SECONDS
+    assert told["braidmq_publish_seconds_count replicated"] == 0
+
+
+async def test_how_long_reads_take_is_counted_for_pages_with_messages() -> None:
+    async with http_broker(MemoryStore()) as broker:
+        await create(broker, "birds")
+        page = (await broker.client.get("/v1/topics/birds/messages")).json()
+        assert (await samples(broker))["braidmq_read_seconds_count"] == 0
+        await publish(broker, "birds")
+        assert (await broker.client.get("/v1/topics/birds/messages")).json()["messages"]
+        assert (await broker.client.get("/v1/topics/birds/segments/0/messages")).json()["messages"]
+        told = await samples(broker)
+    assert page["messages"] == []
+    assert told["braidmq_read_seconds_count"] == 2
+    assert 0 < told["braidmq_read_seconds_sum"] < 10

@@ -80,11 +80,20 @@ class World:
     def __init__(self) -> None:
         self.owner = Owner()
         self.moved = 0
+        self.took_seconds: list[float] = []
         self.clock = ManualClock()
         self.segment = self.make("http://b/")
 
     def make(self, url: str | None) -> RemoteSegment:
-        return RemoteSegment(Peers(self.owner), self.clock, REF, url=url, version=7, on_moved=self._moved)
+        return RemoteSegment(
+            Peers(self.owner),
+            self.clock,
+            REF,
+            url=url,
+            version=7,
+            on_moved=self._moved,
+            on_forwarded=self.took_seconds.append,
+        )
 
     def _moved(self) -> None:
         self.moved += 1
@@ -122,6 +131,17 @@ async def test_answers_come_from_the_owner(world: World) -> None:
     assert part == Part(1, 10, REQUEST, replicated=True) and values == [b"x"]
     assert world.owner.urls == ["http://b/internal/v1/topics/t/segments/3/append?version=7"]
     assert world.segment.is_open and world.moved == 0
+
+
+async def test_it_tells_how_long_each_call_took(world: World) -> None:
+    world.owner.gate.clear()
+    future = world.append(b"x")
+    await settle()
+    await world.clock.advance(0.3)
+    assert world.took_seconds == []
+    world.owner.gate.set()
+    await future
+    assert world.took_seconds == [pytest.approx(0.3)]
 
 
 async def test_what_arrives_during_calls_goes_together_with_a_later_one(world: World) -> None:

@@ -20,6 +20,9 @@ async def test_totals_are_shown_as_they_are_when_asked() -> None:
     assert 'braidmq_store_bytes_total{operation="create",outcome="ok"} 15.0' in text
     assert 'braidmq_store_seconds_total{operation="create",outcome="ok"} 0.75' in text
     assert 'braidmq_store_calls_total{operation="create",outcome="exists"} 1.0' in text
+    assert 'braidmq_store_call_seconds_bucket{le="0.25",operation="create"} 2.0' in text
+    assert 'braidmq_store_call_seconds_count{operation="create"} 3.0' in text
+    assert 'braidmq_store_call_seconds_count{operation="get"} 0.0' in text
     metrics.record("create", OutcomeUnknown("full", cause="ENOSPC"), size_bytes=5, seconds=0.25)
     call = health.begin("create", "k")
     await clock.advance(2)
