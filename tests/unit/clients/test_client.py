@@ -102,7 +102,7 @@ def test_leaving_a_producers_block_raises_what_nobody_asked_for(sync: Client) ->
 def test_a_producer_keeps_order_over_small_large_and_many(sync: Client, broker: FakeBroker) -> None:
     topic = broker.add_topic("t")
     values = [str(n) * (500 if n % 100 == 0 else 1) for n in range(1, 1001)]
-    with sync.producer("t") as producer:
+    with sync.producer("t", linger_seconds=60) as producer:  # so that only its end sends what has gathered
         receipts = [producer.send(value) for value in values]
     assert [receipt.result().position for receipt in receipts] == [Position(0, n) for n in range(1000)]
     stored = [broker.uploads[row["_ref"]["uri"][8:]] if row["_ref"] else row["value"] for row in topic.rows[0]]
