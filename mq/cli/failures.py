@@ -23,20 +23,20 @@ class OutputClosed(BraidError):
 def report(error: BaseException) -> int:
     """Print what went wrong on one line, if there is anything to print. Return the exit code."""
     if isinstance(error, typer.TyperException):
-        _print(error.format_message())
+        say(error.format_message())
         return error.exit_code
     if isinstance(error, typer.Abort):
-        _print("stopped: nothing was done")
+        say("stopped: nothing was done")
         return FAILED
     if isinstance(error, OutputClosed):
         _discard_stdout()
         return 0
     if isinstance(error, BraidError):
-        _print(str(error))
+        say(str(error))
     elif isinstance(error, OSError):
-        _print(_os_error_text(error))
+        say(_os_error_text(error))
     else:
-        _print(f"internal error, please report it: {type(error).__name__}: {error} (mq --debug shows where)")
+        say(f"internal error, please report it: {type(error).__name__}: {error} (mq --debug shows where)")
     return FAILED
 
 
@@ -51,7 +51,8 @@ def _os_error_text(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 
-def _print(message: str) -> None:
+def say(message: str) -> None:
+    """Print one line on stderr."""
     line = " ".join(message.split())
     if line:
         sys.stderr.write(f"mq: {line}\n")

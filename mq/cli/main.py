@@ -22,8 +22,9 @@ app = typer.Typer(
 
 @dataclass(slots=True)
 class Invocation:
-    """The options before the command."""
+    """The command line, and the options before the command."""
 
+    arguments: Sequence[str]
     debug: bool = False
 
 
@@ -46,7 +47,7 @@ def _before_command(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Raises nothing but the interpreter's own `SystemExit`."""
-    invocation = Invocation()
+    invocation = Invocation(arguments)
     command = typer.main.get_command(app)
     try:
         # Not standalone: Typer prints an error as a box of several lines.

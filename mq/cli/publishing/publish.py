@@ -17,7 +17,7 @@ from braidmq.json_rows.encoding import NonFinite
 from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
-from mq.cli.failures import CommandFailed
+from mq.cli.failures import CommandFailed, say
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.publishing.batches import (
     Batch,
@@ -34,6 +34,7 @@ from mq.cli.publishing.progress import Progress
 from mq.cli.publishing.publish_preview import PublishPreview
 from mq.cli.publishing.publish_summary import PublishSummary
 from mq.cli.publishing.read_ahead import read_ahead
+from mq.cli.publishing.resuming import Skip, acknowledged, interrupted
 
 # A larger payload is streamed to the store and published by reference.
 _INLINE_BYTES = 1024 * 1024
@@ -57,9 +58,11 @@ class _Job:
     upload: bool
     non_finite: NonFinite
     dry_run: bool
+    skip: int
 
 
 def publish(
+    context: typer.Context,
     topic: TopicName,
     values: Annotated[
         list[str] | None,
@@ -97,6 +100,10 @@ def publish(
             help="What NaN and infinities of csv and parquet rows become, for which JSON has no numbers.",
         ),
     ] = "refuse",
+    skip: Annotated[
+        int,
+        typer.Option("--skip", min=0, metavar="N", help="Leave out the first N messages of the input, over all files."),
+    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Publish nothing: read everything, and print what would be stored.")
     ] = False,
@@ -111,7 +118,8 @@ def publish(
     """
     job = _Job(
         topic, key, _headers(header or []), file or ([] if values else [STDIN]), form,
-        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite, dry_run,
+        Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite,
+        dry_run, skip,
     )  # fmt: skip
     _check_usage(job, values or [])
     if dry_run:
@@ -120,7 +128,11 @@ def publish(
         preview.show(as_json=as_json)
         return
     summary = PublishSummary(SystemClock())
-    with_client(url, timeout, lambda client: _publish(client, job, values or [], summary))
+    try:
+        with_client(url, timeout, lambda client: _publish(client, job, values or [], summary))
+    except KeyboardInterrupt:
+        say(interrupted(summary, skip, None if values else context.obj.arguments))
+        raise
     summary.show(as_json=as_json)
 
 
@@ -135,9 +147,9 @@ def _headers(words: Sequence[str]) -> dict[str, str]:
 
 
 def _check_usage(job: _Job, values: Sequence[str]) -> None:
-    if values and (job.files or job.form or job.fields != Fields()):
+    if values and (job.files or job.form or job.fields != Fields() or job.skip):
         raise typer.BadParameter(
-            "values are published unchanged: leave out --file, --format, --key-field and --value-field"
+            "values are published unchanged: leave out --file, --format, --key-field, --value-field and --skip"
         )
     if job.key is not None and job.fields.key is not None:
         raise typer.BadParameter("give either --key or --key-field")
@@ -150,19 +162,21 @@ async def _publish(client: AsyncClient, job: _Job, values: Sequence[str], summar
         await client.topic(job.topic)
         if values:
             messages = [OutgoingMessage(value, job.key, job.headers) for value in values]
-            summary.add(await client.publish_many(job.topic, messages))
+            await acknowledged(client.publish_many(job.topic, messages), len(messages), summary, SystemClock())
+        skip = Skip(job.skip)
         for name in job.files:
             form = _form(job, name)
-            if form == "raw":
+            if form != "raw":
+                await _publish_rows(client, job, name, form, skip, summary)
+            elif not skip.take(1):
                 await _publish_whole(client, job, name, summary)
-            else:
-                await _publish_rows(client, job, name, form, summary)
+        skip.check_all_taken()
     except BraidMQError as error:
         if error.published is not None:
             summary.add(error.published)
-        raise CommandFailed(f"{error}{summary.stored_so_far()}") from error
+        raise CommandFailed(f"{error}{summary.stored_so_far(job.skip)}") from error
     except CommandFailed as error:
-        raise CommandFailed(f"{error}{summary.stored_so_far()}") from error
+        raise CommandFailed(f"{error}{summary.stored_so_far(job.skip)}") from error
 
 
 async def _preview(client: AsyncClient, job: _Job, values: Sequence[str], preview: PublishPreview) -> None:
@@ -170,30 +184,34 @@ async def _preview(client: AsyncClient, job: _Job, values: Sequence[str], previe
     await client.topic(job.topic)
     if values:
         preview.add(pa.table({"key": [job.key] * len(values), "value": values}))
+    skip = Skip(job.skip)
     for name in job.files:
         form = _form(job, name)
         if form == "raw":
-            preview.add_whole(name, job.key)
+            if not skip.take(1):
+                preview.add_whole(name, job.key)
             continue
         with ExitStack() as stack:
             progress = stack.enter_context(Progress(name, shown=False))
             row = 0
             async for batch in read_ahead(_batches(job, name, form, progress, stack)):
-                table, plan = _messages(job, batch, row)
+                table, plan = _messages(job, batch, row, skip)
                 for messages in message_tables(table, plan, slice_bytes=_SLICE_BYTES):
                     preview.add(messages)
-                row += table.num_rows
+                row += batch.table.num_rows
+    skip.check_all_taken()
 
 
-def _messages(job: _Job, batch: Batch, first_row: int) -> tuple[pa.Table, TablePlan]:
-    """A batch as a table, and which of its columns is which part of a message."""
+def _messages(job: _Job, batch: Batch, first_row: int, skip: Skip) -> tuple[pa.Table, TablePlan]:
+    """What is to be published of a batch as a table, and which of its columns is which part of a message."""
     headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
-    table, key = batch.table, batch.key
+    skipped = skip.take(batch.table.num_rows)
+    table, key = batch.table.slice(skipped), batch.key
     if key is None and job.key is not None:
         key = "key"
         table = table.append_column(key, pa.repeat(job.key, table.num_rows))
     plan = TablePlan(
-        key=key, value=batch.value, headers=headers or None, non_finite=job.non_finite, first_row=first_row
+        key=key, value=batch.value, headers=headers or None, non_finite=job.non_finite, first_row=first_row + skipped
     )
     return table, plan
 
@@ -221,7 +239,7 @@ async def _publish_whole(client: AsyncClient, job: _Job, name: str, summary: Pub
         large = source.seek(0, os.SEEK_END) > _INLINE_BYTES
         source.seek(0)
         message = OutgoingMessage(source if job.upload or large else source.read(), job.key, job.headers)
-        summary.add(await client.publish_many(job.topic, [message]))
+        await acknowledged(client.publish_many(job.topic, [message]), 1, summary, SystemClock())
 
 
 def _file(name: str) -> BinaryIO:
@@ -232,25 +250,27 @@ def _chunks(stream: InputStream) -> Iterator[bytes]:
     return iter(lambda: stream.read(_INLINE_BYTES), b"")
 
 
-async def _publish_rows(client: AsyncClient, job: _Job, name: str, form: Format, summary: PublishSummary) -> None:
+async def _publish_rows(
+    client: AsyncClient, job: _Job, name: str, form: Format, skip: Skip, summary: PublishSummary
+) -> None:
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
         row = 0
         async for batch in read_ahead(_batches(job, name, form, progress, stack)):
-            table, plan = _messages(job, batch, row)
-            summary.add(
-                await client.publish_table(
-                    job.topic,
-                    table,
-                    key=plan.key,
-                    value=plan.value,
-                    headers=plan.headers,
-                    non_finite=plan.non_finite,
-                    first_row=plan.first_row,
-                )
+            table, plan = _messages(job, batch, row, skip)
+            publishing = client.publish_table(
+                job.topic,
+                table,
+                progress=summary.advance,
+                key=plan.key,
+                value=plan.value,
+                headers=plan.headers,
+                non_finite=plan.non_finite,
+                first_row=plan.first_row,
             )
-            row += table.num_rows
-            progress.update()
+            await acknowledged(publishing, table.num_rows, summary, SystemClock())
+            row += batch.table.num_rows
+            progress.update(table.num_rows)
 
 
 def _batches(job: _Job, name: str, form: Format, progress: Progress, stack: ExitStack) -> Iterator[Batch]:

@@ -13,9 +13,29 @@ class PublishSummary:
         self._started_seconds = clock.monotonic_seconds()
         self._ranges: dict[int, list[PositionRange]] = {}
         self.count = 0
+        self._under_way = self._partly = 0
+
+    def begin(self, count: int) -> None:
+        """Count messages that are sent now. Of these, nothing is known until `advance` or `add`."""
+        self._under_way, self._partly = count, 0
+
+    def advance(self, acknowledged: int, _: int) -> None:
+        """Note how many of the messages under way are acknowledged: the first ones."""
+        self._partly = acknowledged
+
+    @property
+    def stored(self) -> int:
+        """How many messages are known to be stored: the first ones."""
+        return self.count + self._partly
+
+    @property
+    def uncertain(self) -> int:
+        """How many messages were sent of which it is not known whether they are stored."""
+        return self._under_way - self._partly
 
     def add(self, published: Published) -> None:
-        """Count acknowledged messages."""
+        """Count acknowledged messages. Then none is under way."""
+        self._under_way = self._partly = 0
         self.count += published.count
         for each in published.positions:
             ranges = self._ranges.setdefault(each.segment, [])
@@ -25,11 +45,12 @@ class PublishSummary:
             else:
                 ranges.append(each)
 
-    def stored_so_far(self) -> str:
-        """The end of an error message: how many messages were stored before the error."""
+    def stored_so_far(self, skipped: int) -> str:
+        """The end of an error message: how many messages were stored before the error, and how to go on behind them."""
         if not self.count:
             return ""
-        return f"; {_messages(self.count)} {'was' if self.count == 1 else 'were'} stored before that"
+        stored = f"{messages(self.count)} {'was' if self.count == 1 else 'were'} stored before that"
+        return f"; {stored}: --skip {skipped + self.count} leaves out what is stored"
 
     def show(self, *, as_json: bool) -> None:
         """Print the result, as JSON or as text and a table."""
@@ -44,7 +65,7 @@ class PublishSummary:
             return
         # For a few messages the rate would measure only the time to connect.
         rate = f" ({self.count / seconds:,.0f} per second)" if seconds >= 1 else ""
-        print_lines(f"published {_messages(self.count)} in {seconds:.1f} s{rate}")
+        print_lines(f"published {messages(self.count)} in {seconds:.1f} s{rate}")
         if ranges:
             print_table(
                 ("segment", "from offset", "to offset", "messages"),
@@ -52,5 +73,6 @@ class PublishSummary:
             )
 
 
-def _messages(count: int) -> str:
-    return f"{count:,} message" if count == 1 else f"{count:,} messages"
+def messages(count: int, more: str = "") -> str:
+    """A number of messages in words."""
+    return f"{count:,}{more} message" if count == 1 else f"{count:,}{more} messages"

@@ -189,7 +189,7 @@ def test_what_was_stored_before_an_error_is_told(mq: Mq, mq_fails: Mq, topic: st
     (tmp_path / "a.txt").write_text("1\n2\n")
     (tmp_path / "b.ndjson").write_text("oops")
     told = mq_fails("publish", topic, "--file", str(tmp_path / "a.txt"), "--file", str(tmp_path / "b.ndjson"))
-    assert told.endswith("; 2 messages were stored before that")
+    assert told.endswith("; 2 messages were stored before that: --skip 2 leaves out what is stored")
 
 
 def test_real_rows_keep_their_values_and_each_keys_order(

@@ -47,8 +47,8 @@ def test_one_message_is_told_by_its_id(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_errors_tell_what_is_stored_nevertheless() -> None:
     summary = PublishSummary(ManualClock())
-    assert summary.stored_so_far() == ""
+    assert summary.stored_so_far(0) == ""
     summary.add(published((0, 0, 1)))
-    assert summary.stored_so_far() == "; 1 message was stored before that"
+    assert summary.stored_so_far(0) == "; 1 message was stored before that: --skip 1 leaves out what is stored"
     summary.add(published((0, 1, 1999)))
-    assert summary.stored_so_far() == "; 2,000 messages were stored before that"
+    assert summary.stored_so_far(5) == "; 2,000 messages were stored before that: --skip 2005 leaves out what is stored"
