@@ -91,6 +91,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
         False,
     ),
 )
+SLUGS = (*dict.fromkeys(slug for _, slug, _, _, _ in _KINDS), "topic-not-found", "internal")
+"""The types of problems that publishes have."""
 
 
 def problem_of(error: Exception) -> Problem:

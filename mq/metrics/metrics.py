@@ -1,7 +1,10 @@
 """The metrics of a broker, for Prometheus."""
 
-from prometheus_client import generate_latest
+import platform
 
+from prometheus_client import Gauge, generate_latest
+
+from mq.base.version import VERSION
 from mq.metrics.cluster_metrics import ClusterMetrics
 from mq.metrics.registry import Registry
 from mq.metrics.request_metrics import RequestMetrics
@@ -16,6 +19,13 @@ class Metrics:
 
     def __init__(self, most_topics: int = MOST_TOPICS) -> None:
         self.registry = Registry()
+        build = Gauge(
+            "braidmq_build_info",
+            "Always 1; tells the version of the broker and that of its Python.",
+            ["version", "python"],
+            registry=self.registry,
+        )
+        build.labels(VERSION, platform.python_version()).set(1)
         self.requests = RequestMetrics(self.registry)
         self.cluster = ClusterMetrics(self.registry)
         self.upkeep = UpkeepMetrics(self.registry)

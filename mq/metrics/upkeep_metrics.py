@@ -1,6 +1,10 @@
 """Metrics of what is written, kept, checked and deleted, over all topics."""
 
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from filer.verification.verdict import Condition
 
 _FILE_BYTES = (1e3, 1e4, 1e5, 1e6, 4e6, 16e6, 64e6)
 
@@ -36,6 +40,8 @@ class UpkeepMetrics:
             ["condition"],
             registry=registry,
         )
+        for condition in get_args(Condition):
+            self.scrubbed_objects.labels(condition)
         self.scrub_oldest_seconds = Gauge(
             "braidmq_scrub_oldest_seconds",
             "For how long the segment that waits longest for this broker's scrub has not been read.",

@@ -12,6 +12,7 @@ from typing import Any
 
 import uvicorn
 import uvloop
+from prometheus_client import ProcessCollector
 
 from filer import keys
 from filer.clock import Clock, SystemClock
@@ -107,6 +108,8 @@ def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
         store_health=health,
     )
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
+    # Here and not in the broker: several brokers may live in one process.
+    ProcessCollector(registry=broker.metrics.registry)
     return broker
 
 

@@ -23,7 +23,7 @@ from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
 from mq.http import request_id
 from mq.http.formats import PUBLISH_FORMATS, Format
-from mq.http.problems import problem_of
+from mq.http.problems import SLUGS, problem_of
 from mq.http.reply import JSON, Reply
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -76,6 +76,9 @@ class Publisher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._refused = broker.metrics.requests.refused
+        for slug in SLUGS:
+            self._refused.labels(slug)
         self._now_seconds = broker.clock.monotonic_seconds
         durations = broker.metrics.requests.publish
         self._stored, self._replicated = durations["stored"], durations["replicated"]
@@ -87,7 +90,7 @@ class Publisher:
         except ClientGone:
             raise
         except Exception as error:
-            self._broker.metrics.requests.refused.labels(problem_of(error).slug).inc()
+            self._refused.labels(problem_of(error).slug).inc()
             raise
 
     async def _publish(self, scope: Scope, receive: Receive, topic: str) -> Reply:

@@ -69,3 +69,19 @@ TOO_FAR_AHEAD = Refusal("ahead")
 ANSWER_LATE = Refusal("answer-late")
 GAVE_WAY = Refusal("gave-way")
 IDLE = Refusal("idle")
+
+COUNTED = (
+    NO_ROOM,
+    ADDRESS,
+    HEAD_LATE,
+    BODY_LATE,
+    CROWDED,
+    HEAD_TOO_LARGE,
+    TOO_MANY_HEADERS,
+    URI_TOO_LONG,
+    NOT_HTTP,
+    TOO_FAR_AHEAD,
+    ANSWER_LATE,
+    GAVE_WAY,
+)
+"""All but `IDLE`, which is how connections usually end."""

@@ -8,7 +8,7 @@ from filer.clock import Clock
 from mq.metrics.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
 from mq.process.connections.limits import ConnectionLimits
-from mq.process.connections.refusals import IDLE, Refusal
+from mq.process.connections.refusals import COUNTED, IDLE, Refusal
 from mq.process.connections.unwanted import Unwanted
 
 # An attack must not fill the log as well.
@@ -32,7 +32,8 @@ class ConnectionWatch:
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted = Unwanted(clock)
         self._clock = clock
-        self._refused = metrics.requests.connections_refused
+        refused = metrics.requests.connections_refused
+        self._refused = {refusal.reason: refused.labels(refusal.reason) for refusal in COUNTED}
         self._logged_seconds: dict[str, float] = {}
         metrics.requests.connections.set_function(self.connections.__len__)
 
@@ -50,7 +51,7 @@ class ConnectionWatch:
     def end(self, connection: WatchedConnection, refusal: Refusal) -> None:
         """End a connection. Counted, and told in the log once a minute, unless it was merely idle."""
         if refusal is not IDLE:
-            self._refused.labels(refusal.reason).inc()
+            self._refused[refusal.reason].inc()
             self._tell(refusal.reason)
         connection.end(refusal)
 

@@ -1,6 +1,8 @@
 """`mq serve` as people run it. Interpreters of their own have those that are about the command line and its signals."""
 
 import contextlib
+import platform
+import re
 import shlex
 import signal
 import socket
@@ -12,9 +14,11 @@ import duckdb
 import httpx
 import pytest
 
+from mq.base.version import VERSION
 from tests.support.broker.broker_process import BrokerFailedToStart, BrokerProcess
 from tests.support.broker.few_files import OPEN_FILES
 from tests.support.cluster.zookeeper_server import ZooKeeperServer
+from tests.support.metric_rules import problems
 from tests.support.process.processes import until
 
 
@@ -225,6 +229,20 @@ def test_puts_are_in_the_metrics(tmp_path: Path) -> None:
     with BrokerProcess(data=tmp_path / "data") as broker:
         text = httpx.get(f"{broker.url}/metrics").text
     assert 'braidmq_store_calls_total{operation="create",outcome="ok"}' in text
+    assert 'braidmq_store_call_seconds_count{operation="create"}' in text
+    assert 'braidmq_store_errors_total{cause="ENOSPC",operation="create"} 0.0' in text
+    assert 'braidmq_store_calls_total{operation="replace",outcome="refused"} 0.0' in text
+    assert problems(text) == []
+
+
+def test_the_process_and_its_versions_are_in_the_metrics(tmp_path: Path) -> None:
+    with BrokerProcess(data=tmp_path / "data") as broker:
+        text = httpx.get(f"{broker.url}/metrics").text
+    python = platform.python_version()
+    assert f'braidmq_build_info{{python="{python}",version="{VERSION}"}} 1.0' in text
+    for name in ("cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds"):
+        found = re.search(rf"^process_{name} (\S+)$", text, re.MULTILINE)
+        assert found is not None and float(found[1]) > 0, name
 
 
 def test_a_signal_while_it_starts_ends_it_cleanly(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Data, MakeData
 from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.metric_rules import problems
 
 OTHER = "(other)"
 PUT_SECONDS = 0.03
@@ -150,3 +151,24 @@ async def test_how_long_reads_take_is_counted_for_pages_with_messages() -> None:
     assert page["messages"] == []
     assert told["braidmq_read_seconds_count"] == 2
     assert 0 < told["braidmq_read_seconds_sum"] < 10
+
+
+async def test_reasons_that_can_be_told_beforehand_count_from_0() -> None:
+    async with http_broker(MemoryStore()) as broker:
+        told = await samples(broker)
+    for series in (
+        "braidmq_publishes_refused_total front-store-full",
+        "braidmq_publishes_refused_total topic-not-found",
+        "braidmq_connections_refused_total no-room",
+        "braidmq_connections_refused_total gave-way",
+        "braidmq_scrubbed_objects_total damaged",
+    ):
+        assert told[series] == 0, series
+
+
+async def test_what_a_broker_in_use_tells_obeys_promtools_rules() -> None:
+    async with http_broker(MemoryStore()) as broker:
+        await create(broker, "birds")
+        await publish(broker, "birds")
+        assert (await broker.client.get("/v1/topics/none/messages")).status_code == 404
+        assert problems((await broker.client.get("/metrics")).text) == []
