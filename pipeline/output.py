@@ -41,6 +41,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def say(line: str) -> None:
     """Print a line about the progress of the job on stderr."""
     sys.stderr.write(f"mq: {line}\n")

@@ -4,10 +4,12 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from filer.clock import Clock, SystemClock
 from pipeline.errors import JobFailed
-from pipeline.output import say
+from pipeline.output import counted, duration, say
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -17,6 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PROGRESS_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
 _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)")
 
 
@@ -33,9 +36,9 @@ def task_rdd(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
 
 @contextlib.contextmanager
 def watched(spark: "SparkSession") -> Iterator[None]:
-    """Print from time to time how many of the block's tasks are done. Raises `JobFailed` if one fails."""
+    """Print every few seconds how far the block's tasks are. Raises `JobFailed` if one fails."""
     ended = threading.Event()
-    reporter = threading.Thread(target=_report_progress, args=(spark.sparkContext, ended), daemon=True)
+    reporter = threading.Thread(target=_report_progress, args=(spark.sparkContext, SystemClock(), ended), daemon=True)
     reporter.start()
     try:
         with spark_failures():
@@ -72,13 +75,56 @@ def reason_of(message: str) -> str:
     return lines[0] if lines else "a Spark task failed without a message"
 
 
-def _report_progress(context: "SparkContext", ended: threading.Event) -> None:
-    tracker = context.statusTracker()
-    shown = 0, 0
-    while not ended.wait(PROGRESS_SECONDS):
-        found = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-        stages = [stage for stage in found if stage is not None]
-        done = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-        if done[0] and done != shown:
-            say(f"{done[0]:,} of {done[1]:,} tasks done")
-            shown = done
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The stages of Spark that run at the moment: how many of their tasks are done, and how many run."""
+
+    stages: tuple[int, ...]
+    done: int
+    running: int
+    total: int
+
+
+class ProgressLines:
+    """Says how far a job is, every `PROGRESS_SECONDS`. The end of a step is estimated from the tasks that are done."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_seconds = self._step_began_seconds = self._told_seconds = clock.monotonic_seconds()
+        self._stages: tuple[int, ...] = ()
+
+    def line(self, step: Step) -> str | None:
+        """Return the line about the present step; None if it is not time for one yet."""
+        now_seconds = self._clock.monotonic_seconds()
+        if step.stages != self._stages:
+            self._stages, self._step_began_seconds = step.stages, now_seconds
+        if now_seconds - self._told_seconds < PROGRESS_SECONDS:
+            return None
+        self._told_seconds = now_seconds
+        so_far = f"{duration(now_seconds - self._began_seconds)} so far"
+        if not step.stages:
+            return f"no task of Spark runs right now; {so_far}"
+        return f"{_tasks(step, now_seconds - self._step_began_seconds)}; {so_far}"
+
+
+def _tasks(step: Step, seconds: float) -> str:
+    text = f"{step.done:,} of {counted(step.total, 'task')} done, {step.running:,} running"
+    if not step.done or seconds <= 0:
+        return text
+    left = duration(seconds / step.done * (step.total - step.done))
+    return f"{text}, {step.done / seconds * 60:,.1f} per minute, about {left} left in this step"
+
+
+def _report_progress(context: "SparkContext", clock: Clock, ended: threading.Event) -> None:
+    tracker, lines = context.statusTracker(), ProgressLines(clock)
+    while not ended.wait(_LOOK_SECONDS):
+        ids = tuple(sorted(tracker.getActiveStageIds()))
+        stages = [stage for each in ids if (stage := tracker.getStageInfo(each)) is not None]
+        step = Step(
+            ids,
+            sum(stage.numCompletedTasks for stage in stages),
+            sum(stage.numActiveTasks for stage in stages),
+            sum(stage.numTasks for stage in stages),
+        )
+        if (line := lines.line(step)) is not None:
+            say(line)

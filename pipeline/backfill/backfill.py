@@ -78,9 +78,11 @@ def backfill(
         if rows.isEmpty():
             raise JobFailed(f"{source.path} has no rows: there is nothing to load")
         warning = event_times(rows, columns).unlikely(SystemClock().now_us())
-        if warning is not None and not confirm(warning):
-            raise JobFailed(f"nothing was loaded: {warning}")
-        say(f"load {name} (continue it with --load {name})")
+    # Not watched: lines about the progress would hide the question.
+    if warning is not None and not confirm(warning):
+        raise JobFailed(f"nothing was loaded: {warning}")
+    say(f"load {name} (continue it with --load {name})")
+    with watched(spark):
         by_time = columns.order_by_event_time
         return load_frame(messages, topic, url=url, load=name, segments=segments, by_time=by_time, progress=say)
 
