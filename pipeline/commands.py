@@ -12,7 +12,10 @@ from pipeline.skew.skew_command import add_skew_options, run_skew
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The parsed command line. Raises `WrongUsage`. `--help` prints the help and ends the process."""
+    """The parsed command line. Raises `WrongUsage`. `--help` prints the help and ends the process.
+
+    `go_on` are the arguments with which an interrupted job goes on, besides the given ones. A job may set it.
+    """
     parser = JobParser(prog="mq pipeline", description="Heavy work on Spark, against the files of a topic.")
     jobs = parser.add_subparsers(metavar="JOB", required=True)
     add_backfill(jobs)
@@ -23,6 +26,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         )
     )
     add_skew_options(add_job(jobs, "skew", run_skew, "Count messages per slot, and suggest where to cut the slots."))
+    parser.set_defaults(go_on=())
     options = parser.parse_args(arguments)
     if "check" in options:
         options.check(options)

@@ -1,5 +1,7 @@
 """Prints results on stdout, as text for people or JSON for machines, and progress on stderr."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -53,6 +55,12 @@ def say(line: str) -> None:
     """Print a line about the progress of the job on stderr."""
     sys.stderr.write(f"mq: {line}\n")
     sys.stderr.flush()
+
+
+def discard_stdout() -> None:
+    """Discard what is left in the output buffers."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _shown(cell: object) -> str:

@@ -86,6 +86,8 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
         warning = found.times.unlikely(SystemClock().now_us())
         found.show(f"load {source.path} into topic {options.topic}", warning, as_json=options.json)
         return
+    load = options.load or SystemClock().ulid()
+    options.go_on = () if options.load else ("--load", load)
     done = backfill(
         spark,
         options.url,
@@ -93,7 +95,7 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
         source,
         columns,
         segments=options.segments,
-        load=options.load,
+        load=load,
         confirm=partial(_confirm, ask=not options.yes and sys.stdin.isatty() and sys.stderr.isatty()),
     )
     segments = len(done.segments)

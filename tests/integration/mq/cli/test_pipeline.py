@@ -1,10 +1,20 @@
 """`mq pipeline` becomes the job, which says in one line what is wrong."""
 
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.broker.broker_process import broker_environment
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.broker.broker_process import BrokerProcess, broker_environment
+from tests.support.process.mq import mq as run_mq
+from tests.support.process.mq import mq_process
+
+Mq = Callable[..., str]
 
 SAID_BY_SPARK = ("WARNING: Using incubator", "Setting default log level", "To adjust logging level")
 
@@ -45,3 +55,27 @@ def test_a_cluster_that_is_not_to_be_had_is_one_line() -> None:
         1,
         "mq: Spark does not start on spark://nowhere: Invalid master URL: spark://nowhere\n",
     )
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_a_job_at_once_and_tells_the_command_that_goes_on(
+    mq: Mq, broker: BrokerProcess, values: Callable[[str], list[str]], topic: str, tmp_path: Path
+) -> None:
+    mq("topic", "create", topic)
+    numbers = list(range(100_000))
+    pq.write_table(pa.table({"n": [str(each) for each in numbers]}), tmp_path / "n.parquet")
+    command = ["pipeline", "backfill", str(tmp_path / "n.parquet"), topic, "--value", "n", "--master", "local[1]"]
+    with mq_process(*command, "--url", broker.url) as job:
+        while b"mq: load " not in (line := job.stderr_line()):
+            assert line, "it ended before it began to load"
+        job.interrupt()
+        assert job.wait(30) == 130
+        told = job.stderr().decode()
+    assert "Traceback" not in told and "ERROR" not in told
+    said = told.splitlines()[-1]
+    assert said.startswith("mq: interrupted: go on with mq pipeline backfill ")
+    program, *arguments = shlex.split(said.partition("go on with ")[2])
+    assert (program, arguments[-2]) == ("mq", "--load")
+    run_mq(*arguments)
+    assert sorted(map(int, values(topic))) == numbers
