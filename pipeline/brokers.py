@@ -4,25 +4,28 @@ import httpx
 
 from braidmq import Client
 from braidmq.errors import BraidMQError
+from braidmq.transport.patience import patience
 
 TIMEOUT_SECONDS = 30.0
 
 
-def announce_rollups(url: str, topic: str) -> list[str]:
+def announce_rollups(url: str, topic: str, timeout_seconds: float | None = None) -> list[str]:
     """Ask every broker to look for roll-ups that others wrote; returns a line for each broker that could not be asked.
 
     All brokers are asked, because a segment's maintainer changes. A broker that was not asked goes on as before: it
     finds the roll-ups when it becomes the maintainer of the segment, and no reader misses anything until then.
     """
     try:
-        with Client(url) as client:
+        with Client(url, **patience(timeout_seconds)) as client:
             brokers = {broker.broker: broker.url or client.urls[0] for broker in client.cluster().brokers}
     except BraidMQError as error:
         return [str(error)]
     failures = []
     for broker, address in brokers.items():
         try:
-            answer = httpx.post(f"{address}/v1/topics/{topic}/upkeep", timeout=TIMEOUT_SECONDS, trust_env=False)
+            answer = httpx.post(
+                f"{address}/v1/topics/{topic}/upkeep", timeout=timeout_seconds or TIMEOUT_SECONDS, trust_env=False
+            )
             answer.raise_for_status()
         except httpx.HTTPError as error:
             failures.append(f"broker {broker} at {address}: {error}")

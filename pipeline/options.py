@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
 
 from braidmq import Client
-from braidmq.defaults import DEFAULT_URL
+from braidmq.defaults import DEFAULT_URL, LONGEST_DELIVERY_TIMEOUT_SECONDS
+from braidmq.transport.patience import patience
 from filer import keys
 from filer.stores.store_address import AddressingStyle, StoreAddress
 from pipeline.errors import JobFailed, WrongUsage
@@ -52,6 +53,13 @@ def add_common_options(parser: JobParser) -> None:
         default=os.environ.get("BRAIDMQ_URL", DEFAULT_URL),
         help="address of a broker; several by commas [env BRAIDMQ_URL]",
     )
+    parser.add_argument(
+        "--timeout",
+        type=timeout,
+        metavar="SECONDS",
+        help="how long to go on trying when no broker answers (30, while files are loaded 120; not at all if none has "
+        "answered yet)",
+    )
 
 
 def _add_store_options(parser: JobParser) -> None:
@@ -74,12 +82,12 @@ def _add_store_options(parser: JobParser) -> None:
 
 def store_of(options: argparse.Namespace) -> StoreAddress:
     """The store in the options, else the one that holds the topic's files. Raises `JobFailed` if neither is known."""
-    url = options.store or _store_of_files(options.url, options.topic)
+    url = options.store or _store_of_files(options.url, options.topic, options.timeout)
     return StoreAddress(url, options.s3_endpoint, options.s3_region, options.s3_addressing)
 
 
-def _store_of_files(url: str, topic: str) -> str:
-    with Client(url) as client:
+def _store_of_files(url: str, topic: str, timeout_seconds: float | None) -> str:
+    with Client(url, **patience(timeout_seconds)) as client:
         file = next(iter(client.files(topic)), None)
     if file is None:
         raise JobFailed(f"topic {topic!r} has no files yet, so the address of the store is not known: give --store")
@@ -120,4 +128,12 @@ def seconds(text: str) -> float:
         found = -1.0
     if not 0 <= found < inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return found
+
+
+def timeout(text: str) -> float:
+    """Parse how long to wait for brokers."""
+    found = seconds(text)
+    if not 0.1 <= found <= LONGEST_DELIVERY_TIMEOUT_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to {LONGEST_DELIVERY_TIMEOUT_SECONDS:g} seconds")
     return found

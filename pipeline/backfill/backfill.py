@@ -12,6 +12,7 @@ from braidmq import Client, CommittedLoad
 from braidmq.bulk_load.loader import check_committed
 from braidmq.json_rows.encoding import NonFinite
 from braidmq.publish.encoding.tables import EventTimeUnit
+from braidmq.transport.patience import patience
 from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
@@ -56,15 +57,18 @@ def backfill(
     *,
     segments: int | None = None,
     load: str | None = None,
+    timeout_seconds: float | None = None,
     confirm: Callable[[str], bool] = lambda _: True,
 ) -> CommittedLoad:
     """Bulk-load the rows as messages. Raises any `BraidError`, and `JobFailed` if the table cannot be read.
 
-    A load cannot be undone. So `confirm` is asked before it begins if the event times are unlikely.
+    A load cannot be undone. So `confirm` is asked before it begins if the event times are unlikely. `timeout_seconds`
+    is how long to go on trying when no broker answers.
     """
     from braidmq.spark import load as load_frame
 
-    with Client(url) as client:
+    patient = patience(timeout_seconds)
+    with Client(url, **patient) as client:
         config = TopicConfig.model_validate(client.topic(topic).config)
         known = None if load is None else client.committed_load(topic, load)
     rows = rows_of(spark, source, columns)
@@ -84,14 +88,31 @@ def backfill(
     say(f"load {name} (continue it with --load {name})")
     with watched(spark):
         by_time = columns.order_by_event_time
-        return load_frame(messages, topic, url=url, load=name, segments=segments, by_time=by_time, progress=say)
+        return load_frame(
+            messages,
+            topic,
+            url=url,
+            load=name,
+            segments=segments,
+            by_time=by_time,
+            retry=patient.get("retry"),
+            progress=say,
+        )
 
 
-def preview(spark: "SparkSession", url: str, topic: str, source: Source, columns: Columns) -> Preview:
+def preview(
+    spark: "SparkSession",
+    url: str,
+    topic: str,
+    source: Source,
+    columns: Columns,
+    *,
+    timeout_seconds: float | None = None,
+) -> Preview:
     """What `backfill` would load. Every row is converted, so that a value that is refused is found. Errors as there."""
     from pyspark.sql import functions as f
 
-    with Client(url) as client:
+    with Client(url, **patience(timeout_seconds)) as client:
         config = TopicConfig.model_validate(client.topic(topic).config)
     rows = rows_of(spark, source, columns)
     size_bytes, time = f.sum(f.octet_length("value")), f.col("event_time")

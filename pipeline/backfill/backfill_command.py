@@ -82,7 +82,7 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
     )
     source = _source_of(options)
     if options.dry_run:
-        found = preview(spark, options.url, options.topic, source, columns)
+        found = preview(spark, options.url, options.topic, source, columns, timeout_seconds=options.timeout)
         warning = found.times.unlikely(SystemClock().now_us())
         found.show(f"load {source.path} into topic {options.topic}", warning, as_json=options.json)
         return
@@ -96,6 +96,7 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
         columns,
         segments=options.segments,
         load=load,
+        timeout_seconds=options.timeout,
         confirm=partial(_confirm, ask=not options.yes and sys.stdin.isatty() and sys.stderr.isatty()),
     )
     segments = len(done.segments)

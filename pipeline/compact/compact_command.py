@@ -50,7 +50,7 @@ def run_compact(spark: "SparkSession", options: argparse.Namespace) -> None:
         return
     done = compact(spark, store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
     # Even if nothing was left to do: an earlier run may have been killed before it asked them.
-    for failure in announce_rollups(options.url, options.topic):
+    for failure in announce_rollups(options.url, options.topic, options.timeout):
         say(f"the files are rolled up, but a broker was not asked to take them in: {failure}")
     for left in done.left:
         say(f"{left.files} files of segment {left.segment} stay as they are: {left.why_not}")

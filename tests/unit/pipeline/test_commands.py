@@ -33,6 +33,7 @@ from pipeline.tasks import reason_of
         (("compact", "t", "--rollup-mib", "0"), "'0' is not a whole number from 1 to 1024"),
         (("compact", "t", "--rollup-mib", "1025"), "'1025' is not a whole number from 1 to 1024"),
         (("compact", "t", "--open-age", "soon"), "'soon' is not a number of seconds"),
+        (("compact", "t", "--timeout", "0"), "'0' is not from 0.1 to 1800 seconds"),
         (("compact", "t", "--open-age", "inf"), "'inf' is not a number of seconds"),
     ],
 )

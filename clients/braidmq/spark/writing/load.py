@@ -46,6 +46,7 @@ def load(
     segments: int | None = None,
     by_time: bool = True,
     headers: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CommittedLoad:
     """Store all rows of a frame (`key`, `value`, `headers`, `event_time`) as one bulk load, visible all at once.
@@ -54,7 +55,8 @@ def load(
     equal), then those that follow. By default a segment is in this order over all its keys; with `by_time=False` the
     messages of each key are together instead, which compresses better. Each of the `segments` is written by one task.
     If the same `load` runs again, it goes on where it stopped; once it is committed, it returns the same answer.
-    `progress` is called with messages about the progress. Raises `InvalidOption` for rows that cannot be messages,
+    `progress` is called with messages about the progress; `retry` says how long brokers that do not answer are waited
+    for (120 seconds). Raises `InvalidOption` for rows that cannot be messages,
     `LoadRefused`, and `PySparkException` if a task fails. If an earlier run of that name had other rows, that
     exception contains `FileTaken`. If the earlier run is committed and had more or fewer rows, it raises `FileTaken`.
     """
@@ -63,13 +65,14 @@ def load(
     name = SystemClock().ulid() if load is None else load
     if segments is None:
         segments = min(frame.sparkSession.sparkContext.defaultParallelism, MOST_DEFAULT_SEGMENTS)
-    with open_client(source, _PATIENT_RETRY) as client:
+    retry = _PATIENT_RETRY if retry is None else retry
+    with open_client(source, retry) as client:
         known, tries = client.committed_load(topic, name), 0
         while known is None:
             tries += 1
             reserved = client.reserve_load(topic, name, segments=segments)
             try:
-                files = _write_files(frame, source, reserved, by_time=by_time)
+                files = _write_files(frame, source, reserved, retry, by_time=by_time)
                 if progress is not None:
                     progress(f"files written: {len(files):,}; the brokers check them")
                 return client.commit_load(topic, name, files)
@@ -88,7 +91,7 @@ def load(
 
 
 def _write_files(
-    frame: DataFrame, source: Source, segments: Sequence[LoadSegment], *, by_time: bool
+    frame: DataFrame, source: Source, segments: Sequence[LoadSegment], retry: Retry, *, by_time: bool
 ) -> list[WrittenFile]:
     """Write the rows as files of the segments, each in a task."""
     sorted_rows = (
@@ -100,7 +103,7 @@ def _write_files(
     )
     with warnings.catch_warnings():
         ignore_pandas_warning()
-        written = sorted_rows.mapInArrow(_Task(source, tuple(segments)).write, _FILES_DDL).collect()
+        written = sorted_rows.mapInArrow(_Task(source, tuple(segments), retry).write, _FILES_DDL).collect()
     return sorted(WrittenFile(*row) for row in written)
 
 
@@ -131,10 +134,11 @@ class _Task:
 
     source: Source
     segments: tuple[LoadSegment, ...]
+    retry: Retry
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows and return what was written. This runs in a task."""
-        with open_client(self.source, _PATIENT_RETRY) as client:
+        with open_client(self.source, self.retry) as client:
             for index, rows in groupby(by_segment_index(batches), key=itemgetter(0)):
                 segment = self.segments[index]
                 for file in load_files((batch for _, batch in rows), segment):
