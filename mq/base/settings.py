@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+METRICS_TOPICS = 500
 MIB = 1024 * 1024
 _HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 _HOST_NAME = re.compile(r"[^\s,/:\[\]]{1,253}|\[[0-9A-Fa-f:.]+\]")
@@ -81,7 +82,7 @@ class BrokerSettings(BaseModel):
         "authorized", description="Who gets /metrics: those who may observe (authorized), or everybody (any)."
     )
     metrics_topics: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
-        500, description="Topics that /metrics shows by name; it shows the others together."
+        METRICS_TOPICS, description="Topics that /metrics shows by name; it shows the others together."
     )
     cors_origin: Annotated[str, AfterValidator(_origins)] | None = Field(
         None, description="Web pages that may use this broker, https://host,https://host; * for every page."

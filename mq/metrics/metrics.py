@@ -4,6 +4,7 @@ import platform
 
 from prometheus_client import Gauge, generate_latest
 
+from mq.base.settings import METRICS_TOPICS
 from mq.base.version import VERSION
 from mq.metrics.cluster_metrics import ClusterMetrics
 from mq.metrics.registry import Registry
@@ -11,13 +12,11 @@ from mq.metrics.request_metrics import RequestMetrics
 from mq.metrics.topic_metrics import TopicMetrics
 from mq.metrics.upkeep_metrics import UpkeepMetrics
 
-MOST_TOPICS = 500
-
 
 class Metrics:
     """The metrics of one broker. At most `most_topics` topics have series of their own."""
 
-    def __init__(self, most_topics: int = MOST_TOPICS) -> None:
+    def __init__(self, most_topics: int = METRICS_TOPICS) -> None:
         self.registry = Registry()
         build = Gauge(
             "braidmq_build_info",

@@ -19,7 +19,8 @@ _next_column = count()
 class Family:
     """A metric of topics: one series for each topic and value of `label`, all of which are known beforehand.
 
-    `columns` gives the place of each value among all series of a topic.
+    `columns` gives the place of each value among all series of a topic. A topic `keeps_place` among those that have
+    series once such a gauge was not 0.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Family:
     documentation: str
     label: str = ""
     labels: Sequence[str] = ("",)
+    keeps_place: bool = False
     columns: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,7 @@ MISSING_OBJECTS = Family(
     "Segment files that are known here to be gone (kind: missing) or damaged, and keep messages from readers.",
     "kind",
     LOSSES,
+    keeps_place=True,
 )
 SCRUB_FINDINGS = Family(
     "braidmq_scrub_findings",
@@ -87,6 +90,7 @@ SCRUB_FINDINGS = Family(
     "Objects that the scrub of any broker has found to be damaged or missing, and not sound since.",
     "kind",
     LOSSES,
+    keeps_place=True,
 )
 
 FAMILIES = (

@@ -36,6 +36,8 @@ class TopicSeries:
         column = family.columns[label]
         if value != self.gauges[column] and not self.closed:
             self._topics.show(self)
+            if family.keeps_place and not self._settled:
+                self._settled = self._topics.settle(self)
             self._topics.totals[column] += value - self.gauges[column]
             self.gauges[column] = value
 
@@ -58,7 +60,7 @@ class TopicSeries:
 class TopicMetrics:
     """The series of all topics of a broker. Belongs to the event loop's thread.
 
-    At most `most` topics have series of their own: the first of which something is counted, and before them, as long as
+    At most `most` topics have series of their own: the first of which something is counted or lost, and, as long as
     there is room, any others. The rest counts for `OTHER`, so that sums over topics are right. A counter of `OTHER`
     never decreases: a topic that gets series later begins there at 0.
     """

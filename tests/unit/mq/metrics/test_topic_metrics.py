@@ -6,6 +6,7 @@ from filer.keys import check_name
 from mq.metrics.topic_families import (
     FAULTS,
     MESSAGES_STORED,
+    MISSING_OBJECTS,
     OPEN_SEGMENTS,
     RECORD_FAULTS,
     SERIES,
@@ -94,6 +95,16 @@ def test_topics_without_traffic_make_room_for_those_with() -> None:
     assert set(shown(topics)) == {"b", "c", OTHER}
     assert shown(topics)["c"]["braidmq_topic_bytes"] == 10
     assert shown(topics)[OTHER]["braidmq_topic_bytes"] == 20
+
+
+def test_a_topic_of_which_something_is_lost_makes_no_room() -> None:
+    topics = TopicMetrics(1)
+    topics.of("a").open()
+    topics.of("b").set(MISSING_OBJECTS, 1, "damaged")
+    assert set(shown(topics)) == {"b", OTHER}
+    topics.of("c").count(MESSAGES_STORED)
+    assert set(shown(topics)) == {"b", OTHER}
+    assert shown(topics)["b"]["braidmq_missing_objects damaged"] == 1
 
 
 def test_topics_that_find_no_room_count_together_and_sums_are_right() -> None:
