@@ -70,7 +70,7 @@ async def _wait_a_little(task: "asyncio.Task[Published]", count: int, clock: Clo
 def interrupted(summary: PublishSummary, skipped: int, arguments: Sequence[str] | None) -> str:
     """What an interrupted command says: what is stored, and how to go on.
 
-    `arguments` are those of the command line; None if it cannot be continued.
+    `arguments` are those of the command line; None if they name no input that could be continued.
     """
     stored = f"{messages(summary.stored)} {'was' if summary.stored == 1 else 'were'} stored"
     text = f"interrupted: {stored if summary.stored else 'nothing was stored'}"
@@ -78,7 +78,7 @@ def interrupted(summary: PublishSummary, skipped: int, arguments: Sequence[str] 
     if summary.uncertain:
         more = " more" if summary.stored else ""
         text += f" for certain, and {messages(summary.uncertain, more)} may or may not be stored"
-    if arguments is None:
+    if arguments is None or not after + summary.uncertain:
         return text
     if summary.uncertain:
         text += f" ({_SKIP} {after + summary.uncertain} leaves them out)"

@@ -9,6 +9,7 @@ from mq.cli.publishing.publish_summary import PublishSummary
 from mq.cli.publishing.resuming import Skip, acknowledged, continued, interrupted
 
 ARGUMENTS = ["publish", "t", "--file", "a b.csv"]
+AFTER_3 = "mq publish t --file 'a b.csv' --skip 3"
 
 
 def stored(count: int) -> Published:
@@ -101,7 +102,8 @@ async def test_a_failure_after_the_interruption_leaves_them_uncertain_too(
 
 def test_before_anything_is_stored(clock: ManualClock) -> None:
     summary = PublishSummary(clock)
-    assert interrupted(summary, 0, ARGUMENTS).startswith("interrupted: nothing was stored; go on")
+    assert interrupted(summary, 0, ARGUMENTS) == "interrupted: nothing was stored"
+    assert interrupted(summary, 3, ARGUMENTS).endswith("nothing was stored; go on with the same input: " + AFTER_3)
     summary.begin(2)
     assert interrupted(summary, 0, None) == (
         "interrupted: nothing was stored for certain, and 2 messages may or may not be stored"
