@@ -4,7 +4,6 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from math import inf
 from typing import TYPE_CHECKING, NoReturn, get_args
 from urllib.parse import unquote
 
@@ -12,6 +11,7 @@ from braidmq import Client
 from braidmq.defaults import DEFAULT_URL, LONGEST_DELIVERY_TIMEOUT_SECONDS
 from braidmq.transport.patience import patience
 from filer import keys
+from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
 from filer.stores.store_address import AddressingStyle, StoreAddress
 from pipeline.errors import JobFailed, WrongUsage
 
@@ -56,8 +56,8 @@ def add_common_options(parser: JobParser) -> None:
     parser.add_argument(
         "--timeout",
         type=timeout,
-        metavar="SECONDS",
-        help="how long to go on trying when no broker answers (30, while files are loaded 120; not at all if none has "
+        metavar="DURATION",
+        help="how long to go on trying when no broker answers (30s, while files are loaded 2m; not at all if none has "
         "answered yet)",
     )
 
@@ -120,20 +120,42 @@ def between(least: int, most: int | None) -> Callable[[str], int]:
     return number
 
 
+def mebibytes_between(least: int, most: int) -> Callable[[str], int]:
+    """A parser of whole numbers of MiB, bounds included, into bytes."""
+    number = between(least, most)
+    return lambda text: number(text) * MIB
+
+
+def size_between(least_bytes: int, most_bytes: int) -> Callable[[str], int]:
+    """A parser of sizes in bytes, bounds included: `256MiB`."""
+
+    def size_bytes(text: str) -> int:
+        try:
+            found = parse_size_bytes(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}, not {text!r}") from error
+        if not least_bytes <= found <= most_bytes:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not from {size_text(least_bytes)} to {size_text(most_bytes)}"
+            )
+        return found
+
+    return size_bytes
+
+
 def seconds(text: str) -> float:
-    """Parse a number of seconds that is not negative."""
+    """Parse a duration in seconds: `30s`, `5m`."""
     try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return found
+        return parse_duration_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, not {text!r}") from error
 
 
 def timeout(text: str) -> float:
     """Parse how long to wait for brokers."""
     found = seconds(text)
     if not 0.1 <= found <= LONGEST_DELIVERY_TIMEOUT_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to {LONGEST_DELIVERY_TIMEOUT_SECONDS:g} seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not from 0.1s to {duration_text(LONGEST_DELIVERY_TIMEOUT_SECONDS)}"
+        )
     return found

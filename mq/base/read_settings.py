@@ -1,7 +1,8 @@
 """Reads a broker's settings from flags, environment variables and a file, in this order of precedence."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -9,6 +10,7 @@ from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
 from mq.base.settings import BrokerSettings
 
+Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
 OTHER_VARIABLES = frozenset({"BRAIDMQ_URL", "BRAIDMQ_CONFIG"})
@@ -24,6 +26,22 @@ def flag_of(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the value of a setting came from: the layer, and the name that it has there."""
+
+    layer: Layer
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """The settings in force, and the origin of each that is not the default."""
+
+    settings: BrokerSettings
+    origins: Mapping[str, Origin]
+
+
 def read_settings(
     flags: Mapping[str, str],
     environment: Mapping[str, str],
@@ -31,6 +49,17 @@ def read_settings(
     *,
     file_name: str = "the configuration file",
 ) -> BrokerSettings:
+    """The settings in force, as `resolve_settings` finds them."""
+    return resolve_settings(flags, environment, file, file_name=file_name).settings
+
+
+def resolve_settings(
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    file: Mapping[str, Any],
+    *,
+    file_name: str = "the configuration file",
+) -> ResolvedSettings:
     """A flag overrides a variable, which overrides the file. Keys of `flags` and `file` are field names.
 
     An empty variable counts as not set. Raises `InvalidConfig`, which names the flag, variable or key: for a bad value,
@@ -38,29 +67,34 @@ def read_settings(
     known name.
     """
     _refuse_unknown(environment, file, file_name)
-    settings: dict[str, Any] = {}
-    source: dict[str, str] = {}
-    for field, value in file.items():
-        settings[field], source[field] = value, f"{field} in {file_name}"
     named = {field: environment.get(variable_of(field)) for field in BrokerSettings.model_fields}
-    _lay_over(settings, source, {field: value for field, value in named.items() if value}, variable_of)
-    _lay_over(settings, source, flags, flag_of)
+    layers = _Layers()
+    layers.lay_over(file, "file", lambda field: f"{field} in {file_name}")
+    layers.lay_over({field: value for field, value in named.items() if value}, "environment", variable_of)
+    layers.lay_over(flags, "command line", flag_of)
     try:
-        loaded = BrokerSettings.model_validate(settings)
+        loaded = BrokerSettings.model_validate(layers.values)
     except ValidationError as error:
-        raise InvalidConfig(_explain(error, source)) from error
-    _refuse_nonsense(loaded, source)
-    return loaded
+        raise InvalidConfig(_explain(error, layers.origins)) from error
+    _refuse_nonsense(loaded, layers.origins)
+    return ResolvedSettings(loaded, layers.origins)
 
 
-def _lay_over(
-    settings: dict[str, Any], source: dict[str, str], layer: Mapping[str, str], name: Callable[[str], str]
-) -> None:
-    # `data` and `store` both name the store. The setting of the higher layer counts, whichever of the two it is.
-    if "data" in layer and "store" not in layer:
-        settings.pop("store", None)
-    for field, value in layer.items():
-        settings[field], source[field] = value, name(field)
+class _Layers:
+    """The values of several layers, each laid over those before."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, Origin] = {}
+
+    def lay_over(self, layer: Mapping[str, Any], kind: Layer, name: Callable[[str], str]) -> None:
+        """Let the values of a layer replace those of lower ones."""
+        # `data` and `store` both name the store. The setting of the higher layer counts, whichever of the two it is.
+        if "data" in layer and "store" not in layer:
+            self.values.pop("store", None)
+            self.origins.pop("store", None)
+        for field, value in layer.items():
+            self.values[field], self.origins[field] = value, Origin(kind, name(field))
 
 
 def _refuse_unknown(environment: Mapping[str, str], file: Mapping[str, Any], file_name: str) -> None:
@@ -74,28 +108,28 @@ def _refuse_unknown(environment: Mapping[str, str], file: Mapping[str, Any], fil
             raise InvalidConfig(f"{file_name}: {unknown_name('setting', key, fields)}")
 
 
-def _refuse_nonsense(settings: BrokerSettings, source: Mapping[str, str]) -> None:
+def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
     """Refuse settings that are valid one by one, but have no effect together."""
-    if settings.zookeeper is None and "session_timeout" in source:
+    if settings.zookeeper is None and "session_timeout" in origins:
         raise InvalidConfig(
-            f"{source['session_timeout']}: without --zookeeper a broker is on its own and has no session"
+            f"{origins['session_timeout'].name}: without --zookeeper a broker is on its own and has no session"
         )
     if settings.cors_origin == "*" and settings.authorizer == "loopback":
         raise InvalidConfig(
-            f"{source['cors_origin']}: every page that somebody here opens could read and delete all topics; "
+            f"{origins['cors_origin'].name}: every page that somebody here opens could read and delete all topics; "
             "name the origins of the pages that may, or give --authorizer any"
         )
-    if settings.zookeeper is not None and not {"store", "data"} & source.keys():
+    if settings.zookeeper is not None and not {"store", "data"} & origins.keys():
         raise InvalidConfig(
-            f"{source['zookeeper']}: the brokers of a cluster share a store: "
+            f"{origins['zookeeper'].name}: the brokers of a cluster share a store: "
             "name it by --store, or on a single machine by --data"
         )
 
 
-def _explain(error: ValidationError, source: Mapping[str, str]) -> str:
+def _explain(error: ValidationError, origins: Mapping[str, Origin]) -> str:
     """The first error, in one line."""
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     given = " ".join(str(first["input"]).split())
     shown = given if len(given) <= 80 else given[:80] + "…"
-    return f"{source[str(first['loc'][0])]}: {message[0].lower()}{message[1:]}, not {shown!r}"
+    return f"{origins[str(first['loc'][0])].name}: {message[0].lower()}{message[1:]}, not {shown!r}"

@@ -1,10 +1,14 @@
 """Every setting of a broker, with its default and its bounds."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
 
 METRICS_TOPICS = 500
 MIB = 1024 * 1024
@@ -45,8 +49,30 @@ def _base_url(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a number in a setting counts: its place-holder in the help, and how text becomes a number and back."""
+
+    metavar: str
+    parse: Callable[[str], float]
+    text: Callable[[Any], str]
+
+    def __call__(self, given: Any) -> Any:
+        """The number for text. What is no text is left to the checks that follow."""
+        return self.parse(given) if isinstance(given, str) else given
+
+
+SIZE = Quantity("SIZE", parse_size_bytes, size_text)
+DURATION = Quantity("DURATION", parse_duration_seconds, duration_text)
+_Bytes = Annotated[int, BeforeValidator(SIZE)]
+_Seconds = Annotated[float, BeforeValidator(DURATION)]
+
+
 class BrokerSettings(BaseModel):
-    """Settings of `mq serve`. Each is also a `BRAIDMQ_*` variable and a key of the TOML file. In bytes and seconds."""
+    """Settings of `mq serve`. Each is also a `BRAIDMQ_*` variable and a key of the TOML file.
+
+    Sizes are in bytes and durations in seconds, or text with a unit: `256MB`, `10s` (`filer.quantities`).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,7 +91,7 @@ class BrokerSettings(BaseModel):
     zookeeper: Annotated[str, AfterValidator(_zookeeper_addresses)] | None = Field(
         None, description="ZooKeeper of the cluster, host:port,host:port; without it the broker is on its own."
     )
-    session_timeout: Annotated[float, Field(ge=1, le=120)] = Field(
+    session_timeout: Annotated[_Seconds, Field(ge=1, le=120)] = Field(
         10.0, description="Seconds after which the cluster gives up a silent broker."
     )
     zone: str = Field("", description="Availability zone of this broker.")
@@ -87,7 +113,7 @@ class BrokerSettings(BaseModel):
     cors_origin: Annotated[str, AfterValidator(_origins)] | None = Field(
         None, description="Web pages that may use this broker, https://host,https://host; * for every page."
     )
-    drain_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+    drain_timeout: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
         30.0, description="Seconds to finish work after SIGTERM."
     )
     connections: Annotated[int, Field(ge=8, le=100_000_000)] = Field(
@@ -96,34 +122,34 @@ class BrokerSettings(BaseModel):
     connections_per_address: Annotated[int, Field(ge=1, le=100_000_000)] = Field(
         5_000, description="Most connections of one address, except of this machine's own."
     )
-    idle_timeout: Annotated[float, Field(gt=0, le=86400)] = Field(
+    idle_timeout: Annotated[_Seconds, Field(gt=0, le=86400)] = Field(
         120.0, description="Seconds that a connection stays open without a request."
     )
-    head_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+    head_timeout: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
         10.0, description="Seconds in which the headers of a request arrive, once they have begun."
     )
-    stall_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+    stall_timeout: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
         20.0,
         description="Seconds in which a body, or an answer, has to get on by as much as --slowest-bytes-per-second.",
     )
-    slowest_bytes_per_second: Annotated[int, Field(ge=1, le=1024 * MIB)] = Field(
+    slowest_bytes_per_second: Annotated[_Bytes, Field(ge=1, le=1024 * MIB)] = Field(
         4096, description="Slowest rate at which a client may send its body or take its answer."
     )
-    max_head_bytes: Annotated[int, Field(ge=8192, le=16 * MIB)] = Field(
+    max_head_bytes: Annotated[_Bytes, Field(ge=8192, le=16 * MIB)] = Field(
         96 * 1024, description="Largest request line with its headers; a marker in it may have 60 KB."
     )
-    publish_timeout: Annotated[float, Field(ge=0.1, le=100)] = Field(
+    publish_timeout: Annotated[_Seconds, Field(ge=0.1, le=100)] = Field(
         20.0, description="Seconds after which a publish that waits for the store is answered 503, with the cause."
     )
-    read_timeout: Annotated[float, Field(ge=0.1, le=600)] = Field(
+    read_timeout: Annotated[_Seconds, Field(ge=0.1, le=600)] = Field(
         10.0, description="Seconds after which a read of the store is given up; enough to read the largest file."
     )
-    front_store_bytes: Annotated[int, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
-    arriving_bytes: Annotated[int, Field(ge=MIB)] = Field(
+    front_store_bytes: Annotated[_Bytes, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
+    arriving_bytes: Annotated[_Bytes, Field(ge=MIB)] = Field(
         16 * MIB, description="Memory for bodies of which a part is there, besides the one that began first."
     )
-    file_cache_bytes: Annotated[int, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
-    read_bytes: Annotated[int, Field(ge=MIB)] = Field(
+    file_cache_bytes: Annotated[_Bytes, Field(ge=MIB)] = Field(64 * MIB, description="Memory for files read back.")
+    read_bytes: Annotated[_Bytes, Field(ge=MIB)] = Field(
         64 * MIB, description="Memory for answers with messages, of all reads together, until they are sent."
     )
     segments_per_request: Annotated[int, Field(ge=1)] = Field(256, description="Most segments that one request opens.")
@@ -131,38 +157,40 @@ class BrokerSettings(BaseModel):
     streams_per_address: Annotated[int, Field(ge=1)] = Field(
         1000, description="Most subscriptions at a time from one address."
     )
-    max_body_bytes: Annotated[int, Field(ge=1024, le=1024 * MIB)] = Field(64 * MIB, description="Largest request body.")
-    max_json_bytes: Annotated[int, Field(ge=1024, le=64 * MIB)] = Field(
+    max_body_bytes: Annotated[_Bytes, Field(ge=1024, le=1024 * MIB)] = Field(
+        64 * MIB, description="Largest request body."
+    )
+    max_json_bytes: Annotated[_Bytes, Field(ge=1024, le=64 * MIB)] = Field(
         8 * MIB, description="Largest JSON or NDJSON body: while it is read it takes some 30 times its size."
     )
-    max_upload_bytes: Annotated[int, Field(ge=1, le=5 * 1024**4)] = Field(
+    max_upload_bytes: Annotated[_Bytes, Field(ge=1, le=5 * 1024**4)] = Field(
         5 * 1024**3, description="Largest payload submitted by reference."
     )
-    flush_bytes: Annotated[int, Field(ge=1024, le=512 * MIB)] = Field(
+    flush_bytes: Annotated[_Bytes, Field(ge=1024, le=512 * MIB)] = Field(
         8 * MIB, description="Size at which a file is written."
     )
-    flush_interval: Annotated[float, Field(ge=0, le=10)] | None = Field(
+    flush_interval: Annotated[_Seconds, Field(ge=0, le=10)] | None = Field(
         None, description="Seconds between puts of a busy segment; default 0 on a directory, 0.1 on S3."
     )
-    grace: Annotated[float, Field(ge=1, le=30 * 86400)] = Field(
+    grace: Annotated[_Seconds, Field(ge=1, le=30 * 86400)] = Field(
         3600.0, description="Seconds that superseded files stay for readers."
     )
-    rollup_age: Annotated[float, Field(ge=0, le=30 * 86400)] = Field(
+    rollup_age: Annotated[_Seconds, Field(ge=0, le=30 * 86400)] = Field(
         600.0, description="Seconds that small files stay as they are, unless they are tiny or very many."
     )
-    maintenance_interval: Annotated[float, Field(gt=0, le=3600)] = Field(
+    maintenance_interval: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
         5.0, description="Seconds between rounds of roll-up, retention and snapshots."
     )
     scrub_days: Annotated[float, Field(ge=0, le=3650)] = Field(
         30.0, description="Days in which everything stored is read once and checked against its digests; 0 for never."
     )
-    scrub_bytes_per_second: Annotated[int, Field(ge=65_536)] = Field(
+    scrub_bytes_per_second: Annotated[_Bytes, Field(ge=65_536)] = Field(
         32 * MIB, description="Fastest rate of that reading; it is slower where that is enough for --scrub-days."
     )
-    verify_bytes_per_second: Annotated[int, Field(ge=65_536)] = Field(
+    verify_bytes_per_second: Annotated[_Bytes, Field(ge=65_536)] = Field(
         64 * MIB, description="Fastest rate at which this broker reads for mq verify --url, for all that ask together."
     )
-    report_interval: Annotated[float, Field(ge=0.05, le=3600)] = Field(
+    report_interval: Annotated[_Seconds, Field(ge=0.05, le=3600)] = Field(
         1.0,
         description="Seconds between reports of traffic to the leader, and between its decisions to split or merge.",
     )
@@ -187,3 +215,19 @@ class BrokerSettings(BaseModel):
     def store_url(self) -> str:
         """The address of the store: `store`, or else the directory `data`."""
         return self.store or str(self.data)
+
+
+def quantity_of(field: str) -> Quantity | None:
+    """What the setting counts: bytes, seconds, or neither."""
+    info = BrokerSettings.model_fields[field]
+    nested = [each for kind in get_args(info.annotation) for each in getattr(kind, "__metadata__", ())]
+    found = [each.func for each in [*info.metadata, *nested] if isinstance(each, BeforeValidator)]
+    return next((each for each in found if isinstance(each, Quantity)), None)
+
+
+def setting_text(field: str, value: Any) -> str:
+    """The value of a setting as a flag takes it: sizes and durations with a unit, and nothing for None."""
+    if value is None:
+        return ""
+    quantity = quantity_of(field)
+    return str(value) if quantity is None else quantity.text(value)

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 _PLACES = {
     "serve": "mq.cli.server.serve:serve",
     "local": "mq.cli.server.local:local",
+    "config": "mq.cli.server.config:app",
     "publish": "mq.cli.publishing.publish:publish",
     "subscribe": "mq.cli.reading.subscribe:subscribe",
     "bench": "mq.cli.diagnosis.bench:bench",

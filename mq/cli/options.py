@@ -1,12 +1,44 @@
 """Options that several commands share."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from math import inf
+from typing import Annotated, Any, Literal
 
 import typer
 
 from braidmq.defaults import LONGEST_DELIVERY_TIMEOUT_SECONDS
+from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def size_bytes(least: int, most: float = inf) -> Callable[[Any], int]:
+    """A parser of sizes in bytes, bounds included: `256MB`."""
+    return _bounded(parse_size_bytes, size_text, least, most)
+
+
+def duration_seconds(least: float, most: float = inf) -> Callable[[Any], float]:
+    """A parser of durations in seconds, bounds included: `10s`."""
+    return _bounded(parse_duration_seconds, duration_text, least, most)
+
+
+def _bounded(
+    parse: Callable[[str], Any], text: Callable[[Any], str], least: float, most: float
+) -> Callable[[Any], Any]:
+    def parser(given: Any) -> Any:
+        if not isinstance(given, str):
+            return given  # the default
+        try:
+            value = parse(given)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}, not {given!r}") from error
+        if not least <= value <= most:
+            bounds = f"at least {text(least)}" if most == inf else f"from {text(least)} to {text(most)}"
+            raise typer.BadParameter(f"it must be {bounds}, not {given!r}")
+        return value
+
+    return parser
+
 
 Url = Annotated[
     str,
@@ -28,10 +60,9 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         "--timeout",
-        min=0.1,
-        max=LONGEST_DELIVERY_TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="How long to go on trying when no broker answers. Default: 30, to publish 120, and to subscribe for ever; "
+        parser=duration_seconds(0.1, LONGEST_DELIVERY_TIMEOUT_SECONDS),
+        metavar="DURATION",
+        help="How long to go on trying when no broker answers. Default: 30s, to publish 2m, and to subscribe for ever; "
         "not at all if none has answered yet.",
         show_default=False,
     ),

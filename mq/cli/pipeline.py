@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import typer
 
-app = typer.Typer(help="Run jobs on a topic's files, on Spark.", no_args_is_help=True)
+app = typer.Typer(help="Run jobs on a topic's files, on Spark.", no_args_is_help=True, add_completion=False)
 
 # The job parses its own options, --help included.
 _AS_GIVEN: dict[str, Any] = {

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from filer.quantities import duration_text, size_text
 from pipeline.brokers import announce_rollups
 from pipeline.compact.compact import (
     DEFAULT_OPEN_AGE_SECONDS,
@@ -15,7 +16,7 @@ from pipeline.compact.compact import (
     compact,
     planned,
 )
-from pipeline.options import MIB, JobParser, between, seconds, store_of
+from pipeline.options import MIB, JobParser, mebibytes_between, seconds, size_between, store_of
 from pipeline.output import counted, print_json, print_lines, say, size
 
 if TYPE_CHECKING:
@@ -24,26 +25,35 @@ if TYPE_CHECKING:
 
 def add_compact_options(parser: JobParser) -> None:
     """Add the options for the size of roll-ups and the age of files."""
-    parser.add_argument(
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument(
+        "--rollup-size",
+        type=size_between(MIB, MOST_ROLLUP_BYTES),
+        metavar="SIZE",
+        dest="rollup_bytes",
+        default=DEFAULT_ROLLUP_BYTES,
+        help=f"largest size of a roll-up ({size_text(DEFAULT_ROLLUP_BYTES)})",
+    )
+    sizes.add_argument(
         "--rollup-mib",
-        type=between(1, MOST_ROLLUP_BYTES // MIB),
+        type=mebibytes_between(1, MOST_ROLLUP_BYTES // MIB),
         metavar="N",
-        default=DEFAULT_ROLLUP_BYTES // MIB,
-        help=f"largest size of a roll-up in MiB ({DEFAULT_ROLLUP_BYTES // MIB})",
+        dest="rollup_bytes",
+        help="the same as a number of MiB",
     )
     parser.add_argument("--dry-run", action="store_true", help="write nothing; print what would be rolled up")
     parser.add_argument(
         "--open-age",
         type=seconds,
-        metavar="SECONDS",
+        metavar="DURATION",
         default=DEFAULT_OPEN_AGE_SECONDS,
-        help=f"in open segments, roll up only files that are older ({DEFAULT_OPEN_AGE_SECONDS:.0f})",
+        help=f"in open segments, roll up only files that are older ({duration_text(DEFAULT_OPEN_AGE_SECONDS)})",
     )
 
 
 def run_compact(spark: "SparkSession", options: argparse.Namespace) -> None:
     """Run the job, ask the brokers to take the roll-ups in, and print the result. Raises any `BraidError`."""
-    store, rollup_bytes = store_of(options), options.rollup_mib * MIB
+    store, rollup_bytes = store_of(options), options.rollup_bytes
     if options.dry_run:
         plan = planned(store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
         _show_plan(options.topic, plan, as_json=options.json)

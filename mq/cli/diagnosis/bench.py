@@ -10,7 +10,7 @@ from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.diagnosis.bench_run import BenchPlan, Measurement, measure_publish, measure_read
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, Url, duration_seconds, size_bytes
 from mq.cli.output import print_json, print_table
 
 
@@ -18,14 +18,19 @@ def bench(
     messages: Annotated[
         int, typer.Option("--messages", "-n", min=1, max=100_000_000, help="How many messages to publish.")
     ] = 100_000,
-    size: Annotated[int, typer.Option("--size", min=0, max=1024 * 1024, help="Bytes of each value.")] = 1024,
+    size: Annotated[
+        int, typer.Option("--size", parser=size_bytes(0, 1024 * 1024), metavar="SIZE", help="Size of each value.")
+    ] = 1024,
     batch: Annotated[int, typer.Option("--batch", min=1, max=1_000_000, help="Messages per request.")] = 1000,
     connections: Annotated[
         int, typer.Option("--connections", "-c", min=1, max=512, help="Publishers at the same time.")
     ] = 4,
     segments: Annotated[int, typer.Option("--segments", min=1, max=1024, help="Segments of the topic.")] = 1,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, max=3600, help="Stop publishing after this time.")
+        float,
+        typer.Option(
+            "--seconds", parser=duration_seconds(0.1, 3600), metavar="DURATION", help="Stop publishing after this time."
+        ),
     ] = 30,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Name of a new topic to keep (default: a temporary topic).")

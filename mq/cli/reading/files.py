@@ -14,7 +14,7 @@ from mq.cli.reading.duckdb_sql import duckdb_sql
 from mq.cli.reading.message_forms import form_of
 from mq.cli.reading.segment_files import tables_of
 
-app = typer.Typer(help="List and read a topic's Parquet files.", no_args_is_help=True)
+app = typer.Typer(help="List and read a topic's Parquet files.", no_args_is_help=True, add_completion=False)
 
 _From = Annotated[
     str | None,

@@ -16,10 +16,12 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, Url, duration_seconds
 from mq.cli.output import print_json, print_lines, print_table
 
-app = typer.Typer(help="Show the cluster; drain brokers and take them back.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the cluster; drain brokers and take them back.", no_args_is_help=True, add_completion=False
+)
 
 _POLL_SECONDS = 0.5
 _STALL_SECONDS = 60.0
@@ -50,11 +52,10 @@ def drain(
         float | None,
         typer.Option(
             "--timeout",
-            min=0.1,
-            max=LONGEST_DELIVERY_TIMEOUT_SECONDS,
-            metavar="SECONDS",
-            help="How long to wait while no segment moves (default: 60), and to go on trying when no broker answers "
-            "(default: 30; not at all if none has answered yet).",
+            parser=duration_seconds(0.1, LONGEST_DELIVERY_TIMEOUT_SECONDS),
+            metavar="DURATION",
+            help="How long to wait while no segment moves (default: 1m), and to go on trying when no broker answers "
+            "(default: 30s; not at all if none has answered yet).",
             show_default=False,
         ),
     ] = None,

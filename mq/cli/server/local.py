@@ -11,6 +11,7 @@ import typer
 from filer.clock import Clock, SystemClock
 from mq.base.version import VERSION
 from mq.cli.failures import CommandFailed
+from mq.cli.options import duration_seconds
 from mq.cli.output import print_json, print_lines, print_table
 from mq.local.child import ChildProcess, ProcessFailed, how_it_ended
 from mq.local.cluster import S3_ENVIRONMENT, LocalCluster, LocalSettings, folder_of_its_own
@@ -38,7 +39,10 @@ def local(
     session_timeout: Annotated[
         float,
         typer.Option(
-            "--session-timeout", min=1, max=120, help="Seconds after which the cluster gives up a silent broker."
+            "--session-timeout",
+            parser=duration_seconds(1, 120),
+            metavar="DURATION",
+            help="Time after which the cluster gives up a silent broker.",
         ),
     ] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON once everything is ready.")] = False,

@@ -10,7 +10,7 @@ from braidmq.models import LostObject, Segment, Topic, TopicSummary
 from braidmq.topic_settings import TopicSettings
 from filer.topic.topic_config import AT_CREATION, TopicConfig
 from mq.cli.connect import with_client
-from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url, duration_seconds, size_bytes
 from mq.cli.output import print_json, print_lines, print_table, slots
 from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 from mq.cli.topics.lineage import lineage
@@ -29,6 +29,7 @@ _LOST_COLUMNS = ("lost object", "is", "segment", "from offset", "to offset")
 app = typer.Typer(
     help="Create, configure, list, describe, repair and delete topics; split and merge their segments.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 _Overrides = Annotated[
@@ -36,7 +37,8 @@ _Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Any setting, e.g. retention.seconds=3600 or scaling.enabled=false. The value is JSON, or else text.",
+        help="Any setting, e.g. retention.seconds=7d, rollup_bytes=64MiB or scaling.enabled=false. A value is JSON, a "
+        "size, a duration, or text.",
     ),
 ]
 _Segments = Annotated[
@@ -49,11 +51,22 @@ _ValueType = Annotated[
     Literal["binary", "string", "json"] | None, typer.Option("--value-type", help="Type of values (default: binary).")
 ]
 _RetentionSeconds = Annotated[
-    float | None, typer.Option("--retention-seconds", help="Age at which messages are deleted (default: never).")
+    float | None,
+    typer.Option(
+        "--retention-seconds",
+        parser=duration_seconds(0),
+        metavar="DURATION",
+        help="Age at which messages are deleted, as in 7d (default: never).",
+    ),
 ]
 _RetentionBytes = Annotated[
     int | None,
-    typer.Option("--retention-bytes", help="Size above which the oldest messages are deleted (default: none)."),
+    typer.Option(
+        "--retention-bytes",
+        parser=size_bytes(0),
+        metavar="SIZE",
+        help="Size above which the oldest messages are deleted, as in 10GB (default: none).",
+    ),
 ]
 _Overflow = Annotated[
     Literal["reject", "block", "drop_oldest"] | None,

@@ -32,9 +32,12 @@ from pipeline.tasks import reason_of
         (("backfill", "s", "t", "--value-json", "--segments", "1025"), "not a whole number from 1 to 1024"),
         (("compact", "t", "--rollup-mib", "0"), "'0' is not a whole number from 1 to 1024"),
         (("compact", "t", "--rollup-mib", "1025"), "'1025' is not a whole number from 1 to 1024"),
-        (("compact", "t", "--open-age", "soon"), "'soon' is not a number of seconds"),
-        (("compact", "t", "--timeout", "0"), "'0' is not from 0.1 to 1800 seconds"),
-        (("compact", "t", "--open-age", "inf"), "'inf' is not a number of seconds"),
+        (("compact", "t", "--open-age", "soon"), "a duration must be a number of seconds, or have the units"),
+        (("compact", "t", "--timeout", "0"), "'0' is not from 0.1s to 30m"),
+        (("compact", "t", "--open-age", "inf"), "as in 10s or 1h30m, not 'inf'"),
+        (("compact", "t", "--rollup-size", "2GiB"), "'2GiB' is not from 1MiB to 1GiB"),
+        (("compact", "t", "--rollup-size", "64M"), "as in 256MB, not '64M'"),
+        (("compact", "t", "--rollup-size", "64MB", "--rollup-mib", "64"), "not allowed with argument"),
     ],
 )
 def test_wrong_usage_is_one_line_before_anything_starts(

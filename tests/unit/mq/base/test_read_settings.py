@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from filer.errors import InvalidConfig
-from mq.base.read_settings import flag_of, read_settings, variable_of
-from mq.base.settings import BrokerSettings
+from mq.base.read_settings import Origin, flag_of, read_settings, resolve_settings, variable_of
+from mq.base.settings import DURATION, SIZE, BrokerSettings, quantity_of, setting_text
 
 
 def test_without_anything_it_is_the_defaults() -> None:
@@ -87,7 +87,7 @@ def test_the_directory_is_a_path() -> None:
         ({"session_timeout": "0.5"}, {}, {}, "--session-timeout: input should be greater than or equal to 1"),
         ({"port": "70000"}, {}, {}, "--port: input should be less than or equal to 65535, not '70000'"),
         ({}, {"BRAIDMQ_PORT": "tcp://x"}, {}, "BRAIDMQ_PORT: input should be a valid integer"),
-        ({}, {}, {"grace": "x\ny"}, "grace in b.toml: input should be a valid number"),
+        ({}, {}, {"grace": "x\ny"}, "grace in b.toml: a duration must be a number of seconds"),
         ({}, {}, {"authorizer": "anyone"}, "authorizer in b.toml: input should be 'loopback' or 'any', not 'anyone'"),
         ({"cors_origin": "app.example"}, {}, {}, "--cors-origin: origins must have the form https://host:port"),
         ({"cors_origin": "https://a/path"}, {}, {}, "--cors-origin: origins must have the form"),
@@ -120,3 +120,63 @@ def test_variables_of_other_commands_are_let_pass() -> None:
 
 def test_names() -> None:
     assert (flag_of("drain_timeout"), variable_of("drain_timeout")) == ("--drain-timeout", "BRAIDMQ_DRAIN_TIMEOUT")
+
+
+NOT_SECONDS = {"scrub_days", "segments_per_broker"}
+NUMBERS = [name for name, info in BrokerSettings.model_fields.items() if isinstance(info.default, int | float)]
+
+
+@pytest.mark.parametrize("field", [name for name in NUMBERS if "bytes" in name])
+def test_every_number_of_bytes_takes_a_unit_in_every_layer(field: str) -> None:
+    assert quantity_of(field) is SIZE
+    plain = read_settings({field: "2097152"}, {}, {})
+    assert read_settings({field: "2MiB"}, {}, {}) == plain
+    assert read_settings({}, {variable_of(field): "2MiB"}, {}) == plain
+    assert read_settings({}, {}, {field: "2MiB"}) == plain == read_settings({}, {}, {field: 2_097_152})
+
+
+FRACTIONS = [name for name in NUMBERS if isinstance(BrokerSettings.model_fields[name].default, float)]
+
+
+@pytest.mark.parametrize("field", ["flush_interval", *(name for name in FRACTIONS if name not in NOT_SECONDS)])
+def test_every_number_of_seconds_takes_a_unit_in_every_layer(field: str) -> None:
+    assert quantity_of(field) is DURATION
+    others = {"zookeeper": "z", "store": "s"} if field == "session_timeout" else {}
+    plain = read_settings({**others, field: "2"}, {}, {})
+    assert read_settings({**others, field: "2000ms"}, {}, {}) == plain
+    assert read_settings(others, {variable_of(field): "2s"}, {}) == plain
+    assert read_settings(others, {}, {field: "2s"}) == plain
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"front_store_bytes": "256M"}, "--front-store-bytes: a size must be .* as in 256MB, not '256M'"),
+        ({"grace": "1 hour"}, "--grace: a duration must be .* as in 10s or 1h30m, not '1 hour'"),
+    ],
+)
+def test_bad_quantities_are_told_with_what_would_be_right(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        read_settings(given, {}, {})
+
+
+@pytest.mark.parametrize("field", BrokerSettings.model_fields)
+def test_a_value_is_written_as_a_flag_takes_it(field: str) -> None:
+    default = BrokerSettings.model_fields[field].default
+    text = setting_text(field, default)
+    if text and field != "session_timeout":
+        assert getattr(read_settings({field: text}, {}, {}), field) == default
+
+
+def test_each_value_tells_its_origin() -> None:
+    file = {"port": 1001, "host": "10.0.0.1", "zone": "file", "store": "s3://b"}
+    environment = {"BRAIDMQ_PORT": "1002", "BRAIDMQ_HOST": "10.0.0.2"}
+    found = resolve_settings({"port": "1003", "data": "d"}, environment, file, file_name="b.toml")
+    assert found.origins == {
+        "port": Origin("command line", "--port"),
+        "host": Origin("environment", "BRAIDMQ_HOST"),
+        "zone": Origin("file", "zone in b.toml"),
+        # What names the store in a higher layer has taken `store` out of force.
+        "data": Origin("command line", "--data"),
+    }
+    assert found.settings.store is None

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from mq.base.read_settings import flag_of
-from mq.base.settings import BrokerSettings
+from mq.base.settings import BrokerSettings, setting_text
 from mq.cli.main import app
 
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "cli.md").read_text("utf-8")
@@ -36,5 +36,6 @@ def test_every_command_and_option_is_described(command: str, options: list[str])
 @pytest.mark.parametrize("field", BrokerSettings.model_fields)
 def test_the_table_of_settings_is_true(field: str) -> None:
     info = BrokerSettings.model_fields[field]
-    default = "" if info.default in (None, "") else f"`{info.default}`"
+    text = setting_text(field, info.default)
+    default = f"`{text}`" if text else ""
     assert f"| `{flag_of(field)}` | {default} | {info.description} |" in DOCUMENT

@@ -20,6 +20,25 @@ def test_flags_count_more_and_none_is_not_given() -> None:
     }
 
 
+def test_sizes_and_durations_have_units() -> None:
+    words = ["rollup_bytes=64MiB", "retention.bytes=1GB", "retention.seconds=7d", "scaling.cooldown_seconds=10m"]
+    config = gather(words, {})
+    assert config == {
+        "rollup_bytes": 64 * 1024 * 1024,
+        "retention": {"bytes": 10**9, "seconds": 604_800},
+        "scaling": {"cooldown_seconds": 600},
+    }
+    assert parse_config(config).rollup_bytes == 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("rollup_bytes=64M", "powers of 1024"), ("retention.seconds=soon", "1h30m, not 'soon'")]
+)
+def test_bad_sizes_and_durations_are_told(word: str, message: str) -> None:
+    with pytest.raises(typer.BadParameter, match=message):
+        gather([word], {})
+
+
 @pytest.mark.parametrize("word", ["a", "=1", "a.=1", ".a=1", "a..b=1"])
 def test_words_of_another_form_are_refused(word: str) -> None:
     with pytest.raises(typer.BadParameter, match="key=value"):
