@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from braidmq import AsyncClient, SegmentFile
+from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
@@ -12,13 +13,16 @@ from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, write_out
 from mq.cli.reading.duckdb_sql import duckdb_sql
 from mq.cli.reading.message_forms import form_of
+from mq.cli.reading.moments import Start, start_of
 from mq.cli.reading.segment_files import tables_of
 
 app = typer.Typer(help="List and read a topic's Parquet files.", no_args_is_help=True, add_completion=False)
 
 _From = Annotated[
     str | None,
-    typer.Option("--from", metavar="POSITION", help="earliest (the default), latest or an RFC 3339 time."),
+    typer.Option(
+        "--from", metavar="POSITION", help="earliest (the default), latest, an RFC 3339 time, or how long ago: 5m, 2h."
+    ),
 ]
 
 
@@ -27,9 +31,10 @@ def list_files(
     topic: TopicName, start: _From = None, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False
 ) -> None:
     """List the live files. Together they hold each message once."""
+    begin = _begin(start)
 
     async def work(client: AsyncClient) -> list[SegmentFile]:
-        return [each async for each in client.files(topic, from_=start)]
+        return [each async for each in client.files(topic, from_=begin)]
 
     found = with_client(url, timeout, work, ends_with_reader=True)
     if as_json:
@@ -52,11 +57,12 @@ def cat(
     The broker only lists the files. They are read from the local directory, or through addresses signed by the
     store.
     """
+    begin = _begin(start)
 
     async def work(client: AsyncClient) -> None:
         value_type = (await client.topic(topic)).config["value_type"]
         form = form_of("ndjson", topic, TopicConfig(value_type=value_type))
-        async for file in client.files(topic, from_=start):
+        async for file in client.files(topic, from_=begin):
             if segment is None or file.segment == segment:
                 for table in tables_of(file):
                     write_out(form.page(table))
@@ -80,6 +86,10 @@ def sql(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None) -> No
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
     print_lines(with_client(url, timeout, work).rstrip())
+
+
+def _begin(start: str | None) -> Start | None:
+    return None if start is None else start_of(start, SystemClock().now_us())
 
 
 def _row(file: SegmentFile) -> tuple[object, ...]:

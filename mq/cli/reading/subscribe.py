@@ -1,19 +1,26 @@
-"""`mq subscribe`: print the messages of a topic on stdout."""
+"""`mq subscribe`: print the messages of a topic on stdout, or write them into a Parquet file."""
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import typer
 
 from braidmq import AsyncClient, Message, Reference
+from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url
 from mq.cli.output import write_out
 from mq.cli.reading.message_forms import Form, MessageForm, ValuesForm, form_of
-from mq.cli.reading.present_end import PresentEnd
+from mq.cli.reading.moments import moment, start_of
+from mq.cli.reading.parquet_file import ParquetFile
+from mq.cli.reading.reading import Reading, read
+
+_Output = Literal[Form, "parquet"]
 
 
 def subscribe(
@@ -23,70 +30,110 @@ def subscribe(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="earliest, latest or an RFC 3339 time (default: latest; with --until-end: earliest).",
+            help="earliest, latest, an RFC 3339 time, or how long ago: 5m, 2h, 1d (default: latest; with an end: "
+            "earliest).",
         ),
+    ] = None,
+    stop: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Stop before the messages of this time: RFC 3339, or how long ago."),
     ] = None,
     marker: Annotated[
         str | None, typer.Option("--marker", help="The marker at which an earlier reader stopped.")
     ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Start with the last N messages.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after this many messages.")] = None,
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the present end of the topic.")] = False,
     form: Annotated[
-        Form,
+        _Output,
         typer.Option(
             "--format",
             help="lines: values, one per line (also referenced payloads). raw: values without separators. "
-            "ndjson: messages as JSON, one per line. json: one list. table: for people.",
+            "ndjson: messages as JSON, one per line. json: one list. table: for people. parquet: a file, --output.",
         ),
     ] = "lines",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The file to write with --format parquet."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format ndjson.")] = False,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
 ) -> None:
     """Print the messages of a topic, in order for each key, and wait for more."""
-    if start is not None and marker is not None:
-        raise typer.BadParameter("give either --from or --marker")
+    if sum(each is not None for each in (start, marker, tail)) > 1:
+        raise typer.BadParameter("give only one of --from, --marker and --tail")
+    clock = SystemClock()
+    now_us = clock.now_us()
+    has_end = until_end or stop is not None
+    _check_output(form, output, has_end=has_end or limit is not None, as_json=as_json)
+    if start is None and marker is None and tail is None:
+        start = "earliest" if has_end else "latest"
+    reading = Reading(
+        topic,
+        start=None if start is None else start_of(start, now_us),
+        marker=marker,
+        tail=tail,
+        key=key,
+        stop=None if stop is None else moment(stop, now_us, option="--to"),
+        until_end=until_end,
+        patient=timeout is None,
+    )
 
     async def work(client: AsyncClient) -> None:
-        value_type = (await client.topic(topic)).config["value_type"]
-        chosen = form_of("ndjson" if as_json else form, topic, TopicConfig(value_type=value_type))
-        write_out(chosen.head)
-        try:
-            async for rows in _pages(client, topic, start, marker, until_end=until_end, limit=limit):
-                await _print(client, topic, rows, chosen)
-        finally:
-            write_out(chosen.tail)
+        found = (await client.topic(topic)).config
+        config = TopicConfig(key_type=found["key_type"], value_type=found["value_type"])
+        async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
+            if output is not None:
+                await _write_parquet(pages, ParquetFile(output, config, clock))
+            else:
+                await _print_all(client, topic, pages, form_of("ndjson" if as_json else _printed(form), topic, config))
 
-    with_client(url, timeout, work, ends_with_reader=True)
+    with_client(url, timeout, work, ends_with_reader=output is None)
 
 
-async def _pages(
-    client: AsyncClient, topic: str, start: str | None, marker: str | None, *, until_end: bool, limit: int | None
-) -> AsyncIterator[pa.Table]:
-    """Yield pages without end, or up to the present end; at most `limit` messages."""
-    end = await _present_end(client, topic) if until_end else None
-    read = client.browse_tables if until_end else client.subscribe_tables
-    tables = read(topic, from_=start, marker=marker)
+def _check_output(form: _Output, output: Path | None, *, has_end: bool, as_json: bool) -> None:
+    if (form == "parquet") != (output is not None) or (output is not None and as_json):
+        raise typer.BadParameter("--format parquet and --output FILE belong together; other formats go to stdout")
+    if output is not None and not has_end:
+        raise typer.BadParameter(
+            "a Parquet file needs an end: give --until-end, --to or --limit", param_hint="--format"
+        )
+
+
+def _printed(form: _Output) -> Form:
+    assert form != "parquet", "it is written into a file"
+    return form
+
+
+async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncGenerator[pa.Table]:
+    """Yield at most `limit` rows."""
     left = limit
-    while left is None or left > 0:
-        table = await tables.next_table()
-        if table is None:
-            return
-        rows = table if end is None else end.clip(table)
-        if left is not None:
-            rows = rows.slice(0, left)
-            left -= rows.num_rows
-        if rows.num_rows:
-            yield rows
-        if end is not None and tables.marker is not None and end.is_reached(tables.marker):
-            return
+    async with aclosing(pages):
+        while left is None or left > 0:
+            rows = await anext(pages, None)
+            if rows is None:
+                return
+            yield rows if left is None else rows.slice(0, left)
+            left = None if left is None else left - rows.num_rows
 
 
-async def _present_end(client: AsyncClient, topic: str) -> PresentEnd:
-    newest = client.browse_tables(topic, from_="latest", limit=1)
-    await newest.next_table()
-    assert newest.marker is not None, "a page was read"
-    return PresentEnd(topic, newest.marker)
+async def _write_parquet(pages: AsyncIterator[pa.Table], file: ParquetFile) -> None:
+    with file:
+        async for rows in pages:
+            file.write(rows)
+
+
+async def _print_all(client: AsyncClient, topic: str, pages: AsyncIterator[pa.Table], form: MessageForm) -> None:
+    write_out(form.head)
+    try:
+        async for rows in pages:
+            await _print(client, topic, rows, form)
+    finally:
+        write_out(form.tail)
 
 
 async def _print(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
