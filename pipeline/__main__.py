@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from braidmq.command_words import in_command_words
 from filer.errors import BraidError
 from pipeline.commands import parse, run
 from pipeline.errors import WrongUsage
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         say(str(error))
         return WRONG_USAGE
     except BraidError as error:
-        say(" ".join(str(error).split()))
+        say(" ".join(in_command_words(str(error)).split()))
         return FAILED
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does.

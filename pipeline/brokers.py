@@ -3,6 +3,7 @@
 import httpx
 
 from braidmq import Client
+from braidmq.command_words import in_command_words
 from braidmq.errors import BraidMQError
 from braidmq.transport.patience import patience
 
@@ -19,7 +20,7 @@ def announce_rollups(url: str, topic: str, timeout_seconds: float | None = None)
         with Client(url, **patience(timeout_seconds)) as client:
             brokers = {broker.broker: broker.url or client.urls[0] for broker in client.cluster().brokers}
     except BraidMQError as error:
-        return [str(error)]
+        return [in_command_words(str(error))]
     failures = []
     for broker, address in brokers.items():
         try:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import typer
 
+from braidmq.command_words import in_command_words
 from filer.errors import BraidError
 
 FAILED = 1
@@ -32,7 +33,7 @@ def report(error: BaseException) -> int:
         _discard_stdout()
         return 0
     if isinstance(error, BraidError):
-        say(str(error))
+        say(in_command_words(str(error)))
     elif isinstance(error, OSError):
         say(_os_error_text(error))
     else:

@@ -4,6 +4,7 @@ import sys
 from typing import TextIO
 
 from braidmq import AsyncClient, ConnectionBroken, NoConnection, OutcomeUnknown, Waiting
+from braidmq.command_words import in_command_words
 from filer.clock import Clock
 
 POLL_SECONDS = 0.5
@@ -74,4 +75,4 @@ def _text(waiting: Waiting) -> str:
         return f"waiting for an answer from {waiting.address}, {so_far}"
     if isinstance(failure, NoConnection | ConnectionBroken | OutcomeUnknown) and failure.problem is None:
         return f"no answer from {waiting.address}: retrying, {so_far}"
-    return f"{' '.join(str(failure).split())}: retrying, {so_far}"
+    return f"{' '.join(in_command_words(str(failure)).split())}: retrying, {so_far}"

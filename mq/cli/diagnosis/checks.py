@@ -13,6 +13,7 @@ import httpx
 import pyarrow as pa
 
 from braidmq import AsyncClient
+from braidmq.command_words import in_command_words
 from filer import keys
 from filer.clock import Clock
 from filer.errors import BraidError
@@ -106,7 +107,7 @@ async def _check(name: str, check: Callable[[], Awaitable[_Outcome]]) -> Finding
     try:
         result, detail = await check()
     except BraidError as error:
-        return Finding(name, "failed", str(error))
+        return Finding(name, "failed", in_command_words(str(error)))
     return Finding(name, result, detail)
 
 

@@ -82,7 +82,9 @@ def _download(url: str, copy: BinaryIO) -> None:
             for chunk in response.iter_bytes():
                 copy.write(chunk)
     except httpx.HTTPStatusError as error:
-        raise CommandFailed(f"{_without_signature(url)}: HTTP {error.response.status_code}") from error
+        raise CommandFailed(
+            f"{_without_signature(url)}: the store answered {error.response.status_code} {error.response.reason_phrase}"
+        ) from error
     except httpx.HTTPError as error:
         raise CommandFailed(f"{_without_signature(url)}: {error}") from error
 

@@ -123,7 +123,7 @@ def test_creating_again_changes_what_it_may_and_tells_the_rest(mq: Mq, mq_json: 
     found: Any = mq_json(*again)
     assert (found["created"], found["differs"]) == (False, {"segments": {"wanted": 2, "actual": 3}})
     assert found["config"]["rollup_bytes"] == 2048
-    assert "exists, and the request wants a new one" in mq_fails(*again, "--new")
+    assert "exists: leave out --new to change its settings" in mq_fails(*again, "--new")
     assert "value_type" in mq_fails("topic", "create", topic, "--value-type", "json")
 
 

@@ -65,7 +65,7 @@ def test_another_wait_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         (away(2, ConnectionBroken("lost")), "no answer from http://b:1: retrying, 2 s so far"),
         (
             away(2, error_of(Problem("unavailable", "", 503, "the store\nstalls", True), publishing=False)),
-            "the store stalls [unavailable, HTTP 503]: retrying, 2 s so far",
+            "the store stalls [unavailable]: retrying, 2 s so far",
         ),
     ],
     ids=["slow", "no answer yet", "connection lost", "a refusal"],

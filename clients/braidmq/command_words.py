@@ -1,0 +1,45 @@
+"""Errors in the words of commands, for programs with a command line: brokers tell HTTP users `PUT /v1/topics/…`."""
+
+import re
+
+_METHOD = r"(?:GET|PUT|POST|DELETE|HEAD|PATCH)"
+_OLDER = "the broker does not know what this command asks for: it may be of an older version"
+_RULES = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        # What to do instead.
+        (r"create it with PUT /v1/topics/(\S+)", r"create it with mq topic create \1"),
+        (r", and the request wants a new one \(If-None-Match: \*\)", ": leave out --new to change its settings"),
+        (
+            r"publish in several requests, or upload a large value first \(POST \S+\) and publish a reference to it",
+            "publish a large file by reference, with mq publish --upload",
+        ),
+        (r"get an id from POST /v1/topics/(\S+)/uploads", r"publish the file with mq publish \1 --upload"),
+        (rf"that {_METHOD} …/\w+ (gave|returned)", r"that the broker \1"),
+        (r"the body is declared as a form.*", "the data is declared as a form, which brokers do not take"),
+        (r"no such path: /.*; see /docs", _OLDER),
+        (rf"/\S+ does not take {_METHOD}\b", _OLDER),
+        (r"no path of this broker, and no query, is that long", "a name or a marker is too long"),
+        # Where an answer came from.
+        (rf" answered {_METHOD} /\S* with (.*?) and no problem document", r" answered with \1"),
+        (rf" answered {_METHOD} with ", " answered with "),
+        (r" answered /v1/\S* with ", " answered with "),
+        (r"(https?://[^/\s]+)/v1/[^\s:]*", r"\1"),
+        # Terms of HTTP.
+        (r"\ban? query parameter\b", "an option"),
+        (r"\bthe query is not valid\b", "the options are not valid"),
+        (r"\ba key in the query\b", "a key beside the data"),
+        (r"\bunknown parameter\b", "this broker has no option"),
+        (r"\bparameter\b", "option"),
+        (r"\b([Tt])he body\b", r"\1he data"),
+        (r"\[([a-z-]+), HTTP \d{3}\]", r"[\1]"),
+        (r"\bHTTP (\d{3})\b", r"status \1"),
+    )
+)
+
+
+def in_command_words(text: str) -> str:
+    """Rewrite an error of a broker, or of the client, for somebody who types commands."""
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text
