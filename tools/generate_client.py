@@ -14,6 +14,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,8 @@ _HEADER = '''"""The blocking client: the asynchronous one on an event loop in a 
 
 Generated from `async_client.py` by `tools/generate_client.py`: do not edit.
 """
+
+from __future__ import annotations
 
 import io
 from collections.abc import Iterator
@@ -75,9 +78,18 @@ def generate(source: str) -> str:
     """The text of the blocking client, before it is formatted."""
     module = ast.parse(source)
     client = next(node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "AsyncClient")
-    imports = [ast.unparse(node) for node in module.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [ast.unparse(node) for node in _imports(module.body)]
     methods = [node for node in client.body if isinstance(node, _Method) and _is_public(node)]
     return "\n".join([_HEADER, *imports, _CLASS, *map(_method, methods)])
+
+
+def _imports(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module, also those that only types need."""
+    for node in body:
+        if isinstance(node, ast.If):
+            yield from _imports(node.body)
+        elif isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module != "__future__"):
+            yield node
 
 
 def formatted(text: str) -> str:

@@ -1,17 +1,20 @@
 """The asynchronous client: every call of BraidMQ, for asyncio.
 
 `client.py` is generated from this file: run `python tools/generate_client.py` (or `make format`) after a change here.
+What needs Arrow is imported where it is used: calls that carry no messages, as most commands of `mq` make, start in a
+third of the time without it.
 """
+
+from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
-from typing import Any, BinaryIO, Self, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
 
 import httpx
-import pyarrow as pa
 
-from braidmq.bulk_load.loader import Loader, WrittenFile
 from braidmq.cluster.admin import Admin
 from braidmq.cluster.discovery import Discovery
 from braidmq.cluster.routes import Routes
@@ -24,10 +27,10 @@ from braidmq.defaults import (
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
     LONGEST_DELIVERY_TIMEOUT_SECONDS,
+    PAGE_ROWS,
     default_url,
 )
 from braidmq.errors import InvalidArgument
-from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
     Cluster,
@@ -43,27 +46,32 @@ from braidmq.models import (
     Verification,
 )
 from braidmq.positions import Position, Published
-from braidmq.publish.delivery import Delivery
-from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
-from braidmq.publish.encoding.tables import Columns, TablePlan
 from braidmq.publish.identity import Identity, IdentityPool, checked_producer_id
-from braidmq.publish.producer import AsyncProducer, ProducerSettings
-from braidmq.publish.publisher import Progress, Publisher
-from braidmq.publish.ranges import SegmentRanges
-from braidmq.publish.uploads import Uploader
-from braidmq.read.cursors import AsyncMessages, AsyncTables
-from braidmq.read.payload import AsyncPayload
-from braidmq.read.reader import PAGE_ROWS, Reader, has_message_after, start_parameters
-from braidmq.read.segment_pages import SegmentPage, segment_page
+from braidmq.read.start import start_parameters
 from braidmq.read.verification import verification
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.addresses import Addresses, parse_addresses
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Transport
 from braidmq.transport.waits import Waiting
-from filer.bulk_load.load_files import LoadFile
-from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from braidmq.bulk_load.loader import Loader, WrittenFile
+    from braidmq.message import Message
+    from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
+    from braidmq.publish.encoding.tables import Columns
+    from braidmq.publish.producer import AsyncProducer
+    from braidmq.publish.publisher import Progress, Publisher
+    from braidmq.publish.uploads import Uploader
+    from braidmq.read.cursors import AsyncMessages, AsyncTables
+    from braidmq.read.payload import AsyncPayload
+    from braidmq.read.reader import Reader
+    from braidmq.read.segment_pages import SegmentPage
+    from filer.bulk_load.load_files import LoadFile
+    from filer.bulk_load.load_segment import LoadSegment
 
 
 class AsyncClient:
@@ -123,16 +131,34 @@ class AsyncClient:
         self._discovery = Discovery(self._transport, self._admin)
         if direct:
             self._transport.on_response = self._discovery.refresh_if_due
-        self._uploader = Uploader(self._transport)
-        self._loader = Loader(self._transport, self._admin)
         self._routes = Routes(self._admin, self._transport.addresses, self._clock) if direct else None
         self._idempotent = idempotent
-        self._publisher = Publisher(
-            Delivery(self._transport, self._routes, timeout_seconds=delivery_timeout_seconds),
+        self._delivery_timeout_seconds = delivery_timeout_seconds
+        self._upload_threshold_bytes = upload_threshold_bytes
+
+    @cached_property
+    def _uploader(self) -> Uploader:
+        from braidmq.publish.uploads import Uploader
+
+        return Uploader(self._transport)
+
+    @cached_property
+    def _loader(self) -> Loader:
+        from braidmq.bulk_load.loader import Loader
+
+        return Loader(self._transport, self._admin)
+
+    @cached_property
+    def _publisher(self) -> Publisher:
+        from braidmq.publish.delivery import Delivery
+        from braidmq.publish.publisher import Publisher
+
+        return Publisher(
+            Delivery(self._transport, self._routes, timeout_seconds=self._delivery_timeout_seconds),
             self._uploader,
-            IdentityPool(self._clock) if idempotent else None,
+            IdentityPool(self._clock) if self._idempotent else None,
             self._routes,
-            upload_threshold_bytes=upload_threshold_bytes,
+            upload_threshold_bytes=self._upload_threshold_bytes,
         )
 
     def __repr__(self) -> str:
@@ -298,6 +324,8 @@ class AsyncClient:
         `browse` and `subscribe` read a whole topic with each key in order. Raises `SegmentNotFound`,
         `PositionExpired`, and `InvalidRequest` for an offset beyond the end.
         """
+        from braidmq.read.segment_pages import segment_page
+
         return await segment_page(self._transport, topic, segment, offset, limit=limit, wait_seconds=wait_seconds)
 
     async def position(
@@ -316,6 +344,8 @@ class AsyncClient:
         This is for readers that keep positions themselves. Raises `InvalidMarker`, and `PositionExpired` if retention
         has removed what the marker names.
         """
+        from braidmq.read.reader import has_message_after
+
         return await has_message_after(self._transport, topic, marker, wait_seconds=seconds)
 
     async def publish(
@@ -331,6 +361,8 @@ class AsyncClient:
 
         See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` if no acknowledgement came in time.
         """
+        from braidmq.publish.encoding.outgoing import OutgoingMessage
+
         positions = await self._publisher.publish(topic, OutgoingMessage(value, key, headers or {}, event_time))
         return Position(positions[0].segment, positions[0].offset)
 
@@ -357,6 +389,8 @@ class AsyncClient:
         If it fails, the error's `published` says what was acknowledged before: go on with
         `table[error.published.count:]`.
         """
+        from braidmq.publish.encoding.tables import TablePlan
+
         plan = TablePlan(**columns)
         return await self._publisher.publish_table(topic, table, plan, progress)
 
@@ -415,6 +449,8 @@ class AsyncClient:
         written and the total. Raises `LoadRefused`, `FileTaken` if an earlier run of that name had other rows, and
         `InvalidArgument` for rows that the topic cannot take.
         """
+        from braidmq.publish.encoding.tables import TablePlan
+
         plan = TablePlan(**columns)
         name = self._clock.ulid() if load is None else load
         return await self._loader.load(topic, source, plan, load=name, segments=segments, progress=progress)
@@ -436,6 +472,9 @@ class AsyncClient:
         a `first_sequence` above every sequence it has used: brokers take a request with a known sequence for a
         repetition and do not store it.
         """
+        from braidmq.publish.producer import AsyncProducer, ProducerSettings
+        from braidmq.publish.ranges import SegmentRanges
+
         wanted = self._idempotent if idempotent is None else idempotent
         return AsyncProducer(
             self._publisher,
@@ -467,6 +506,8 @@ class AsyncClient:
         The ETag is checked when it is opened, the size and
         SHA-256 when the end is read. Raises `PayloadMismatch` if one of them differs.
         """
+        from braidmq.read.payload import AsyncPayload
+
         return AsyncPayload(self._transport, message)
 
     def browse(
@@ -482,6 +523,9 @@ class AsyncClient:
         `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader stopped.
         Raises `PositionExpired` if retention has removed the position.
         """
+        from braidmq.read.cursors import AsyncMessages
+        from braidmq.read.reader import Reader
+
         return AsyncMessages(
             Reader(self._transport, topic, from_=from_, marker=marker, limit=limit, admin=self._file_admin)
         )
@@ -493,6 +537,8 @@ class AsyncClient:
         It waits out broken connections and broker restarts, without loss and without duplicates. To go on later or
         elsewhere, store a message's `marker` together with the result of processing the message.
         """
+        from braidmq.read.cursors import AsyncMessages
+
         return AsyncMessages(self._following(topic, from_, marker, each_marker=True))
 
     def browse_tables(
@@ -507,6 +553,9 @@ class AsyncClient:
 
         Columns: `segment`, `_offset`, `_timestamp`, `key`, `value`, `event_time`, `headers`, `_ref`.
         """
+        from braidmq.read.cursors import AsyncTables
+        from braidmq.read.reader import Reader
+
         reader = Reader(
             self._transport, topic, from_=from_, marker=marker, limit=limit, each_marker=False, admin=self._file_admin
         )
@@ -527,9 +576,13 @@ class AsyncClient:
         self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None
     ) -> AsyncTables:
         """As `subscribe`, but in pyarrow tables, as the broker sends them."""
+        from braidmq.read.cursors import AsyncTables
+
         return AsyncTables(self._following(topic, from_, marker, each_marker=False))
 
     def _following(self, topic: str, from_: str | datetime | None, marker: str | None, *, each_marker: bool) -> Reader:
+        from braidmq.read.reader import Reader
+
         start = "latest" if from_ is None and marker is None else from_
         return Reader(
             self._transport,

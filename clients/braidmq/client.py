@@ -3,6 +3,8 @@
 Generated from `async_client.py` by `tools/generate_client.py`: do not edit.
 """
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -23,6 +25,7 @@ from braidmq.defaults import (
     DEFAULT_MAX_PENDING_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
+    PAGE_ROWS,
 )
 from braidmq.message import Message
 from braidmq.models import (
@@ -43,7 +46,6 @@ from braidmq.positions import Position, Published
 from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.publish.encoding.tables import Columns
 from braidmq.publish.publisher import Progress
-from braidmq.read.reader import PAGE_ROWS
 from braidmq.read.segment_pages import SegmentPage
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.retry import Retry

@@ -9,6 +9,8 @@ DEFAULT_CONNECT_TIMEOUT_SECONDS = 3.0
 DEFAULT_DELIVERY_TIMEOUT_SECONDS = 120.0
 # Owners forget a producer that has been silent for an hour. After that they could store a repeated request twice.
 LONGEST_DELIVERY_TIMEOUT_SECONDS = 1800.0
+PAGE_ROWS = 10_000
+"""The most messages of a page."""
 DEFAULT_UPLOAD_THRESHOLD_BYTES = 1024 * 1024
 DEFAULT_LINGER_SECONDS = 0.005
 DEFAULT_BATCH_BYTES = 1024 * 1024

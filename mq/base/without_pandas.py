@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-import pyarrow as pa
-
 
 class _NoPandas:
     def find_spec(
@@ -17,12 +15,19 @@ class _NoPandas:
         return None
 
 
+def refuse_pandas() -> None:
+    """Make every import of pandas in this process fail, as if it were not installed. Imports nothing itself."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
 def keep_pandas_out() -> None:
     """Make pyarrow believe that pandas is not installed, unless pandas is imported already.
 
     Where pandas is installed, as in an environment shared with Spark, pyarrow imports it for the first array made of a
     list, only to check whether the list belongs to pandas. That takes half a second and 40 MB. It checks once.
     """
+    import pyarrow as pa
+
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:

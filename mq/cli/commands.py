@@ -1,63 +1,101 @@
-"""The commands of `mq`, each imported when it is used: most of them need only a part of the product."""
+"""All commands of `mq`: where each is, and what its help begins with."""
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from importlib import import_module
-from typing import Any, cast
+from mq.cli.lazy_group import Group, Place
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-
-_PLACES = {
-    "serve": "mq.cli.server.serve:serve",
-    "local": "mq.cli.server.local:local",
-    "config": "mq.cli.server.config:app",
-    "publish": "mq.cli.publishing.publish:publish",
-    "subscribe": "mq.cli.reading.subscribe:subscribe",
-    "bench": "mq.cli.diagnosis.bench:bench",
-    "doctor": "mq.cli.diagnosis.doctor:doctor",
-    "verify": "mq.cli.diagnosis.verify:verify",
-    "topic": "mq.cli.topics.topic:app",
-    "files": "mq.cli.reading.files:app",
-    "cluster": "mq.cli.server.cluster:app",
-    "pipeline": "mq.cli.pipeline:app",
+COMMANDS: dict[str, Place | Group] = {
+    "serve": Place(
+        "mq.cli.server.serve:serve", "Run a broker: alone or in a cluster, on a local directory or an object store."
+    ),
+    "local": Place(
+        "mq.cli.server.local:local",
+        "Run a whole cluster on this machine: ZooKeeper, a store and brokers. Ctrl-C ends it.",
+    ),
+    "config": Group(
+        "Show the settings of a broker.",
+        {
+            "show": Place(
+                "mq.cli.server.config:show",
+                "Show each setting of `mq serve` with the same options: what is in force, and where it came from.",
+            ),
+        },
+    ),
+    "publish": Place(
+        "mq.cli.publishing.publish:publish", "Publish messages: arguments, lines of stdin, or files row by row."
+    ),
+    "subscribe": Place(
+        "mq.cli.reading.subscribe:subscribe", "Print the messages of a topic, in order for each key, and wait for more."
+    ),
+    "bench": Place(
+        "mq.cli.diagnosis.bench:bench", "Measure a broker: publish messages until they are stored, then read them back."
+    ),
+    "doctor": Place(
+        "mq.cli.diagnosis.doctor:doctor",
+        "Check this machine, and a broker, a store or both. The exit code is 0 only if nothing failed.",
+    ),
+    "verify": Place(
+        "mq.cli.diagnosis.verify:verify",
+        "Check every byte of topics on their store, with or without brokers running. Changes nothing.",
+    ),
+    "topic": Group(
+        "Create, configure, list, describe, repair and delete topics; split and merge their segments.",
+        {
+            "create": Place(
+                "mq.cli.topics.topic:create",
+                "Create a topic. If it exists, change the given settings; see also `mq topic config`.",
+            ),
+            "config": Place("mq.cli.topics.topic:configure", "Change settings of a topic, or show all settings."),
+            "list": Place("mq.cli.topics.topic:list_topics", "List the topics."),
+            "describe": Place(
+                "mq.cli.topics.topic:describe",
+                "Show the segments of a topic, their traffic and lineage, and the settings that differ from the "
+                "default.",
+            ),
+            "history": Place(
+                "mq.cli.topics.topic_history:history",
+                "Show every segment a topic ever had: why and when it was opened and sealed, and how much it held.",
+            ),
+            "repair": Place(
+                "mq.cli.topics.repair:repair",
+                "Tell which messages of a topic are lost, and give them up with --accept-loss, so that readers pass "
+                "them by.",
+            ),
+            "split": Place(
+                "mq.cli.topics.split_and_merge:split", "Split an open segment of a topic. Publishers and readers go on."
+            ),
+            "merge": Place(
+                "mq.cli.topics.split_and_merge:merge",
+                "Merge two neighbouring open segments of a topic. Publishers and readers go on.",
+            ),
+            "delete": Place("mq.cli.topics.topic:delete", "Delete a topic and all its messages."),
+        },
+    ),
+    "files": Group(
+        "List and read a topic's Parquet files.",
+        {
+            "ls": Place(
+                "mq.cli.reading.files:list_files", "List the live files. Together they hold each message once."
+            ),
+            "cat": Place("mq.cli.reading.files:cat", "Print the messages in the files as JSON, one per line."),
+            "sql": Place(
+                "mq.cli.reading.files:sql", "Print SQL for DuckDB that makes the topic a view, with each message once."
+            ),
+        },
+    ),
+    "cluster": Group(
+        "Show the cluster; drain brokers and take them back.",
+        {
+            "status": Place(
+                "mq.cli.server.cluster:status",
+                "Show the brokers, how many segments each owns, the leader, and transitions in progress.",
+            ),
+            "drain": Place(
+                "mq.cli.server.cluster:drain",
+                "Make a broker hand over all its segments, and wait until it has. It keeps running and may then be "
+                "stopped.",
+            ),
+            "undrain": Place("mq.cli.server.cluster:undrain", "Let a drained broker own segments again."),
+        },
+    ),
+    "pipeline": Place("mq.cli.pipeline:app", "Run jobs on a topic's files, on Spark."),
 }
-"""Where each command is, in the order of the help: a function, or the app of a group of commands."""
-
-
-class Commands(TyperGroup):
-    """All commands."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        # Typer reads them only: nothing is added to this group.
-        self.commands = cast("MutableMapping[str, Any]", _Imported(_PLACES))
-
-
-class _Imported(Mapping[str, Any]):
-    """The commands by their names. Each is imported when it is looked at."""
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-        self._commands: dict[str, TyperCommand | TyperGroup] = {}
-
-    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
-        if name not in self._commands:
-            module, _, attribute = self._places[name].partition(":")
-            self._commands[name] = _command(name, getattr(import_module(module), attribute))
-        return self._commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-def _command(name: str, found: Any) -> Any:
-    if isinstance(found, typer.Typer):
-        group = typer.main.get_command(found)
-        group.name = name
-        return group
-    alone = typer.Typer(add_completion=False)
-    alone.command(name)(found)
-    return typer.main.get_command(alone)
+"""In the order of the help. A test compares the summaries with the commands."""

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from mq.base.version import VERSION
-from mq.cli.commands import Commands
+from mq.base.without_pandas import refuse_pandas
+from mq.cli.commands import COMMANDS
 from mq.cli.failures import report
+from mq.cli.lazy_group import lazy_group
 
 app = typer.Typer(
     name="mq",
-    cls=Commands,
+    cls=lazy_group(COMMANDS),
     help="BraidMQ: a message queue whose log is a table.",
     no_args_is_help=True,
     add_completion=True,
@@ -62,6 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The entry point of the program."""
+    refuse_pandas()  # no command uses it: jobs on Spark are processes of their own
     sys.exit(run(sys.argv[1:]))
 
 

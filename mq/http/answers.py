@@ -12,7 +12,7 @@ from mq.base.errors import UnsupportedMedia
 from mq.http.formats import Format
 from mq.http.reply import PageResponse
 from mq.limits.read_budget import ReadLease
-from mq.topic.topic_reader import Run
+from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
 
 MIB = 1024 * 1024

@@ -16,7 +16,7 @@ from mq.bodies.rows import Columns, Rows
 from mq.http.render import Part, arrow_page, json_page, ndjson_page
 from mq.http.reply import JSON
 from mq.http.stream_forms import NdjsonForm, SseForm, StreamForm
-from mq.topic.topic_reader import Run
+from mq.topic.run import Run
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"

@@ -16,7 +16,7 @@ from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import TopicState
 from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
-from mq.topic.topic_reader import Run
+from mq.topic.run import Run
 
 JSON_TYPE = b"application/json"
 Part = bytes | memoryview

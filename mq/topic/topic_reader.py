@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from filer.segment.read_room import NoRoom, ReadRoom, head
 from filer.segment.segment_reader import SegmentReader
 from filer.topic.positions import Positions, advance, check_positions, earliest, to_marker
 from mq.base.errors import OwnerSilent
+from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
 
 STALE_TRIES = 5
@@ -22,15 +22,6 @@ LOST_TRIES = 2
 # A page of which less than this part is left is full. To fill it to the last byte would take a read for each message.
 _FULL_PART = 8
 SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive messages of one segment, in the columns of `log_schema`; `end` is the offset after the last one."""
-
-    segment: int
-    end: int
-    table: pa.Table
 
 
 class TopicReader:

@@ -6,7 +6,6 @@ values, and Arrow joins the columns to rows. A hundred thousand rows of twenty c
 
 import base64
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from braidmq.errors import InvalidArgument
 from braidmq.json_rows.plain import is_list, is_uuid, plain, plain_type
 from braidmq.json_rows.refusal import Refusal, shown
+from braidmq.json_rows.texts import decimal_text, duration_text, non_finite_name
 from filer.times import EARLIEST_US, LATEST_US
 
 NonFinite = Literal["refuse", "null", "text"]
@@ -180,11 +180,6 @@ def _map_entries(array: Any) -> tuple[Any, Any, Any]:
     return keys, items, np.where(hidden, 0, lengths)
 
 
-def non_finite_name(number: float) -> str:
-    """How NaN and the infinities are called in texts."""
-    return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
-
-
 def _check_names(names: "list[str]", what: str) -> None:
     """Raises `Refusal`: an object has each name once."""
     seen: set[str] = set()
@@ -268,25 +263,10 @@ def _decimals(array: Any) -> Texts:
     return _by_distinct_value(array, decimal_text)
 
 
-def decimal_text(number: Decimal) -> bytes:
-    """All digits of a decimal, without an exponent. Raises `ValueError` for one that is not finite."""
-    if not number.is_finite():
-        raise ValueError("JSON has no such number")
-    return format(number, "f").encode()
-
-
 def _durations(array: Any) -> Texts:
     """Seconds, with six digits, or nine where nanoseconds are not zero."""
     unit_ns = UNIT_NS[array.type.unit]
     return _by_distinct_value(array.cast(pa.int64()), lambda count: duration_text(count * unit_ns))
-
-
-def duration_text(nanoseconds: int) -> bytes:
-    """A duration in seconds, as a number with six digits, or nine where nanoseconds are not zero."""
-    seconds, rest = divmod(abs(nanoseconds), 10**9)
-    digits = f"{rest:09d}"
-    sign = "-" if nanoseconds < 0 else ""
-    return f"{sign}{seconds}.{digits.removesuffix('000') if rest % 1000 == 0 else digits}".encode()
 
 
 def _dates(array: Any) -> Texts:

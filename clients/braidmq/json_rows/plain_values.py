@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from braidmq.errors import InvalidArgument
-from braidmq.json_rows.encoding import decimal_text, duration_text, non_finite_name
+from braidmq.json_rows.texts import decimal_text, duration_text, non_finite_name
 from filer.times import microseconds, rfc3339
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME

@@ -15,15 +15,15 @@ import httpx
 import pyarrow as pa
 
 from braidmq.cluster.admin import Admin
+from braidmq.defaults import PAGE_ROWS
 from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.message import MessagePage
 from braidmq.names import topic_path
+from braidmq.read.start import start_parameters
 from braidmq.read.stored_pages import stored_pages
-from braidmq.times import rfc3339
 from braidmq.transport.retry import NEVER_GIVE_UP
 from braidmq.transport.transport import ARROW, Call, Transport
 
-PAGE_ROWS = 10_000
 PAGE_BYTES = 8 * 1024 * 1024
 WAIT_SECONDS = 25
 # After files turned out not to help, try them again after this many full pages.
@@ -164,15 +164,6 @@ def arrow_of(response: httpx.Response) -> pa.Table:
             return stream.read_all()
     except (pa.ArrowInvalid, OSError) as failure:
         raise NotABroker(f"{response.request.url} answered with broken Arrow data: {failure}") from failure
-
-
-def start_parameters(from_: str | datetime | None, marker: str | None) -> dict[str, str]:
-    """Return the query parameters of a start that is not a marker. Raises `InvalidArgument` if both are given."""
-    if marker is not None and from_ is not None:
-        raise InvalidArgument("give either marker or from_, not both")
-    if from_ is None:
-        return {}
-    return {"from": rfc3339(from_) if isinstance(from_, datetime) else from_}
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import httpx
 import pyarrow as pa
 
+from braidmq.defaults import PAGE_ROWS
 from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.names import topic_path
-from braidmq.read.reader import PAGE_BYTES, PAGE_ROWS, arrow_of
+from braidmq.read.reader import PAGE_BYTES, arrow_of
 from braidmq.transport.transport import ARROW, Call, Transport
 
 

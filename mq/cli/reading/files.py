@@ -12,11 +12,7 @@ from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, write_out
 from mq.cli.reading.duckdb_sql import duckdb_sql
-from mq.cli.reading.message_forms import form_of
 from mq.cli.reading.moments import Start, start_of
-from mq.cli.reading.segment_files import tables_of
-
-app = typer.Typer(help="List and read a topic's Parquet files.", no_args_is_help=True, add_completion=False)
 
 _From = Annotated[
     str | None,
@@ -26,7 +22,6 @@ _From = Annotated[
 ]
 
 
-@app.command("ls")
 def list_files(
     topic: TopicName, start: _From = None, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False
 ) -> None:
@@ -44,7 +39,6 @@ def list_files(
     print_table(columns, (_row(each) for each in found))
 
 
-@app.command("cat")
 def cat(
     topic: TopicName,
     segment: Annotated[int | None, typer.Argument(metavar="[SEGMENT]", help="Only this segment.")] = None,
@@ -57,6 +51,10 @@ def cat(
     The broker only lists the files. They are read from the local directory, or through addresses signed by the
     store.
     """
+    # Only this command reads messages, for which it needs Arrow.
+    from mq.cli.reading.message_forms import form_of
+    from mq.cli.reading.segment_files import tables_of
+
     begin = _begin(start)
 
     async def work(client: AsyncClient) -> None:
@@ -70,7 +68,6 @@ def cat(
     with_client(url, timeout, work, ends_with_reader=True)
 
 
-@app.command("sql")
 def sql(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None) -> None:
     """Print SQL for DuckDB that makes the topic a view, with each message once."""
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from filer.topic.topic_config import TopicConfig
 from mq.cli.output import shown
 from mq.http.render import MessageRenderer
-from mq.topic.topic_reader import Run
+from mq.topic.run import Run
 
 Form = Literal["lines", "json", "ndjson", "raw", "table"]
 Messages = Callable[[pa.Table], Iterator[dict[str, object]]]

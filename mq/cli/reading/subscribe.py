@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,10 @@ from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url
 from mq.cli.output import write_out
 from mq.cli.reading.message_forms import Form, MessageForm, ValuesForm, form_of
 from mq.cli.reading.moments import moment, start_of
-from mq.cli.reading.parquet_file import ParquetFile
 from mq.cli.reading.reading import Reading, read
+
+if TYPE_CHECKING:
+    from mq.cli.reading.parquet_file import ParquetFile
 
 _Output = Literal[Form, "parquet"]
 
@@ -88,6 +90,8 @@ def subscribe(
         config = TopicConfig(key_type=found["key_type"], value_type=found["value_type"])
         async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
             if output is not None:
+                from mq.cli.reading.parquet_file import ParquetFile
+
                 await _write_parquet(pages, ParquetFile(output, config, clock))
             else:
                 await _print_all(client, topic, pages, form_of("ndjson" if as_json else _printed(form), topic, config))
@@ -121,7 +125,7 @@ async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncG
             left = None if left is None else left - rows.num_rows
 
 
-async def _write_parquet(pages: AsyncIterator[pa.Table], file: ParquetFile) -> None:
+async def _write_parquet(pages: AsyncIterator[pa.Table], file: "ParquetFile") -> None:
     with file:
         async for rows in pages:
             file.write(rows)

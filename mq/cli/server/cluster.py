@@ -19,17 +19,12 @@ from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Timeout, Url, duration_seconds
 from mq.cli.output import print_json, print_lines, print_table
 
-app = typer.Typer(
-    help="Show the cluster; drain brokers and take them back.", no_args_is_help=True, add_completion=False
-)
-
 _POLL_SECONDS = 0.5
 _STALL_SECONDS = 60.0
 _BROKER_COLUMNS = ("broker", "url", "zone", "version", "state", "segments", "leads")
 _TRANSITION_COLUMNS = ("topic", "reason", "seal", "open")
 
 
-@app.command("status")
 def status(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """Show the brokers, how many segments each owns, the leader, and transitions in progress."""
     found = with_client(url, timeout, lambda client: client.cluster())
@@ -45,7 +40,6 @@ def status(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = Fals
         print_table(_TRANSITION_COLUMNS, rows)
 
 
-@app.command("drain")
 def drain(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
     timeout: Annotated[
@@ -73,7 +67,6 @@ def drain(
         print_lines(f"broker {drained.broker} owns nothing any more")
 
 
-@app.command("undrain")
 def undrain(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
     url: Url = DEFAULT_URL,

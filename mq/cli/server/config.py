@@ -13,8 +13,6 @@ from mq.base.settings import setting_text
 from mq.cli.output import print_json, print_table
 from mq.cli.server.settings_options import LogLevel, settings_of, with_settings_options
 
-app = typer.Typer(help="Show the settings of a broker.", no_args_is_help=True, add_completion=False)
-
 _FORMAT = typer.Option("--format", help="table: for people. json: one document.")
 _JSON = typer.Option("--json", help="The same as --format json.")
 _OWN = [
@@ -60,9 +58,4 @@ def _masked(text: str) -> str:
     return _PASSWORD.sub(rf"\1{_MASK}@", text)
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps `show` a command of its own: Typer would make a group with one command that command."""
-
-
-app.command("show")(with_settings_options(_show, _OWN))
+show = with_settings_options(_show, _OWN)

@@ -14,23 +14,14 @@ from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url, duration_
 from mq.cli.output import print_json, print_lines, print_table, slots
 from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 from mq.cli.topics.lineage import lineage
-from mq.cli.topics.repair import repair
 from mq.cli.topics.segment_traffic import COLUMNS as TRAFFIC_COLUMNS
 from mq.cli.topics.segment_traffic import traffic_rows
-from mq.cli.topics.split_and_merge import merge, split
-from mq.cli.topics.topic_history import history
 from mq.cli.topics.topic_settings import flatten, gather
 
 _COLUMNS = (
     "segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by",
 )  # fmt: skip
 _LOST_COLUMNS = ("lost object", "is", "segment", "from offset", "to offset")
-
-app = typer.Typer(
-    help="Create, configure, list, describe, repair and delete topics; split and merge their segments.",
-    no_args_is_help=True,
-    add_completion=False,
-)
 
 _Overrides = Annotated[
     list[str] | None,
@@ -74,7 +65,6 @@ _Overflow = Annotated[
 ]
 
 
-@app.command("create")
 def create(
     topic: TopicName,
     segments: _Segments = None,
@@ -115,7 +105,6 @@ def create(
             )
 
 
-@app.command("config")
 def configure(
     topic: TopicName,
     overrides: _Overrides = None,
@@ -145,7 +134,6 @@ def configure(
         print_table(("setting", "value"), ((name, _word(value)) for name, value in flatten(config)))
 
 
-@app.command("list")
 def list_topics(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """List the topics."""
 
@@ -159,7 +147,6 @@ def list_topics(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json =
         print_table(("topic", "open segments", "version"), ((t.topic, t.open_segments, t.version) for t in found))
 
 
-@app.command("describe")
 def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """Show the segments of a topic, their traffic and lineage, and the settings that differ from the default."""
     found = with_client(url, timeout, lambda client: client.topic(topic))
@@ -182,13 +169,6 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, 
         print_table(GIVEN_UP_COLUMNS, rows)
 
 
-app.command("history")(history)
-app.command("repair")(repair)
-app.command("split")(split)
-app.command("merge")(merge)
-
-
-@app.command("delete")
 def delete(
     topic: TopicName,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,

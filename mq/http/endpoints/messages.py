@@ -34,7 +34,8 @@ from mq.http.reply import JSON, PacedStream, PageResponse
 from mq.http.routers import new_router
 from mq.http.start import check_offset, check_positions, start_positions
 from mq.limits.read_budget import ReadLease
-from mq.topic.topic_reader import Run, TopicReader
+from mq.topic.run import Run
+from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 
 PRESIGNED_SECONDS = 900

@@ -29,7 +29,7 @@ from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.http.stream_forms import StreamForm
 from mq.limits.read_budget import ReadLease
-from mq.topic.topic_reader import Run
+from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
 
 KEEPALIVE_SECONDS = 15.0

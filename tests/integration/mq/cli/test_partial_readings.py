@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from braidmq.read.segment_pages import segment_page
 from mq.cli.main import run
 from tests.support.broker.broker_process import BrokerProcess, broker_environment
 
@@ -62,14 +63,12 @@ def test_only_the_segments_of_the_key_are_read(
     mq: Mq, topic: str, braid: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: set[int] = set()
-    genuine = "braidmq.async_client.segment_page"
-    from braidmq.async_client import segment_page
 
     async def noted(transport: Any, name: str, segment: int, *arguments: Any, **options: Any) -> Any:
         asked.add(segment)
         return await segment_page(transport, name, segment, *arguments, **options)
 
-    monkeypatch.setattr(genuine, noted)
+    monkeypatch.setattr("braidmq.read.segment_pages.segment_page", noted)
     read(mq, topic, "--key", KEYS[3])
     held = {message["segment"] for message in braid if message["key"] == KEYS[3]}
     segments = json.loads(mq("topic", "describe", topic, "--json"))["segments"]

@@ -1,0 +1,126 @@
+"""Commands start fast: each imports only what it needs, and lists of commands import none of them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import typer
+
+from mq.cli.commands import COMMANDS
+from mq.cli.lazy_group import Group, Place
+from mq.cli.main import app
+
+ARROW = {"pyarrow", "numpy"}
+CLIENT = {"httpx", "pydantic"}
+# What takes a noticeable time to import. Whatever a command imports of these has to stand here.
+HEAVY = [
+    "pyarrow", "numpy", "pandas", "pyspark", "polars", "duckdb", "matplotlib", "boto3", "botocore", "aiobotocore",
+    "aiohttp", "fastapi", "starlette", "uvicorn", "kazoo", "prometheus_client", "httpx", "pydantic", "mq.broker",
+]  # fmt: skip
+NOWHERE = ["--url", "http://127.0.0.1:9"]
+CASES: dict[str, set[str]] = {
+    "": set(),
+    "--help": set(),
+    "--version": set(),
+    # Typer itself imports pydantic for a command with options.
+    "topic --help": {"pydantic"},
+    "serve --help": {"pydantic"},
+    "config show": {"pydantic"},
+    "local --help": CLIENT,
+    "pipeline --help": {"pydantic"},
+    "topic list": CLIENT,
+    "topic create t": CLIENT,
+    "topic config t": CLIENT,
+    "topic describe t": CLIENT,
+    "topic history t": CLIENT,
+    "topic split t 0": CLIENT,
+    "topic merge t 0 1": CLIENT,
+    "topic delete t --yes": CLIENT,
+    "cluster status": CLIENT,
+    "cluster drain b": CLIENT,
+    "cluster undrain b": CLIENT,
+    "files ls t": CLIENT,
+    "files sql t": CLIENT,
+    "files cat t": {*CLIENT, *ARROW},
+    "subscribe t": {*CLIENT, *ARROW},
+    "publish t x": {*CLIENT, *ARROW},
+    "bench": {*CLIENT, *ARROW},
+    "doctor": {*CLIENT, *ARROW},
+    "verify t": {*CLIENT, *ARROW},
+}
+NAMES = f"""
+import json, os, sys
+for name in list(os.environ):
+    if name.startswith("BRAIDMQ_"):
+        del os.environ[name]
+from mq.cli import main
+sys.argv[0] = "mq"
+try:
+    main.main()
+except SystemExit:
+    pass
+os.write(3, json.dumps([name for name in {HEAVY!r} if name in sys.modules]).encode())
+"""
+
+
+@cache
+def imported(command: str) -> set[str]:
+    """What a process of the command has imported of the heavy modules when it ends."""
+    arguments = command.split()
+    if CASES[command] >= CLIENT:
+        arguments += NOWHERE
+    script = f"import os; os.dup2({{}}, 3)\n{NAMES}"
+    read, write = os.pipe()
+    with open(read, "rb") as answer:
+        try:
+            subprocess.run(
+                [sys.executable, "-c", script.format(write), *arguments],
+                pass_fds=[write],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                check=True,
+                timeout=60,
+            )
+        finally:
+            os.close(write)
+        return set(json.loads(answer.read()))
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_a_command_imports_only_what_it_needs(command: str) -> None:
+    assert imported(command) == CASES[command]
+
+
+def test_every_command_is_measured() -> None:
+    def names(commands: Any, *path: str) -> Iterator[str]:
+        for name, place in commands.items():
+            if isinstance(place, Group):
+                yield from names(place.commands, *path, name)
+            else:
+                yield " ".join((*path, name))
+
+    measured = set(CASES)
+    # `topic repair` works on a store, as `verify` does; jobs are other processes.
+    left = {name for name in names(COMMANDS) if not any(case.startswith(name) for case in measured)}
+    assert left == {"topic repair"}
+
+
+def commands_of(group: Any, places: Any, *path: str) -> Iterator[tuple[str, Any, Place | Group]]:
+    for name, place in places.items():
+        command = group.commands[name]
+        yield " ".join((*path, name)), command, place
+        if isinstance(place, Group):
+            yield from commands_of(command, place.commands, *path, name)
+
+
+ALL = list(commands_of(typer.main.get_command(app), COMMANDS))
+
+
+@pytest.mark.parametrize(("command", "place"), [each[1:] for each in ALL], ids=[each[0] for each in ALL])
+def test_the_list_of_commands_tells_what_the_command_tells(command: Any, place: Place | Group) -> None:
+    assert " ".join(command.help.split("\n\n")[0].split()) == place.summary
