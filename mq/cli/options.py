@@ -22,6 +22,18 @@ def duration_seconds(least: float, most: float = inf) -> Callable[[Any], float]:
     return _bounded(parse_duration_seconds, duration_text, least, most)
 
 
+def lazily(name: str) -> Callable[[typer.Context, str], list[str]]:
+    """A function of `mq.cli.completion`, which is imported when a shell asks for it."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        from mq.cli import completion
+
+        completed: list[str] = getattr(completion, name)(context, incomplete)
+        return completed
+
+    return complete
+
+
 def _bounded(
     parse: Callable[[str], Any], text: Callable[[Any], str], least: float, most: float
 ) -> Callable[[Any], Any]:
@@ -68,7 +80,12 @@ Timeout = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+TopicName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC", help="Name of the topic.", show_default=False, autocompletion=lazily("complete_topic")
+    ),
+]
 OfflineStore = Annotated[
     str, typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix.")
 ]

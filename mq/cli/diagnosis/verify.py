@@ -20,7 +20,7 @@ from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.offline import check_directory, progress_bar
-from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven
+from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven, lazily
 from mq.cli.output import print_json, print_lines, print_table, size
 
 MOST_TOLD = 10_000
@@ -30,7 +30,13 @@ MOST_TOLD = 10_000
 def verify(
     context: typer.Context,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics to check.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC]...",
+            help="Topics to check.",
+            show_default=False,
+            autocompletion=lazily("complete_topic"),
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Check all topics, and the records of the cluster.")] = False,
     store: OfflineStore = "braid-data",

@@ -16,13 +16,23 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
-from mq.cli.options import DEFAULT_URL, Json, Timeout, Url, duration_seconds
+from mq.cli.options import DEFAULT_URL, Json, Timeout, Url, duration_seconds, lazily
 from mq.cli.output import print_json, print_lines, print_table
 
 _POLL_SECONDS = 0.5
 _STALL_SECONDS = 60.0
 _BROKER_COLUMNS = ("broker", "url", "zone", "version", "state", "segments", "leads")
 _TRANSITION_COLUMNS = ("topic", "reason", "seal", "open")
+
+_BrokerName = Annotated[
+    str,
+    typer.Argument(
+        metavar="BROKER",
+        help="Name or id of the broker.",
+        show_default=False,
+        autocompletion=lazily("complete_broker"),
+    ),
+]
 
 
 def status(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
@@ -41,7 +51,7 @@ def status(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = Fals
 
 
 def drain(
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
+    broker: _BrokerName,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -68,7 +78,7 @@ def drain(
 
 
 def undrain(
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name or id of the broker.", show_default=False)],
+    broker: _BrokerName,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     as_json: Json = False,

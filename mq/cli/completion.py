@@ -1,0 +1,62 @@
+"""Names for the completion of shells, as a broker knows them. Nobody waits long for it, and it prints no errors."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+
+import typer
+
+from braidmq import AsyncClient
+from braidmq.defaults import DEFAULT_URL
+from filer.errors import BraidError
+
+_LONGEST_SECONDS = 1.0
+_CONNECT_SECONDS = 0.5
+# No shell shows more in a useful way.
+_MOST_NAMES = 500
+
+Names = Callable[[AsyncClient], AsyncIterator[str]]
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of topics that begin so; none if no broker answers within a second."""
+    return _completed(context, incomplete, _topics)
+
+
+def complete_broker(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of brokers that begin so; none if no broker answers within a second."""
+    return _completed(context, incomplete, _brokers)
+
+
+def _completed(context: typer.Context, incomplete: str, names: Names) -> list[str]:
+    # The shell completes a line that may lack anything, so the option may not have been parsed.
+    url = context.params.get("url") or os.environ.get("BRAIDMQ_URL") or DEFAULT_URL
+    try:
+        return asyncio.run(_names(str(url), incomplete, names))
+    except (BraidError, TimeoutError, OSError):
+        return []
+
+
+async def _names(url: str, incomplete: str, names: Names) -> list[str]:
+    found: list[str] = []
+    async with (
+        asyncio.timeout(_LONGEST_SECONDS),
+        AsyncClient(url, timeout_seconds=_LONGEST_SECONDS, connect_timeout_seconds=_CONNECT_SECONDS) as client,
+    ):
+        async for name in names(client):
+            # They come in order: behind the prefix there are no more.
+            if len(found) >= _MOST_NAMES or (name > incomplete and not name.startswith(incomplete)):
+                break
+            if name.startswith(incomplete):
+                found.append(name)
+    return found
+
+
+async def _topics(client: AsyncClient) -> AsyncIterator[str]:
+    async for topic in client.topics():
+        yield topic.topic
+
+
+async def _brokers(client: AsyncClient) -> AsyncIterator[str]:
+    for name in sorted({each.broker.rpartition(".")[0] for each in (await client.cluster()).brokers}):
+        yield name
