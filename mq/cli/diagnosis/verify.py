@@ -1,21 +1,16 @@
 """`mq verify`: have every byte of topics read, here or by a broker, and tell what is damaged or missing."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, get_args
 
 import typer
 import uvloop
 
 from braidmq import AsyncClient, CheckedObject
-from filer.clock import SystemClock
 from filer.errors import InvalidInput
 from filer.keys import check_name
-from filer.stores.open_store import open_store
-from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
-from filer.topic.catalogue import Catalogue
-from filer.verification.stored_topic import verify_cluster, verify_topic
 from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
@@ -58,8 +53,13 @@ def verify(
     if url is not None and _is_chosen(context, "url", "store"):
         counts, told = with_client(url, timeout, lambda client: _verify_by_broker(client, names))
     else:
+        # What reads a store is imported only where one is read here.
+        from mq.cli.diagnosis.verify_store import verify_store
+
         check_directory(store)
-        counts, told = uvloop.run(_verify(StoreAddress(store, endpoint, region, addressing), names))
+        counts, told = uvloop.run(
+            verify_store(StoreAddress(store, endpoint, region, addressing), names, most_told=MOST_TOLD)
+        )
     _print(counts, told, as_json=as_json)
     wrong = counts["damaged"] + counts["missing"]
     if wrong:
@@ -79,28 +79,8 @@ def _rank(context: typer.Context, name: str) -> int:
     return {"COMMANDLINE": 2, "ENVIRONMENT": 1}.get("" if source is None else source.name, 0)
 
 
-async def _verify(address: StoreAddress, names: Sequence[str]) -> tuple["Counter[str]", list[Verdict]]:
-    """How many objects are in each condition, and those that are not sound."""
-    clock = SystemClock()
-    store = open_store(address, clock)
-    counts: Counter[str] = Counter()
-    told: list[Verdict] = []
-    try:
-        catalogue = Catalogue(store, clock)
-        with progress_bar() as progress:
-            task = progress.add_task("objects checked", total=None)
-            async for verdict in _verdicts(store, catalogue, names):
-                counts[verdict.condition] += 1
-                if not verdict.is_sound and len(told) < MOST_TOLD:
-                    told.append(verdict)
-                progress.update(task, advance=1, description=f"objects checked, the last one {verdict.key}")
-    finally:
-        await store.close()
-    return counts, told
-
-
 async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple["Counter[str]", list[Verdict]]:
-    """As `_verify`: what a broker finds."""
+    """As `verify_store`: what a broker finds."""
     done: Counter[str] = Counter()
     told: list[Verdict] = []
     with progress_bar() as progress:
@@ -127,19 +107,6 @@ async def _all_topics(client: AsyncClient) -> list[str]:
 
 def _verdict(found: CheckedObject) -> Verdict:
     return Verdict(found.key, "missing" if found.condition == "missing" else "damaged", found.why)
-
-
-async def _verdicts(store: Store, catalogue: Catalogue, names: Sequence[str]) -> AsyncIterator[Verdict]:
-    if not names:
-        async for verdict in verify_cluster(store):
-            yield verdict
-    for name in names or await catalogue.names():
-        checked = 0
-        async for verdict in verify_topic(store, catalogue, name):
-            checked += 1
-            yield verdict
-        if not checked:
-            raise InvalidInput(f"there is no topic {name!r} on this store")
 
 
 def _print(counts: "Counter[str]", told: Sequence[Verdict], *, as_json: bool) -> None:

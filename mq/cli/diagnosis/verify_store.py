@@ -1,0 +1,52 @@
+"""Checks every byte of topics on a store that is read here."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+from filer.clock import SystemClock
+from filer.errors import InvalidInput
+from filer.stores.open_store import open_store
+from filer.stores.store import Store
+from filer.stores.store_address import StoreAddress
+from filer.topic.catalogue import Catalogue
+from filer.verification.stored_topic import verify_cluster, verify_topic
+from filer.verification.verdict import Verdict
+from mq.cli.offline import progress_bar
+
+
+async def verify_store(
+    address: StoreAddress, names: Sequence[str], *, most_told: int
+) -> tuple["Counter[str]", list[Verdict]]:
+    """Count the objects in each condition, and return those that are not sound, at most `most_told`.
+
+    Checks the topics of these names, or everything. Raises `InvalidInput` for a topic that is not there.
+    """
+    clock = SystemClock()
+    store = open_store(address, clock)
+    counts: Counter[str] = Counter()
+    told: list[Verdict] = []
+    try:
+        catalogue = Catalogue(store, clock)
+        with progress_bar() as progress:
+            task = progress.add_task("objects checked", total=None)
+            async for verdict in _verdicts(store, catalogue, names):
+                counts[verdict.condition] += 1
+                if not verdict.is_sound and len(told) < most_told:
+                    told.append(verdict)
+                progress.update(task, advance=1, description=f"objects checked, the last one {verdict.key}")
+    finally:
+        await store.close()
+    return counts, told
+
+
+async def _verdicts(store: Store, catalogue: Catalogue, names: Sequence[str]) -> AsyncIterator[Verdict]:
+    if not names:
+        async for verdict in verify_cluster(store):
+            yield verdict
+    for name in names or await catalogue.names():
+        checked = 0
+        async for verdict in verify_topic(store, catalogue, name):
+            checked += 1
+            yield verdict
+        if not checked:
+            raise InvalidInput(f"there is no topic {name!r} on this store")
