@@ -60,6 +60,8 @@ async def tail_start(client: AsyncClient, topic: str, count: int, end: TopicPosi
 
     async def at(time_us: int) -> tuple[TopicPosition, int]:
         nonlocal segments
+        if time_us > LATEST_US:
+            return end, 0
         found = await client.position(topic, from_=moment_of(time_us))
         segments = await segments_with(client, topic, found.offsets, segments)
         return found, count_between(segments, found.offsets, end.offsets)
@@ -84,8 +86,8 @@ async def _bracket(at: _At, count: int, now_us: int) -> tuple[int, int]:
     step_us = _FIRST_STEP_US
     behind = (await at(now_us))[1]
     low_us = high_us = now_us
-    while behind >= count and high_us < LATEST_US:  # the clock of a broker may be ahead of this one
-        low_us, high_us = high_us, min(LATEST_US, high_us + step_us)
+    while behind >= count:  # the clock of a broker may be ahead of this one
+        low_us, high_us = high_us, min(LATEST_US + 1, high_us + step_us)
         behind, step_us = (await at(high_us))[1], step_us * _STEP_FACTOR
     if low_us < high_us:
         return low_us, high_us
