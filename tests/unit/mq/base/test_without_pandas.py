@@ -20,3 +20,14 @@ def test_whoever_wants_it_has_it_all_the_same() -> None:
 
 def _run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_process_that_refuses_pandas_never_imports_it_and_needs_no_arrow_for_that() -> None:
+    script = (
+        "import sys; from mq.base.without_pandas import refuse_pandas; refuse_pandas(); "
+        "assert 'pyarrow' not in sys.modules; import pyarrow as pa; pa.array([None]); pa.table({'a': [1]})\n"
+        "assert 'pandas' not in sys.modules\n"
+        "try:\n    import pandas\nexcept ImportError as error:\n    print(error)"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout == "pandas is kept out\n"
