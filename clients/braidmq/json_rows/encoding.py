@@ -181,11 +181,13 @@ def _map_entries(array: Any) -> tuple[Any, Any, Any]:
 
 
 def _check_names(names: "list[str]", what: str) -> None:
-    """Raises `Refusal`: an object has each name once."""
+    """Raises `Refusal`: an object has each name once, and libraries that pass Arrow on cut a name at its NUL."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
             raise Refusal(0, f"several {what} are named {name!r}: rename all but one")
+        if "\0" in name:
+            raise Refusal(0, f"the name {name!r} among the {what} has the character U+0000: rename it")
         seen.add(name)
 
 

@@ -119,6 +119,8 @@ def test_types_and_columns_are_checked_before_a_task_begins(spark: "SparkSession
         to_messages(frame, key="aa")
     with pytest.raises(InvalidArgument, match="column 'a' of type int32 has no times"):
         to_messages(frame.select("a"), event_time="a")
+    with pytest.raises(InvalidOption, match=r"'a\.b\\x00' has the character U\+0000"):
+        to_messages(spark.sql("SELECT 1 AS b").withColumnRenamed("b", "b\0").selectExpr("struct(*) AS a"))
     with pytest.raises(InvalidOption, match="same name"):
         to_messages(spark.sql("SELECT 1 AS a, 2 AS a"))
     assert to_messages(frame.select("a")).schema.simpleString().startswith("struct<key:string,value:string,")

@@ -16,7 +16,7 @@ _DAY_NS = 86_400 * 10**9
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _BINARIES: tuple[pa.DataType, ...] = (pa.binary(), pa.large_binary(), pa.binary_view())
 _STRINGS: tuple[pa.DataType, ...] = (pa.string(), pa.large_string(), pa.string_view())
-NAMES = st.text(min_size=1, max_size=8)
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 
 def tables(types: st.SearchStrategy[pa.DataType] | None = None, *, min_rows: int = 0) -> st.SearchStrategy[pa.Table]:

@@ -98,6 +98,8 @@ def _arrow_type(ddl: str) -> pa.DataType:
 
 
 def _check(path: str, kind: DataType) -> None:
+    if "\0" in path:
+        raise InvalidOption(f"the name {path!r} has the character U+0000, at which Arrow would cut it: rename it")
     if isinstance(kind, _NO_FORM):
         raise InvalidOption(f"column {path!r} is of type {kind.simpleString()}, which has no form in JSON: cast it")
     if isinstance(kind, ArrayType):

@@ -122,3 +122,5 @@ def test_a_table_needs_columns_and_each_name_once() -> None:
         rows_to_json(pa.table({}))
     with pytest.raises(InvalidArgument, match="several columns are named 'a'"):
         rows_to_json(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]))
+    with pytest.raises(InvalidArgument, match=r"the name 'a\\x00' among the columns has the character U\+0000"):
+        rows_to_json(pa.table([pa.array([1])], names=["a\0"]))
