@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal, Protocol
 
+from filer import request_ids
 from filer.clock import Clock, comes_within
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
@@ -211,9 +212,10 @@ class LeaderLoop:
         """
         before = self.states[topic].version
         try:
-            state = await self._actions.finish_transition(topic)
-            if segments and state is not None:
-                state = await self._actions.give_successors(topic, segments, reason, owners)
+            with request_ids.of_work(self._clock):
+                state = await self._actions.finish_transition(topic)
+                if segments and state is not None:
+                    state = await self._actions.give_successors(topic, segments, reason, owners)
         except Exception as error:
             # Catch every error: the other topics go on, and this one is tried again.
             _log.warning("topic %r is not settled yet: %s: %s", topic, type(error).__name__, error)

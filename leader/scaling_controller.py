@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from filer import request_ids
 from filer.clock import Clock, comes_within
 from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import Coordinator
@@ -127,7 +128,8 @@ class ScalingController:
 
     async def _try_work(self, decision: ScalingDecision) -> None:
         try:
-            await self._work(decision)
+            with request_ids.of_work(self._clock):
+                await self._work(decision)
         except Exception as error:
             # Either nothing has begun, and a later round decides again; or it has, and finishes as any transition.
             _log.warning("topic %r is not scaled yet: %s: %s", decision.topic, type(error).__name__, error)

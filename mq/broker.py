@@ -5,7 +5,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from filer import keys
+from filer import keys, request_ids
 from filer.clock import Clock
 from filer.errors import InvalidConfig
 from filer.segment.read_room import ReadRoom
@@ -96,6 +96,7 @@ class Broker:
         self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
+        self.new_request_id = request_ids.maker(clock)
         self.metrics = Metrics(settings.metrics_topics)
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)

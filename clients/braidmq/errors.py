@@ -95,6 +95,11 @@ class BraidMQError(BraidError):
         """The HTTP status of the broker's answer; None if there was none."""
         return None if self.problem is None else self.problem.status
 
+    @property
+    def request_id(self) -> str | None:
+        """The id of the request, by which its lines are found in the brokers' logs; None if no broker answered."""
+        return None if self.problem is None else self.problem.extras.get("request_id")
+
 
 class InvalidArgument(BraidMQError, ValueError):
     """The call makes no sense; nothing was sent."""

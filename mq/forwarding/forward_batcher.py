@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from filer import request_ids
 from filer.clock import Clock
 from filer.format.requests import Position
 from filer.segment.next_file import Payload
@@ -22,7 +23,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class WaitingPart:
-    """An accepted part of a request. `stored` resolves to its positions.
+    """An accepted part of the request with that id. `stored` resolves to its positions.
 
     `abandoned`: its publisher has given up waiting while it was being sent.
     """
@@ -31,6 +32,7 @@ class WaitingPart:
     part: Part
     stored: asyncio.Future[list[Position]]
     abandoned: bool = False
+    request_id: str | None = field(default_factory=request_ids.current)
 
 
 class ForwardBatcher:
@@ -104,7 +106,7 @@ class ForwardBatcher:
         """Send what waits, as much as fits into one call."""
         if self._waiting:
             batch = self._take()
-            task = asyncio.create_task(self._send(batch), name=self._name)
+            task = asyncio.create_task(self._send(batch), name=self._name, context=request_ids.of_nobody())
             self.calls[task] = batch
             task.add_done_callback(self._done)
             self._cancel_late()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from filer import request_ids
 from filer.clock import Clock
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.format.requests import Position, RequestId
@@ -136,9 +137,11 @@ class RemoteSegment:
         runs = _runs(batch)
         began_seconds = self._clock.monotonic_seconds()
         try:
-            outcomes = await self._peers.append(
-                self._url, self.ref.topic, self.ref.segment, self._version, rows, [_joined(run) for run in runs]
-            )
+            # The task of a call belongs to none of its requests, or to the first: the id is that of all of them.
+            with request_ids.within(request_ids.joined(waiting.request_id for waiting in batch)):
+                outcomes = await self._peers.append(
+                    self._url, self.ref.topic, self.ref.segment, self._version, rows, [_joined(run) for run in runs]
+                )
         except Exception as error:
             self._call_failed(batch, error)
             return

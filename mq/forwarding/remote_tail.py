@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from filer import request_ids
 from filer.clock import Clock
 from filer.errors import BraidError
 from filer.segment.segment_log import SegmentRef
@@ -37,7 +38,9 @@ class RemoteTail:
         self._peers, self._clock, self._front_store, self._ref = peers, clock, front_store, ref
         self._url, self._on_news = url, on_news
         self._wanted_seconds = clock.monotonic_seconds()
-        self._task = asyncio.create_task(self._run(), name=f"tail {ref.topic}/{ref.segment}")
+        self._task = asyncio.create_task(
+            self._run(), name=f"tail {ref.topic}/{ref.segment}", context=request_ids.of_nobody()
+        )
 
     @property
     def ended(self) -> bool:

@@ -11,9 +11,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 from starlette.types import ASGIApp
 
+from filer import request_ids
 from filer.errors import BraidError, UnreadableObject
 from filer.keys import NAME_RULE
 from mq.base.authorizer import AllowAny, AllowLoopback, Authorizer
+from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
 from mq.broker import Broker
 from mq.http.dispatcher import Dispatcher, hot_methods
@@ -29,6 +31,7 @@ from mq.http.endpoints.subscribe import subscribe_router
 from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
 from mq.http.endpoints.verification import verification_router
+from mq.http.middleware.request_ids import RequestIds
 from mq.http.openapi import describe_hot_paths
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
@@ -38,7 +41,15 @@ METHODS = ("DELETE", "GET", "POST", "PUT")
 
 
 # What pages of other origins may read of an answer, besides what browsers show in any case.
-_EXPOSED_HEADERS = ("allow", "braid-end-offset", "braid-marker", "braid-next-offset", "braid-sealed", "retry-after")
+_EXPOSED_HEADERS = (
+    "allow",
+    "braid-end-offset",
+    "braid-marker",
+    "braid-next-offset",
+    "braid-sealed",
+    "retry-after",
+    request_ids.HEADER,
+)
 
 
 def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp:
@@ -46,11 +57,16 @@ def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp
     settings = broker.settings
     chosen = authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback())
     dispatcher = Dispatcher(broker, chosen, create_app(broker))
-    if not settings.cors_origins:
-        return dispatcher
-    # It answers OPTIONS itself, and lets pages of these origins read the answers. Who may do what is decided as ever.
+    return RequestIds(_with_cors(dispatcher, settings) if settings.cors_origins else dispatcher, broker.new_request_id)
+
+
+def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:
+    """The app for pages of other origins too. Who may do what is decided as ever.
+
+    It answers OPTIONS itself, and lets pages of these origins read the answers.
+    """
     return CORSMiddleware(
-        dispatcher,
+        app,
         allow_origins=settings.cors_origins,
         allow_methods=[*METHODS, "HEAD"],
         allow_headers=["*"],

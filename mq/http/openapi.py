@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from mq.http.formats import PUBLISH_FORMATS
-from mq.http.request_id import MAX_SEQUENCE, PRODUCER_PATTERN
+from mq.http.producer_sequence import MAX_SEQUENCE, PRODUCER_PATTERN
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TOPIC = {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -23,6 +23,7 @@ _PROBLEM = {
                     "status": {"type": "integer"},
                     "detail": {"type": "string"},
                     "retryable": {"type": "boolean"},
+                    "request_id": {"type": "string"},
                 },
             }
         }

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from filer import errors as filer_errors
+from filer import request_ids
 from filer.topic.positions import PositionExpired
 from mq.base import errors
 
@@ -26,7 +27,8 @@ class Problem:
     extras: dict[str, Any] = field(default_factory=dict)
 
     def body(self) -> bytes:
-        """The JSON document."""
+        """The JSON document. It names the request that is being served."""
+        request_id = request_ids.current()
         return orjson.dumps(
             {
                 "type": f"urn:braidmq:{self.slug}",
@@ -34,6 +36,7 @@ class Problem:
                 "status": self.status,
                 "detail": self.detail,
                 "retryable": self.retryable,
+                **({} if request_id is None else {"request_id": request_id}),
                 **self.extras,
             }
         )

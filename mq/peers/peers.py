@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from filer import request_ids
 from filer.errors import BraidError
 from filer.format.requests import Position
 from leader.policy.cut_points import SlotTraffic
@@ -212,6 +213,8 @@ class Peers:
         if url is None:
             raise PeerUnreachable("the address of that broker is not known")
         headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
+        if (request_id := request_ids.current()) is not None:
+            headers[request_ids.HEADER] = request_id
         by, base_url = transport or self._transport, url.rstrip("/")
 
         async def send(form: Call[P, A]) -> PeerAnswer:

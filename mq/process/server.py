@@ -209,7 +209,7 @@ def connection_watch(broker: Broker) -> ConnectionWatch:
     limits = connection_limits(broker.settings, raise_open_files(), open_files())
     if limits.total < broker.settings.connections:
         _log.info("at most %d connections, as the limit of open files allows", limits.total)
-    return ConnectionWatch(limits, broker.clock, broker.metrics)
+    return ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id)
 
 
 def _uvicorn_config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:

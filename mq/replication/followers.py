@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from filer import request_ids
 from filer.backoff import Backoff
 from filer.clock import Clock, comes_within
 from filer.segment.next_file import Accepted, rows_of_payloads
@@ -112,7 +113,9 @@ class _ReplicationStream:
         self._followers, self._clock, self._peers, self._last_url_of = followers, clock, peers, last_url_of
         self._waiting: deque[Accepted] = deque()
         self._wake = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name=f"replicate {ref.topic}/{ref.segment} to {broker}")
+        self._task = asyncio.create_task(
+            self._run(), name=f"replicate {ref.topic}/{ref.segment} to {broker}", context=request_ids.of_nobody()
+        )
 
     def send(self, accepted: Accepted) -> None:
         self._waiting.append(accepted)

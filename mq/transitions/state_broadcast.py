@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
+from filer import request_ids
 from filer.errors import BraidError
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import Coordinator
@@ -40,7 +41,8 @@ class StateBroadcast:
 
     def start(self, sending: Coroutine[Any, Any, None]) -> None:
         """Run something that sends to other brokers in a background task; `close` cancels it."""
-        task = asyncio.create_task(sending)
+        # It belongs to the request for which the state was changed, also if that is answered before.
+        task = asyncio.create_task(_within(request_ids.current(), sending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -54,3 +56,8 @@ class StateBroadcast:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _within(request_id: str | None, sending: Coroutine[Any, Any, None]) -> None:
+    with request_ids.within(request_id):
+        await sending

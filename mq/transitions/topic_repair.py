@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 
+from filer import request_ids
 from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import BraidError
@@ -75,7 +76,8 @@ class TopicRepair:
     async def _take_over(self, name: str, gate: asyncio.Semaphore) -> None:
         async with gate:
             try:
-                await self._executor.repair(name, self._is_orphan, "failover")
+                with request_ids.of_work(self._clock):
+                    await self._executor.repair(name, self._is_orphan, "failover")
             except Exception as error:
                 # Catch every error: one topic must not keep the others from being served.
                 self._not_taken_over.add(name)
@@ -109,7 +111,8 @@ class TopicRepair:
             while not self._draining.is_set():
                 await backoff.pause()
                 try:
-                    await self._executor.repair(name, is_orphan, "failover")
+                    with request_ids.of_work(self._clock):
+                        await self._executor.repair(name, is_orphan, "failover")
                     self._not_taken_over.discard(name)
                     # A topic that does not run here may not exist.
                     runtime = self._topics.get(name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from filer import request_ids
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.format.requests import RequestId
@@ -93,7 +94,9 @@ class SegmentWriter(HasWriterState):
             context.store, clock, ref, index, checks=checks, grace_seconds=settings.grace_seconds
         )
         self._finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(), name=f"writer {ref.topic}/{ref.segment}")
+        self._task = asyncio.create_task(
+            self._run(), name=f"writer {ref.topic}/{ref.segment}", context=request_ids.of_nobody()
+        )
 
     def append(
         self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False

@@ -21,13 +21,13 @@ from mq.bodies.intake import ClientGone, Intake
 from mq.bodies.json_body import check_types, decode_base64, decode_json_value
 from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
-from mq.http import request_id
+from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
 from mq.http.problems import SLUGS, problem_of
 from mq.http.reply import JSON, Reply
 from mq.topic.topic_runtime import TopicRuntime
 
-_ANY_PARAMETERS = ("acks", *request_id.PARAMETERS)
+_ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
 _HEADER_PREFIX = b"braid-header-"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
@@ -54,7 +54,7 @@ class PublishRequest:
                 self.headers.append((name[len(_HEADER_PREFIX) :].decode("latin-1"), value))
         query = scope["query_string"]
         self.parameters = _parameters(query) if query else {}
-        self.id = request_id.request_id(self.parameters) if query else None
+        self.id = producer_sequence.producer_sequence(self.parameters) if query else None
 
 
 def _parameters(query: bytes) -> dict[str, str]:

@@ -95,10 +95,11 @@ class LimitedProtocol(HttpToolsProtocol):
             cycle is not None and not cycle.response_complete and (cycle.response_started or self._in_head)
         )
         self._tell_endpoint()
-        if quiet or refusal.answer is None or self.transport.is_closing():
+        answer = b"" if quiet or self.transport.is_closing() else refusal.answer(self._watch.new_request_id())
+        if not answer:
             self._close()
             return
-        self.transport.write(refusal.answer)
+        self.transport.write(answer)
         if not self._in_message or not self.transport.can_write_eof():
             self._close()
             return

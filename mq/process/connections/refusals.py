@@ -3,26 +3,36 @@
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from filer import request_ids
 from mq.http.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a connection is ended: a name for the metric, and the answer, if the client gets one."""
+    """Why a connection is ended: a name for the metric, and the problem that the client is told, if it is told any."""
 
     reason: str
-    answer: bytes | None = None
+    problem: Problem | None = None
 
-
-def _answer(problem: Problem) -> bytes:
-    body = problem.body()
-    headers = [*problem.headers(), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-    status = b"HTTP/1.1 %d %b\r\n" % (problem.status, HTTPStatus(problem.status).phrase.encode())
-    return status + b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + body
+    def answer(self, request_id: str) -> bytes:
+        """The answer to a request, or to a part of one, that was given that id; empty if there is none."""
+        if self.problem is None:
+            return b""
+        problem = self.problem
+        with request_ids.within(request_id):
+            body = problem.body()
+        headers = [
+            *problem.headers(),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            (request_ids.HEADER.encode(), request_id.encode()),
+        ]
+        status = b"HTTP/1.1 %d %b\r\n" % (problem.status, HTTPStatus(problem.status).phrase.encode())
+        return status + b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + body
 
 
 def _refusal(reason: str, slug: str, title: str, status: int, detail: str, *, retryable: bool = False) -> Refusal:
-    return Refusal(reason, _answer(Problem(slug, title, status, detail, retryable)))
+    return Refusal(reason, Problem(slug, title, status, detail, retryable))
 
 
 _NO_ROOM = "The broker takes no more connections at the moment"

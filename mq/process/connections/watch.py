@@ -1,7 +1,7 @@
 """Carries out what `connections` decides: ends connections, counts, and tells the log."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from filer.clock import Clock
@@ -28,7 +28,10 @@ class WatchedConnection(Connection, Protocol):
 class ConnectionWatch:
     """Looks after all connections of a broker."""
 
-    def __init__(self, limits: ConnectionLimits, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, clock: Clock, metrics: Metrics, new_request_id: Callable[[], str]
+    ) -> None:
+        self.new_request_id = new_request_id
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted = Unwanted(clock)
         self._clock = clock

@@ -7,6 +7,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from filer import request_ids
 from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.format.requests import Position, RequestId
@@ -31,6 +32,7 @@ class Owner:
     def __init__(self) -> None:
         self.batches: list[list[tuple[Part, list[bytes]]]] = []
         self.urls: list[str] = []
+        self.request_ids: list[str | None] = []
         self.errors: list[Exception] = []
         self.refused: dict[bytes, Exception] = {}
         self.end = 0
@@ -45,6 +47,7 @@ class Owner:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | memoryview, *, timeout_seconds: float
     ) -> PeerAnswer:
         self.under_way += 1
+        self.request_ids.append(headers.get(request_ids.HEADER))
         await self.gate.wait()
         self.urls.append(url)
         if self.errors:
@@ -131,6 +134,19 @@ async def test_answers_come_from_the_owner(world: World) -> None:
     assert part == Part(1, 10, REQUEST, replicated=True) and values == [b"x"]
     assert world.owner.urls == ["http://b/internal/v1/topics/t/segments/3/append?version=7"]
     assert world.segment.is_open and world.moved == 0
+
+
+async def test_a_call_names_the_requests_that_it_is_made_for(world: World) -> None:
+    with request_ids.within("first"):
+        calls = await world.start_calls()
+        for id_ in ("a", "b", "a"):
+            with request_ids.within(id_):
+                calls.append(world.append(b"x"))
+    calls.append(world.append(b"y"))
+    world.owner.gate.set()
+    await asyncio.gather(*calls)
+    await world.append(b"z")
+    assert world.owner.request_ids == ["first", "first", "a,b", None]
 
 
 async def test_it_tells_how_long_each_call_took(world: World) -> None:

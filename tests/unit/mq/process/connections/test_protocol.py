@@ -7,6 +7,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from filer import request_ids
 from filer.clock import ManualClock, settle
 from mq.base.settings import BrokerSettings
 from mq.metrics.metrics import Metrics
@@ -49,7 +50,7 @@ class Transport(asyncio.Transport):
 
 
 def new_watch(clock: ManualClock) -> ConnectionWatch:
-    return ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), clock, Metrics())
+    return ConnectionWatch(connection_limits(BrokerSettings(), 10_000, 0), clock, Metrics(), request_ids.maker(clock))
 
 
 def connected(app: Any, watch: ConnectionWatch) -> tuple[LimitedProtocol, Transport]:

@@ -13,7 +13,7 @@ _PRODUCER = re.compile(PRODUCER_PATTERN.removesuffix("$") + r"\Z")
 _SEQUENCE = re.compile(r"[0-9]{1,19}\Z")
 
 
-def request_id(parameters: Mapping[str, str]) -> RequestId | None:
+def producer_sequence(parameters: Mapping[str, str]) -> RequestId | None:
     """The id of a publish; None if it has none. Raises `InvalidInput` with the rule."""
     producer, sequence = parameters.get("producer"), parameters.get("sequence")
     if producer is None and sequence is None:

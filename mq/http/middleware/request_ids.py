@@ -1,0 +1,44 @@
+"""`X-Request-Id`: taken from each request or made, echoed in each answer, and there for the log while it is served."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from filer import request_ids
+from mq.peers.calls import PREFIX
+
+_HEADER = request_ids.HEADER.encode()
+
+
+class RequestIds:
+    """An ASGI app around that of the broker.
+
+    An id that may not stand in a log as it is, or is too long, is not refused: it changes nothing of what is done. The
+    answer then tells another one, which was made for the request.
+    """
+
+    def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:
+        self._app, self._new_id = app, new_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        id_ = _given(scope) or self._new_id()
+        header = (_HEADER, id_.encode())
+
+        def send_with_id(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], header]
+            return send(message)
+
+        with request_ids.within(id_):
+            await self._app(scope, receive, send_with_id)
+
+
+def _given(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == _HEADER:
+            return request_ids.taken(value, of_broker=scope["path"].startswith(PREFIX))
+    return None
