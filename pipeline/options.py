@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import NoReturn, get_args
 from urllib.parse import unquote
 
 from braidmq import Client
@@ -14,13 +14,11 @@ from filer import keys
 from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
 from filer.stores.store_address import AddressingStyle, StoreAddress
 from pipeline.errors import JobFailed, WrongUsage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 MIB = 1024 * 1024
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
-Command = Callable[["SparkSession", argparse.Namespace], None]
+Command = Callable[[Workers, argparse.Namespace], None]
 
 
 class JobParser(argparse.ArgumentParser):

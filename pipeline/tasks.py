@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, TypeVar
 
 from filer.clock import Clock, SystemClock
@@ -23,15 +24,21 @@ _LOOK_SECONDS = 0.5
 _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)")
 
 
-def run_tasks(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
+def run_on_spark(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
     """Call the function for each item in a Spark task of its own. Raises `JobFailed` if a task fails for good."""
     with watched(spark):
-        return task_rdd(spark, tasks).map(function).collect() if tasks else []
+        return task_rdd(spark, tasks).map(function).collect()
 
 
 def task_rdd(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
     """The items as an RDD with one partition, hence one Spark task, for each."""
     return spark.sparkContext.parallelize(tasks, len(tasks))
+
+
+def add_up_on_spark(spark: "SparkSession", tasks: Sequence[T], function: Callable[[T], R]) -> R:
+    """As `run_on_spark`, but the sum of the results, which Spark's tasks add up. There is at least one task."""
+    with watched(spark):
+        return task_rdd(spark, tasks).map(function).treeReduce(add)
 
 
 @contextlib.contextmanager

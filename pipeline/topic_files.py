@@ -65,15 +65,15 @@ async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
     return record.state
 
 
-async def list_topic(store: Store, state: TopicState) -> list[SegmentFiles]:
-    """The files of every segment in topic.json, in the order of segment ids."""
+async def list_topic(store: Store, state: TopicState, segments: Iterable[Segment] | None = None) -> list[SegmentFiles]:
+    """The files of these segments of topic.json, or else of every one, in the order of segment ids."""
     gate = asyncio.Semaphore(_LISTINGS_AT_ONCE)
 
     async def one(segment: Segment) -> SegmentFiles:
         async with gate:
             return await list_segment(store, state, segment)
 
-    return list(await asyncio.gather(*map(one, state.segments)))
+    return list(await asyncio.gather(*map(one, state.segments if segments is None else segments)))
 
 
 async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from braidmq.json_rows.encoding import NonFinite
 from braidmq.publish.encoding.tables import EventTimeUnit
@@ -14,9 +14,7 @@ from pipeline.backfill.backfill import Columns, Source, backfill, preview
 from pipeline.errors import WrongUsage
 from pipeline.options import JobParser, add_common_options, between
 from pipeline.output import counted, print_json, print_lines, say
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 _FORMATS = {"csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "orc": "orc", "parquet": "parquet"}
 
@@ -70,7 +68,7 @@ def _check(options: argparse.Namespace) -> None:
     _source_of(options)
 
 
-def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
+def run_backfill(workers: Workers, options: argparse.Namespace) -> None:
     """Run the job and print its result. Raises any `BraidError`."""
     columns = Columns(
         options.key,
@@ -82,14 +80,14 @@ def run_backfill(spark: "SparkSession", options: argparse.Namespace) -> None:
     )
     source = _source_of(options)
     if options.dry_run:
-        found = preview(spark, options.url, options.topic, source, columns, timeout_seconds=options.timeout)
+        found = preview(workers.spark(), options.url, options.topic, source, columns, timeout_seconds=options.timeout)
         warning = found.times.unlikely(SystemClock().now_us())
         found.show(f"load {source.path} into topic {options.topic}", warning, as_json=options.json)
         return
     load = options.load or SystemClock().ulid()
     options.go_on = () if options.load else ("--load", load)
     done = backfill(
-        spark,
+        workers.spark(),
         options.url,
         options.topic,
         source,

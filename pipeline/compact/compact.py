@@ -1,4 +1,4 @@
-"""`compact`: roll up the small files of a topic, with a Spark task for each roll-up (docs/design.md §4).
+"""`compact`: roll up the small files of a topic, with a task for each roll-up (docs/design.md §4).
 
 The job changes and removes no live file. A task creates a roll-up if it is absent, and reads it back. The brokers
 delete the files that it replaces, a grace period after they have taken it in. So if a process is killed at any line,
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectNotFound
@@ -23,11 +22,8 @@ from filer.topic.catalogue import Catalogue
 from filer.upkeep.rollup import roll_up
 from pipeline.compact.compaction_plan import movable, plan_compaction
 from pipeline.stores import run_on_store
-from pipeline.tasks import run_tasks
 from pipeline.topic_files import PART_FILES, LiveFile, list_topic, read_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 DEFAULT_ROLLUP_BYTES = 256 * 1024 * 1024
 MOST_ROLLUP_BYTES = 1024 * 1024 * 1024
@@ -79,7 +75,7 @@ class Compaction:
 
 
 def compact(
-    spark: "SparkSession",
+    workers: Workers,
     store: StoreAddress,
     topic: str,
     *,
@@ -88,7 +84,9 @@ def compact(
 ) -> Compaction:
     """Roll up the small files, with a task for each roll-up. Raises any `BraidError`."""
     plan = planned(store, topic, rollup_bytes=rollup_bytes, open_age_seconds=open_age_seconds)
-    done = run_tasks(spark, plan.runs, partial(_task, store))
+    files = [file for run in plan.runs for file in run.files]
+    size_bytes = sum(file.size_bytes for file in files)
+    done = workers.run(plan.runs, partial(_task, store), files=len(files), size_bytes=size_bytes)
     rolled = tuple(each for each in done if each.why_not is None)
     left = tuple(each for each in done if each.why_not is not None)
     saved = sum(each.files - 1 for each in rolled)
@@ -114,7 +112,7 @@ async def _plan(topic: str, store: Store, clock: Clock, *, rollup_bytes: int, op
 
 
 def _task(store: StoreAddress, run: Run) -> Rolled:
-    """Roll up one run. Runs as a Spark task."""
+    """Roll up one run. Runs as a task."""
 
     async def work(opened: Store, clock: Clock) -> Rolled:
         return await roll_up_run(opened, clock, run)

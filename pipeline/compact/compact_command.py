@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from filer.quantities import duration_text, size_text
 from pipeline.brokers import announce_rollups
@@ -18,9 +17,7 @@ from pipeline.compact.compact import (
 )
 from pipeline.options import MIB, JobParser, mebibytes_between, seconds, size_between, store_of
 from pipeline.output import counted, print_json, print_lines, say, size
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 
 def add_compact_options(parser: JobParser) -> None:
@@ -51,14 +48,14 @@ def add_compact_options(parser: JobParser) -> None:
     )
 
 
-def run_compact(spark: "SparkSession", options: argparse.Namespace) -> None:
+def run_compact(workers: Workers, options: argparse.Namespace) -> None:
     """Run the job, ask the brokers to take the roll-ups in, and print the result. Raises any `BraidError`."""
     store, rollup_bytes = store_of(options), options.rollup_bytes
     if options.dry_run:
         plan = planned(store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
         _show_plan(options.topic, plan, as_json=options.json)
         return
-    done = compact(spark, store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
+    done = compact(workers, store, options.topic, rollup_bytes=rollup_bytes, open_age_seconds=options.open_age)
     # Even if nothing was left to do: an earlier run may have been killed before it asked them.
     for failure in announce_rollups(options.url, options.topic, options.timeout):
         say(f"the files are rolled up, but a broker was not asked to take them in: {failure}")

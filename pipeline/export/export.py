@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypedDict, TypeVar
 
 from filer.clock import Clock, SystemClock
 from filer.errors import CorruptFile, InvalidInput
@@ -20,13 +20,19 @@ from filer.topic.topic_state import TopicState
 from filer.verification.stored_files import verify_file
 from pipeline.errors import JobFailed
 from pipeline.export.export_files import Written, write_piece
-from pipeline.export.export_plan import Piece, past_expired, plan_pieces, positions_after, without_expired
+from pipeline.export.export_plan import (
+    MOST_PIECES,
+    Piece,
+    past_expired,
+    plan_pieces,
+    positions_after,
+    with_new,
+    without_expired,
+)
 from pipeline.export.export_state import ExportState, PartitionBy, StateFile, TableFormat, Target
 from pipeline.stores import open_retrying
-from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.topic_files import LiveFile, list_topic, read_topic
+from pipeline.workers import Workers
 
 T = TypeVar("T")
 
@@ -76,19 +82,21 @@ class Planned:
     is_unfinished: bool = False
 
 
-FinishRun = Callable[["SparkSession", Export, ExportState], None]
+FinishRun = Callable[[Workers, Export, ExportState], None]
 """Writes the files of the pending run that are missing, and makes the whole run visible.
 
 It may be stopped anywhere and called again with the recorded state. Raises any `BraidError`.
 """
 
 
-def export_topic(spark: "SparkSession", export: Export, finish_run: FinishRun) -> Exported:
-    """Add all new messages. Raises any `BraidError`; the next call continues where this one stopped."""
-    done = Exported()
-    while (state := with_stores(export, lambda opened: _next_run(export, opened))).pending is not None:
-        finish_run(spark, export, state)
-        done = done.plus(state.pending.pieces)
+def export_topic(workers: Workers, export: Export, finish_run: FinishRun) -> Exported:
+    """Add all messages that are new now. Raises any `BraidError`; the next call continues where this one stopped."""
+    done, is_last = Exported(), False
+    while not is_last:
+        state, is_last = with_stores(export, lambda opened: _next_run(export, opened))
+        if state.pending is not None:
+            finish_run(workers, export, state)
+            done = done.plus(state.pending.pieces)
     return done
 
 
@@ -101,12 +109,11 @@ async def _planned(export: Export, opened: Opened) -> Planned:
     topic = await read_topic(opened.source, opened.clock, export.topic)
     _check_retention(export, topic)
     state = await StateFile(opened.target).read(_target(export, topic))
-    listed = await list_topic(opened.source, topic)
     if state.pending is not None:
         return Planned(state.pending.pieces, is_unfinished=True)
     if not state.runs:
         await _check_nothing_there(opened.target)
-    return Planned(_new_pieces(export, state, listed)[0])
+    return Planned((await _new_pieces(export, opened.source, topic, state))[0])
 
 
 def with_stores(export: Export, work: Callable[[Opened], Awaitable[T]]) -> T:
@@ -131,24 +138,26 @@ async def _opened(export: Export) -> AsyncIterator[Opened]:
         yield Opened(stores[0], stores[1], clock)
 
 
-async def _next_run(export: Export, opened: Opened) -> ExportState:
-    """The state with an unfinished run: the one that was interrupted, or a new one if there are new messages."""
+async def _next_run(export: Export, opened: Opened) -> tuple[ExportState, bool]:
+    """The state with an unfinished run: the one that was interrupted, or a new one if there are new messages.
+
+    Also whether it is the last one: whether it reaches everything that was there when this call looked.
+    """
     topic = await read_topic(opened.source, opened.clock, export.topic)
     _check_retention(export, topic)
     file = StateFile(opened.target)
     state = await file.read(_target(export, topic))
-    listed = await list_topic(opened.source, topic)
     if state.pending is not None:
-        return await _unfinished(export, listed, file, state)
+        return await _unfinished(export, topic, file, state), False
     if not state.runs:
         await _check_nothing_there(opened.target)
-    pieces, exported = _new_pieces(export, state, listed)
+    pieces, exported = await _new_pieces(export, opened.source, topic, state)
     if not pieces:
-        return state
-    begun = state.begun(pieces, positions_after(exported, pieces, [each.segment.id for each in listed]))
+        return state, True
+    begun = state.begun(pieces, positions_after(exported, pieces, [each.id for each in topic.segments]))
     # If we stop before this line, nothing has happened. If we stop after it, the next call does this run.
     await file.write(begun)
-    return begun
+    return begun, len(pieces) < MOST_PIECES
 
 
 def _check_retention(export: Export, topic: TopicState) -> None:
@@ -159,20 +168,19 @@ def _check_retention(export: Export, topic: TopicState) -> None:
         )
 
 
-def _new_pieces(
-    export: Export, state: ExportState, listed: Sequence[SegmentFiles]
+async def _new_pieces(
+    export: Export, source: Store, topic: TopicState, state: ExportState
 ) -> tuple[tuple[Piece, ...], Mapping[int, int]]:
     """The pieces of the next run, and the positions behind which they begin."""
     exported: Mapping[int, int] = state.exported
     if export.skip_expired or not exported:
         # The first run begins with the messages that retention has left.
-        exported = past_expired(listed, exported)
+        exported = past_expired(topic.segments, exported)
+    listed = await list_topic(source, topic, with_new(topic.segments, exported))
     return tuple(plan_pieces(listed, exported, in_place=export.in_place)), exported
 
 
-async def _unfinished(
-    export: Export, listed: Sequence[SegmentFiles], file: StateFile, state: ExportState
-) -> ExportState:
+async def _unfinished(export: Export, topic: TopicState, file: StateFile, state: ExportState) -> ExportState:
     """The state with the interrupted run: whole, or without expired messages if they may be skipped.
 
     It stays the same run, with the same number. If all of it was made visible before, its number shows that, and the
@@ -181,7 +189,7 @@ async def _unfinished(
     assert state.pending is not None
     if not export.skip_expired or state.pending.staged:
         return state
-    pieces = without_expired(listed, state.pending.pieces)
+    pieces = without_expired(topic.segments, state.pending.pieces)
     if pieces == state.pending.pieces:
         return state
     left = state.reduced_to(pieces)
@@ -222,14 +230,28 @@ async def change_state(export: Export, opened: Opened, expected: ExportState, wa
 async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> list[tuple[Piece, list[LiveFile]]]:
     """The pieces, each with its current files. Raises `JobFailed` if retention has deleted some messages."""
     topic = await read_topic(opened.source, opened.clock, export.topic)
-    listed = await list_topic(opened.source, topic)
-    if without_expired(listed, pieces) != tuple(pieces):
+    if without_expired(topic.segments, pieces) != tuple(pieces):
         raise JobFailed("messages have expired before they were exported; --skip-expired continues without them")
+    wanted = {piece.segment for piece in pieces}
+    listed = await list_topic(opened.source, topic, (each for each in topic.segments if each.id in wanted))
     files = {each.segment.id: each.files for each in listed}
     return [
         (piece, [file for file in files[piece.segment] if file.stop > piece.start and file.start < piece.stop])
         for piece in pieces
     ]
+
+
+class Work(TypedDict):
+    """How much work some tasks are, as `Workers.run` takes it."""
+
+    files: int
+    size_bytes: int
+
+
+def work_of(tasks: Sequence[tuple[Piece, list[LiveFile]]]) -> Work:
+    """The work of staging the pieces. A file that the table refers to is read too, to check it."""
+    files = [file for _, each in tasks for file in each]
+    return Work(files=len(files), size_bytes=sum(file.size_bytes for file in files))
 
 
 def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> list[Written]:

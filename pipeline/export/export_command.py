@@ -4,7 +4,7 @@ import argparse
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from pipeline.errors import WrongUsage
 from pipeline.export import iceberg_table, parquet_table
@@ -14,9 +14,7 @@ from pipeline.export.export_state import PartitionBy, TableFormat
 from pipeline.export.iceberg_table import IcebergTarget
 from pipeline.options import JobParser, store_of
 from pipeline.output import counted, print_json, print_lines, say
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 
 def add_export_options(parser: JobParser) -> None:
@@ -64,7 +62,7 @@ def _check(options: argparse.Namespace) -> None:
     _iceberg_of(options)
 
 
-def run_export(spark: "SparkSession", options: argparse.Namespace) -> None:
+def run_export(workers: Workers, options: argparse.Namespace) -> None:
     """Run the job and print what it added. Raises any `BraidError`."""
     # It warns about columns without statistics, which every topic has.
     logging.getLogger("pyiceberg").setLevel("ERROR")
@@ -72,7 +70,7 @@ def run_export(spark: "SparkSession", options: argparse.Namespace) -> None:
     if options.dry_run:
         _show_plan(export, planned(export), as_json=options.json)
         return
-    done = export_topic(spark, export, finish)
+    done = export_topic(workers, export, finish)
     _explain_copies(export, done)
     if options.json:
         document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from filer.errors import InvalidInput
 from filer.topic.positions import Positions
+from filer.topic.topic_state import Segment
 from pipeline.compact.compaction_plan import settled
 from pipeline.topic_files import LiveFile, SegmentFiles, in_parts, unbroken
 
@@ -83,14 +84,19 @@ def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], presen
     return {segment: offset for segment, offset in after.items() if segment in present}
 
 
-def without_expired(topic: Sequence[SegmentFiles], pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+def with_new(topic: Iterable[Segment], exported: Mapping[int, int]) -> list[Segment]:
+    """The segments that may have messages after the exported positions. A sealed one says by itself where it ends."""
+    return [each for each in topic if each.end_offset is None or exported.get(each.id, 0) < each.end_offset]
+
+
+def without_expired(topic: Iterable[Segment], pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     """The pieces without the messages that retention has deleted."""
-    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    starts = {segment.id: segment.start_offset for segment in topic}
     left = (piece.from_offset(starts.get(piece.segment, piece.stop)) for piece in pieces)
     return tuple(piece for piece in left if piece.start < piece.stop)
 
 
-def past_expired(topic: Sequence[SegmentFiles], exported: Mapping[int, int]) -> Positions:
+def past_expired(topic: Iterable[Segment], exported: Mapping[int, int]) -> Positions:
     """The positions, moved past the messages that retention has deleted."""
-    starts = {listed.segment.id: listed.segment.start_offset for listed in topic}
+    starts = {segment.id: segment.start_offset for segment in topic}
     return {segment: max(exported.get(segment, 0), start) for segment, start in starts.items()}

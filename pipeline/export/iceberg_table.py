@@ -15,20 +15,19 @@ from urllib.parse import unquote
 from filer.errors import InvalidInput
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
-from pipeline.export.export import Export, Opened, change_state, files_of, stage, with_stores
+from pipeline.export.export import Export, Opened, change_state, files_of, stage, with_stores, work_of
 from pipeline.export.export_files import Written
 from pipeline.export.export_plan import Piece
 from pipeline.export.export_state import FOLDER, ExportState
 from pipeline.output import counted
-from pipeline.tasks import run_tasks
 from pipeline.topic_files import read_topic
+from pipeline.workers import Workers
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
 DATA_FOLDER = "data/"
 RUN_PROPERTY = "braidmq.run"
@@ -57,14 +56,14 @@ class DataFileFacts:
     segment: int
 
 
-def finish_run(target: IcebergTarget, spark: "SparkSession", export: Export, state: ExportState) -> None:
+def finish_run(target: IcebergTarget, workers: Workers, export: Export, state: ExportState) -> None:
     """As `pipeline.export.export.FinishRun`."""
     assert state.pending is not None
     table = open_table(target, export, runs=state.runs - 1)
     if not _is_committed(table, state.runs):
         pieces = state.pending.pieces
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
-        written = run_tasks(spark, tasks, partial(_stage, export))
+        written = workers.run(tasks, partial(_stage, export), **work_of(tasks))
         files = with_stores(export, lambda opened: _facts(opened, pieces, written))
         _commit(target, export, table, files, state.runs)
     with_stores(export, lambda opened: change_state(export, opened, state, state.done()))
@@ -200,7 +199,7 @@ def _schema(config: TopicConfig) -> "Schema":
 
 
 def _stage(export: Export, task: tuple[Piece, list[Any]]) -> list[Written]:
-    """Write a piece below `data/`, where no reader sees it before the commit. Runs as a Spark task."""
+    """Write a piece below `data/`, where no reader sees it before the commit. Runs as a task."""
     return stage(export, _folder(task[0]), task)
 
 

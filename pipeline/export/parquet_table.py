@@ -8,33 +8,31 @@ call finishes it. Until then each visible file is whole, and no message is visib
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from filer.errors import ObjectExists, ObjectNotFound
-from filer.stores.store import Store
-from pipeline.export.export import Export, Opened, change_state, files_of, stage, with_stores
+from filer.stores.store import ObjectInfo, Store
+from pipeline.export.export import Export, Opened, change_state, files_of, stage, with_stores, work_of
 from pipeline.export.export_plan import Piece
 from pipeline.export.export_state import FOLDER, ExportState
-from pipeline.tasks import run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 MOVED_TOGETHER = 64
 
 
-def finish_run(spark: "SparkSession", export: Export, state: ExportState) -> None:
+def finish_run(workers: Workers, export: Export, state: ExportState) -> None:
     """As `pipeline.export.export.FinishRun`."""
     folder = _folder(state.runs)
     assert state.pending is not None
     pieces = state.pending.pieces
     if not state.pending.staged:
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
-        run_tasks(spark, tasks, partial(stage, export, folder))
+        workers.run(tasks, partial(stage, export, folder), **work_of(tasks))
         state = _changed(export, state, state.staged())
-    keys = with_stores(export, lambda opened: _staged_keys(opened, folder, pieces))
+    staged = with_stores(export, lambda opened: _staged_files(opened, folder, pieces))
+    keys = [info.key for info in staged]
     groups = [keys[first : first + MOVED_TOGETHER] for first in range(0, len(keys), MOVED_TOGETHER)]
-    run_tasks(spark, groups, partial(_move, export, folder))
+    size_bytes = sum(info.size_bytes for info in staged)
+    workers.run(groups, partial(_move, export, folder), files=len(staged), size_bytes=size_bytes)
     _changed(export, state, state.done())
     with_stores(export, lambda opened: _sweep(opened, before=_folder(state.runs + 1)))
 
@@ -53,14 +51,14 @@ def _changed(export: Export, expected: ExportState, wanted: ExportState) -> Expo
     return wanted
 
 
-async def _staged_keys(opened: Opened, folder: str, pieces: Sequence[Piece]) -> list[str]:
+async def _staged_files(opened: Opened, folder: str, pieces: Sequence[Piece]) -> list[ObjectInfo]:
     """The staged files of the run's pieces. It may have staged more pieces, whose messages have expired since."""
     names = {piece.name for piece in pieces}
-    return [info.key async for info in opened.target.list(folder) if info.key.rpartition("/")[2] in names]
+    return [info async for info in opened.target.list(folder) if info.key.rpartition("/")[2] in names]
 
 
 def _move(export: Export, folder: str, keys: Sequence[str]) -> None:
-    """Move staged files to where readers look. Runs as a Spark task."""
+    """Move staged files to where readers look. Runs as a task."""
 
     async def work(opened: Opened) -> None:
         for key in keys:

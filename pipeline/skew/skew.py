@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from operator import add
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,11 +16,8 @@ from filer.topic.topic_state import TopicState
 from leader.policy.even_cuts import even_cut_points
 from pipeline.skew.slot_counts import Counts, SlotCounts, count_slots
 from pipeline.stores import run_on_store
-from pipeline.tasks import task_rdd, watched
 from pipeline.topic_files import LiveFile, in_parts, list_topic, read_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 Measure = Literal["messages", "bytes"]
 
@@ -57,7 +53,7 @@ class SkewReport:
 
 
 def measure_skew(
-    spark: "SparkSession", store: StoreAddress, topic: str, *, parts: int | None, hottest: int, by: Measure
+    workers: Workers, store: StoreAddress, topic: str, *, parts: int | None, hottest: int, by: Measure
 ) -> SkewReport:
     """Count all live messages of the topic per slot. `parts` is by default the number of open segments.
 
@@ -66,8 +62,8 @@ def measure_skew(
     state, files = run_on_store(store, partial(_find, topic))
     counts = SlotCounts.empty()
     if tasks := list(in_parts(files)):
-        with watched(spark):
-            counts = task_rdd(spark, tasks).map(partial(_count, store)).treeReduce(add)
+        size_bytes = sum(file.size_bytes for file in files)
+        counts = workers.add_up(tasks, partial(_count, store), files=len(files), size_bytes=size_bytes)
     return report_skew(state, counts, parts=parts or len(state.open_segments), hottest=hottest, by=by)
 
 
@@ -94,7 +90,7 @@ async def _find(topic: str, store: Store, clock: Clock) -> tuple[TopicState, lis
 
 
 def _count(store: StoreAddress, files: Sequence[LiveFile]) -> SlotCounts:
-    """Count the messages of some files. Runs as a Spark task."""
+    """Count the messages of some files. Runs as a task."""
 
     async def work(opened: Store, _: Clock) -> SlotCounts:
         return await count_slots(opened, files)

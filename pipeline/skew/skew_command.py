@@ -1,14 +1,12 @@
 """`mq pipeline skew`: its options and its output."""
 
 import argparse
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from pipeline.options import JobParser, at_least, store_of
 from pipeline.output import counted, print_json, print_lines, print_table, size
 from pipeline.skew.skew import Measure, RangeCounts, SkewReport, measure_skew
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.workers import Workers
 
 
 def add_skew_options(parser: JobParser) -> None:
@@ -27,10 +25,10 @@ def add_skew_options(parser: JobParser) -> None:
     )
 
 
-def run_skew(spark: "SparkSession", options: argparse.Namespace) -> None:
+def run_skew(workers: Workers, options: argparse.Namespace) -> None:
     """Run the job and print the report. Raises any `BraidError`."""
     report = measure_skew(
-        spark, store_of(options), options.topic, parts=options.parts, hottest=options.hottest, by=options.by
+        workers, store_of(options), options.topic, parts=options.parts, hottest=options.hottest, by=options.by
     )
     if options.json:
         print_json(_skew_document(report))

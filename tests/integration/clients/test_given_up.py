@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -29,6 +29,7 @@ from pipeline.stores import run_on_store
 from pipeline.topic_files import list_topic, read_topic
 from tests.support.broker.broker_process import BrokerProcess
 from tests.support.process.processes import until
+from tests.support.spark.workers import HERE
 from tests.support.topic.stored_topic import TOPIC, store_topic
 
 SEALED = (15_000, 2, 3, 15_000, 4)
@@ -210,7 +211,7 @@ def test_roll_ups_do_not_reach_over_it(root: Path) -> None:
     check_it_is_whole(root)
 
 
-def test_jobs_pass_it_by(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_pass_it_by(root: Path, tmp_path: Path) -> None:
     lose(root)
     with BrokerProcess(data=root):
         pass
@@ -224,12 +225,8 @@ def test_jobs_pass_it_by(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     run_on_store(here, compact)
 
-    def run_tasks(_: object, tasks: Any, function: Callable[[Any], Any]) -> list[Any]:
-        return [function(task) for task in tasks]
-
-    monkeypatch.setattr("pipeline.export.parquet_table.run_tasks", run_tasks)
     target = StoreAddress(str(tmp_path / "table"))
-    done = export_topic(None, Export(here, target, TOPIC, "parquet", "none"), finish_run)
+    done = export_topic(HERE, Export(here, target, TOPIC, "parquet", "none"), finish_run)
     assert done.messages == len(KEPT)
     check_it_is_whole(root)
 

@@ -18,6 +18,7 @@ from pipeline.backfill.backfill import Columns, Source, backfill
 from pipeline.commands import parse
 from pipeline.errors import JobFailed
 from tests.support.broker.broker_process import BrokerProcess
+from tests.support.spark.workers import on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,7 +145,7 @@ def test_the_command_says_what_it_loaded(
     given = ["backfill", write_source(tmp_path / "a.parquet").path, topic, "--key", "tail", "--value-json"]
     given += ["--segments", "2", "--load", "history", "--url", broker.url]
     options = parse(given)
-    options.command(spark, options)
+    options.command(on_spark(spark), options)
     said = capsys.readouterr()
     assert said.out == f"topic {topic}: load history of 2,000 messages in 2 segments\n"
     assert said.err.splitlines() == [
@@ -152,14 +153,14 @@ def test_the_command_says_what_it_loaded(
         "mq: files written: 2; the brokers check them",
     ]
     options = parse([*given, "--json"])
-    options.command(spark, options)
+    options.command(on_spark(spark), options)
     said = capsys.readouterr()
     assert json.loads(said.out) == {"topic": topic, "load": "history", "messages": ROWS, "segments": 2}
     assert said.err == "mq: load history has been committed before\n"
     pq.write_table(pq.read_table(tmp_path / "a.parquet").slice(1), tmp_path / "b.parquet")
     options = parse(["backfill", str(tmp_path / "b.parquet"), *given[2:]])
     with pytest.raises(FileTaken, match="committed with 2,000 messages, and these are 1,999"):
-        options.command(spark, options)
+        options.command(on_spark(spark), options)
 
 
 def test_a_dry_run_converts_every_row_and_loads_nothing(
@@ -170,13 +171,13 @@ def test_a_dry_run_converts_every_row_and_loads_nothing(
     given = ["backfill", write_source(tmp_path / "a.parquet").path, topic, "--key", "tail", "--value-json"]
     given += ["--url", broker.url, "--dry-run", "--json"]
     options = parse([*given, "--event-time", "at"])
-    options.command(spark, options)
+    options.command(on_spark(spark), options)
     found = json.loads(capsys.readouterr().out)
     assert (found["messages"], found["warning"], len(found["first"])) == (ROWS, None, 3)
     assert found["event_time"] == {"first": "2013-01-01T00:01:00.000000Z", "last": "2013-01-02T09:20:00.000000Z"}
     assert json.loads(found["first"][1]["value"]) == {"n": 1, "tail": "N1", "at": "2013-01-02T09:19:00.000000Z"}
     options = parse([*given, "--event-time", "n", "--event-time-unit", "s"])
-    options.command(spark, options)
+    options.command(on_spark(spark), options)
     assert json.loads(capsys.readouterr().out)["warning"].endswith("before 1990")
     assert client.read_table(topic).num_rows == 0
     # A value that is refused is found wherever it is.
@@ -185,7 +186,7 @@ def test_a_dry_run_converts_every_row_and_loads_nothing(
         ["backfill", str(tmp_path / "nan.parquet"), topic, "--value-json", "--dry-run", "--url", broker.url]
     )
     with pytest.raises(JobFailed, match="JSON has no number NaN"):
-        options.command(spark, options)
+        options.command(on_spark(spark), options)
 
 
 def test_unlikely_event_times_are_asked_about_before_anything_is_loaded(

@@ -35,6 +35,7 @@ from tests.support.broker.broker_process import BrokerProcess, broker_environmen
 from tests.support.format_snippets import DuckDbSnippets, SparkSnippets, read_independently, rows_of
 from tests.support.process.mq import mq
 from tests.support.segment.segment_owners import stored_values
+from tests.support.spark.workers import on_spark
 from tests.support.store.dying_store import DyingStore, Killed
 from tests.support.store.quick_folder import quick_folder
 from tests.support.topic.segment_files import START_US, append, append_singly, check_readable, rows, value_of
@@ -86,7 +87,7 @@ def test_ten_thousand_small_files_are_few_and_every_reader_finds_each_message_on
     asyncio.run(store_topic(folder, sealed={0: [1] * 6000, 1: [1] * (SMALL_FILES - 6000)}, still_open=[5]))
     counts = (6000, SMALL_FILES - 6000, 5)
     with reading_meanwhile(folder / "topics" / TOPIC, counts) as readings:
-        done = compact(spark, StoreAddress(str(folder)), TOPIC)
+        done = compact(on_spark(spark), StoreAddress(str(folder)), TOPIC)
     assert done.files_before == SMALL_FILES + 1 and done.files_after * 50 <= done.files_before and not done.left
     assert sum(len(each.files) for each in live_of(folder)) == done.files_after
     assert readings
@@ -173,24 +174,25 @@ def test_beside_a_running_broker_that_is_told_and_gives_the_space_back(spark: "S
 
 @pytest.mark.timeout(300)
 def test_killed_in_the_middle_and_run_again_it_completes(spark: "SparkSession", folder: Path) -> None:
-    asyncio.run(store_topic(folder, sealed={each: [1] * 60 for each in range(8)}))
-    counts = (*[60] * 8, 3)
+    # So many files that Spark rolls them up: in its own process the job would be done before it is killed.
+    asyncio.run(store_topic(folder, sealed={each: [1] * 260 for each in range(8)}))
+    counts = (*[260] * 8, 3)
     listed_before = SparkSnippets(folder / "topics" / TOPIC, spark)
     listed_before.list_files()
     command = [sys.executable, "-m", "pipeline", "compact", TOPIC, "--store", str(folder), "--master", "local[1]"]
     process = subprocess.Popen(command, env=broker_environment({}), start_new_session=True, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: process.poll() is not None or files_on_disk(folder) > 8 * 61 + 1)
+        until(lambda: process.poll() is not None or files_on_disk(folder) > 8 * 261 + 1)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert files_on_disk(folder) < 8 * 62 + 1
+    assert files_on_disk(folder) < 8 * 262 + 1
     check_readers(folder, counts)
-    done = compact(spark, StoreAddress(str(folder)), TOPIC)
+    done = compact(on_spark(spark), StoreAddress(str(folder)), TOPIC)
     assert done.files_after == 8 + 1
     check_readers(folder, counts)
     assert listed_before.read() == expected_rows(counts)
-    assert not compact(spark, StoreAddress(str(folder)), TOPIC).rolled
+    assert not compact(on_spark(spark), StoreAddress(str(folder)), TOPIC).rolled
 
 
 async def sealed_run(store: Store) -> tuple[SegmentRef, Run]:

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -33,7 +33,9 @@ from pipeline.export.export import Export, Exported, FinishRun, export_topic, pl
 from pipeline.export.export_state import STATE_KEY
 from pipeline.export.iceberg_table import IcebergTarget, open_table
 from pipeline.stores import run_on_store
+from pipeline.workers import Workers
 from tests.support.process.mq import mq
+from tests.support.spark.workers import HERE, on_spark
 from tests.support.store.dying_store import DyingStore, Killed
 from tests.support.topic.damage import with_bit_flipped
 from tests.support.topic.segment_files import append, value_of
@@ -42,7 +44,6 @@ from tests.support.topic.stored_topic import TOPIC, put_topic, store_topic, writ
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-T, R = TypeVar("T"), TypeVar("R")
 Rows = list[tuple[int, int, bytes]]
 
 COUNTS = (70, 7, 33)
@@ -51,17 +52,6 @@ FINISH: dict[str, FinishRun] = {
     "parquet": parquet_table.finish_run,
     "iceberg": partial(iceberg_table.finish_run, ICEBERG),
 }
-
-
-@pytest.fixture
-def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks run in this process: what Spark adds is in the tests that have it."""
-
-    def run_tasks(_: object, tasks: Sequence[T], function: Callable[[T], R]) -> list[R]:
-        return [function(task) for task in tasks]
-
-    monkeypatch.setattr(parquet_table, "run_tasks", run_tasks)
-    monkeypatch.setattr(iceberg_table, "run_tasks", run_tasks)
 
 
 @pytest.fixture
@@ -75,8 +65,8 @@ def export_of(root: Path, to: Path, table_format: Any = "parquet", **options: An
     return Export(StoreAddress(str(root)), StoreAddress(str(to)), TOPIC, table_format, partition_by, **options)
 
 
-def run(export: Export, spark: Any = None) -> Exported:
-    return export_topic(spark, export, FINISH[export.table_format])
+def run(export: Export, workers: Workers = HERE) -> Exported:
+    return export_topic(workers, export, FINISH[export.table_format])
 
 
 def expected_rows(counts: Sequence[int] = COUNTS) -> Rows:
@@ -111,8 +101,8 @@ def test_by_real_spark_tables_of_both_kinds_read_the_same_for_all(
 ) -> None:
     to = tmp_path_factory.mktemp("tables")
     parquet, iceberg = export_of(root, to / "p"), export_of(root, to / "i", "iceberg", in_place=True)
-    assert run(parquet, spark) == Exported(runs=1, messages=sum(COUNTS))
-    assert run(iceberg, spark) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1])
+    assert run(parquet, on_spark(spark)) == Exported(runs=1, messages=sum(COUNTS))
+    assert run(iceberg, on_spark(spark)) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1])
     assert by_duckdb(to / "p") == rows_of(spark.read.parquet(str(to / "p")).toArrow()) == expected_rows()
     table = by_pyiceberg(iceberg)
     assert rows_of(table) == expected_rows()
@@ -127,7 +117,6 @@ def test_by_real_spark_tables_of_both_kinds_read_the_same_for_all(
     assert sorted(seen) == expected_rows()
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_a_second_export_adds_only_what_is_new(root: Path, tmp_path_factory: pytest.TempPathFactory, table_format: str):
     export = export_of(root, tmp_path_factory.mktemp("table"), table_format)
@@ -139,7 +128,6 @@ def test_a_second_export_adds_only_what_is_new(root: Path, tmp_path_factory: pyt
     assert found == expected_rows((70, 7, 44))
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize(("table_format", "in_place"), [("parquet", False), ("iceberg", True)])
 def test_a_damaged_file_is_not_exported_and_once_it_is_back_it_is(
     root: Path, tmp_path_factory: pytest.TempPathFactory, table_format: str, in_place: bool
@@ -156,7 +144,6 @@ def test_a_damaged_file_is_not_exported_and_once_it_is_back_it_is(
     assert run(export) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1] if in_place else 0)
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_every_column_is_as_it_was_in_every_type(tmp_path: Path):
     config = TopicConfig(key_type="string", value_type="json")
     asyncio.run(store_topic(tmp_path / "s", sealed={0: (5,)}, still_open=(4,), config=config))
@@ -176,7 +163,6 @@ def test_every_column_is_as_it_was_in_every_type(tmp_path: Path):
         assert segment["value"].to_pylist() == [str(value) for value in source["value"].to_pylist()]
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_format: Any):
     source = StoreAddress(f"s3://{s3_bucket}/broker", endpoint_url=s3_endpoint, region="us-east-1")
@@ -192,8 +178,8 @@ def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_f
     export = Export(source, target, TOPIC, table_format, partition_by)
     iceberg = replace(ICEBERG, catalog=f"sqlite:///{tmp_path}/catalog.db")
     finish = partial(iceberg_table.finish_run, iceberg) if table_format == "iceberg" else FINISH["parquet"]
-    assert export_topic(None, export, finish).messages == 13
-    assert export_topic(None, export, finish) == Exported()
+    assert export_topic(HERE, export, finish).messages == 13
+    assert export_topic(HERE, export, finish) == Exported()
     if table_format == "iceberg":
         assert rows_of(open_table(iceberg, export).scan().to_arrow()) == expected_rows((10, 3))
     else:
@@ -203,7 +189,6 @@ def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_f
         assert sorted(rows) == expected_rows((10, 3))
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_an_iceberg_table_on_s3_needs_a_catalogue_that_is_named(root: Path, s3_endpoint: str, s3_bucket: str):
     target = StoreAddress(f"s3://{s3_bucket}/t", endpoint_url=s3_endpoint, region="us-east-1")
     export = Export(StoreAddress(str(root)), target, TOPIC, "iceberg", "none")
@@ -234,14 +219,13 @@ def visible(store: Store) -> Rows:
     return sorted(row for data in asyncio.run(read()) for row in rows_of(pq.read_table(pa.BufferReader(data))))
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_killed_at_every_request_nothing_is_half_there_and_the_next_run_completes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.export.export.open_retrying", lambda address, clock: address.store)
     source = asyncio.run(topic_in_memory())
     whole = expected_rows((12, 12))
 
     def export_to(store: Store) -> Exported:
-        return export_topic(None, Export(Place(source), Place(store), TOPIC), parquet_table.finish_run)
+        return export_topic(HERE, Export(Place(source), Place(store), TOPIC), parquet_table.finish_run)
 
     counting = DyingStore(MemoryStore())
     assert export_to(counting).messages == 24
@@ -263,7 +247,6 @@ async def keys_below(store: Store, prefix: str) -> list[str]:
     return [info.key async for info in store.list(prefix)]
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("takes_effect", [False, True])
 def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes_effect: bool
@@ -284,7 +267,6 @@ def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
     assert rows_of(by_pyiceberg(export)) == expected_rows((70, 7, 38))
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_a_catalogue_that_fails_at_the_commit_is_told_and_the_next_run_completes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -299,14 +281,13 @@ def test_a_catalogue_that_fails_at_the_commit_is_told_and_the_next_run_completes
     assert rows_of(by_pyiceberg(export)) == expected_rows()
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_two_at_a_time_export_each_row_once(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str
 ):
     """The other one does it all while this one is about to make its own visible."""
     export = export_of(root, tmp_path / "table", table_format)
-    module, step = (parquet_table, "_staged_keys") if table_format == "parquet" else (iceberg_table, "_commit")
+    module, step = (parquet_table, "_staged_files") if table_format == "parquet" else (iceberg_table, "_commit")
     real = getattr(module, step)
 
     def late(*args: Any) -> Any:
@@ -329,7 +310,6 @@ def run_aside(export: Export) -> None:
     thread.join()
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_what_is_there_already_is_not_mixed_up_with_something_else(root: Path, tmp_path: Path):
     run(export_of(root, tmp_path / "table"))
     with pytest.raises(JobFailed, match="has the partition by 'timestamp', not 'none'"):
@@ -343,7 +323,6 @@ def test_what_is_there_already_is_not_mixed_up_with_something_else(root: Path, t
         run(export_of(root, tmp_path / "table"))
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_a_topic_with_retention_is_not_exported_in_place(root: Path, tmp_path: Path):
     topic = root / keys.topic(TOPIC)
     state = TopicState.from_json(topic.read_bytes())
@@ -361,7 +340,6 @@ def expire(root: Path, start_offset: int) -> None:
     topic.write_bytes(state.model_copy(update={"segments": (first, *state.segments[1:])}).to_json())
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp_path: Path):
     export = export_of(root, tmp_path / "table")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
@@ -376,7 +354,6 @@ def test_what_expired_while_a_run_was_unfinished_can_be_left_out(root: Path, tmp
     assert not list((tmp_path / "table/_braidmq").glob("run-*/*/*.parquet"))
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("skip_expired", [True, False])
 def test_what_expired_after_its_commit_is_not_added_again(root: Path, tmp_path: Path, skip_expired: bool):
     """The run was killed when it had been committed, and before the record said so."""
@@ -389,7 +366,6 @@ def test_what_expired_after_its_commit_is_not_added_again(root: Path, tmp_path: 
     assert rows_of(by_pyiceberg(export)) == expected_rows()
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_a_table_lies_by_itself(root: Path, tmp_path: Path):
     export = export_of(root, tmp_path / "table")
     (tmp_path / "table/date=2026-01-01").mkdir(parents=True)
@@ -398,18 +374,16 @@ def test_a_table_lies_by_itself(root: Path, tmp_path: Path):
         run(export)
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_a_catalogues_table_of_another_place_is_not_added_to(root: Path, tmp_path: Path):
     """Two topics under one name, say."""
     target = replace(ICEBERG, catalog=f"sqlite:///{tmp_path}/catalog.db")
     first, second = (export_of(root, tmp_path / name, "iceberg") for name in ("one", "two"))
-    export_topic(None, first, partial(iceberg_table.finish_run, target))
+    export_topic(HERE, first, partial(iceberg_table.finish_run, target))
     with pytest.raises(JobFailed, match=r"lies at file://.*/one, not at file://.*/two"):
-        export_topic(None, second, partial(iceberg_table.finish_run, target))
+        export_topic(HERE, second, partial(iceberg_table.finish_run, target))
     assert rows_of(open_table(target, first).scan().to_arrow()) == expected_rows()
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize(
     "other",
     [replace(ICEBERG, name="other"), replace(ICEBERG, catalog="sqlite:///{}/other.db")],
@@ -423,15 +397,14 @@ def test_what_is_new_is_not_added_to_a_table_that_lacks_the_rest(root: Path, tmp
     asyncio.run(add(root, 11))
     finish = partial(iceberg_table.finish_run, other)
     with pytest.raises(JobFailed, match="is not there, but would have what 1 run of this export added"):
-        export_topic(None, export, finish)
+        export_topic(HERE, export, finish)
     assert rows_of(open_table(other, export).scan().to_arrow()) == []
     with pytest.raises(JobFailed, match="lacks some of what 1 run of this export added"):
-        export_topic(None, export, finish)
+        export_topic(HERE, export, finish)
     run(export)
     assert rows_of(by_pyiceberg(export)) == expected_rows((70, 7, 44))
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize(
     ("catalog", "said"),
     [
@@ -450,16 +423,17 @@ async def dying(*_: Any) -> None:
     raise Killed
 
 
-@pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(300)
-def test_the_command_says_what_it_added(root: Path, tmp_path: Path) -> None:
-    options = ("--store", str(root), "--to", str(tmp_path / "table"), "--master", "local[1]")
+def test_the_command_says_what_it_added_and_needs_no_java_for_little(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    options = ("--store", str(root), "--to", str(tmp_path / "table"))
     told = json.loads(mq("pipeline", "export", TOPIC, *options, "--json"))
     assert told == {"topic": TOPIC, "runs": 1, "messages": 110, "by_reference": 0}
     assert by_duckdb(tmp_path / "table") == expected_rows()
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_a_dry_run_says_what_an_export_would_add_and_writes_nothing(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -470,7 +444,7 @@ def test_a_dry_run_says_what_an_export_would_add_and_writes_nothing(
     assert planned(export).pieces == ()
     asyncio.run(add(root, 11))
     told = parse(["export", TOPIC, "--store", str(root), "--to", str(tmp_path / "table"), "--dry-run", "--json"])
-    told.command(None, told)
+    told.command(HERE, told)
     assert json.loads(capsys.readouterr().out) == {
         "dry_run": True, "topic": TOPIC, "messages": 11, "by_reference": 0, "unfinished": False
     }  # fmt: skip

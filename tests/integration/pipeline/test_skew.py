@@ -12,6 +12,7 @@ from pipeline.errors import JobFailed
 from pipeline.skew.skew import measure_skew
 from pipeline.skew.skew_command import run_skew
 from tests.support.process.mq import mq
+from tests.support.spark.workers import on_spark
 from tests.support.topic.stored_topic import TOPIC, store_topic
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 def test_every_message_is_counted_once(spark: "SparkSession", tmp_path: Path) -> None:
     asyncio.run(store_topic(tmp_path, sealed={0: (50, 20), 1: (7,)}, still_open=(30, 3)))
-    report = measure_skew(spark, StoreAddress(str(tmp_path)), TOPIC, parts=3, hottest=10, by="messages")
+    report = measure_skew(on_spark(spark), StoreAddress(str(tmp_path)), TOPIC, parts=3, hottest=10, by="messages")
     # Message n of a segment has the key n modulo 7.
     counts = {
         slot_of(b"k%d" % key): sum(len(range(key, count, 7)) for count in (70, 7, 33)) for key in range(7)
@@ -37,7 +38,7 @@ def test_a_damaged_file_fails_in_one_line(spark: "SparkSession", tmp_path: Path)
     path = tmp_path / "topics/t/segments/segment=0/00000000000000000000.parquet"
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(JobFailed, match=r"00000000000000000000\.parquet: not a whole Parquet file"):
-        measure_skew(spark, StoreAddress(str(tmp_path)), TOPIC, parts=3, hottest=10, by="messages")
+        measure_skew(on_spark(spark), StoreAddress(str(tmp_path)), TOPIC, parts=3, hottest=10, by="messages")
 
 
 def test_the_command_prints_json(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_the_command_prints_json(tmp_path: Path) -> None:
 
 def test_people_get_tables(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(store_topic(tmp_path, sealed={0: (50,)}))
-    run_skew(spark, parse(["skew", TOPIC, "--store", str(tmp_path), "--parts", "2"]))
+    run_skew(on_spark(spark), parse(["skew", TOPIC, "--store", str(tmp_path), "--parts", "2"]))
     table = capsys.readouterr().out
     assert table.startswith("topic t: 53 messages of ") and "\ncut at " in table
     assert [line.split("   ")[0] for line in table.splitlines() if "share of messages" in line] == [

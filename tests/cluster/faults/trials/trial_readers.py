@@ -34,6 +34,7 @@ from pipeline.compact.compact import _plan, roll_up_run
 from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic
 from tests.cluster.faults.trials.trial_topic import TOPIC, Expected, Place, T, value_in
+from tests.support.spark.workers import HERE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,11 +198,7 @@ async def export(at: Address, reading: Reading, expected: Expected) -> None:
 
 
 def _export(source: StoreAddress, folder: Path) -> None:
-    def run_tasks(_: object, tasks: Any, function: Callable[[Any], Any]) -> list[Any]:
-        return [function(task) for task in tasks]
-
-    with mock.patch.object(parquet_table, "run_tasks", run_tasks):
-        export_topic(None, Export(source, StoreAddress(str(folder)), TOPIC), parquet_table.finish_run)  # type: ignore[arg-type]
+    export_topic(HERE, Export(source, StoreAddress(str(folder)), TOPIC), parquet_table.finish_run)
 
 
 READERS: dict[str, Read] = {

@@ -5,7 +5,15 @@ from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment
 from filer.upkeep.rollup import SETTLED_BYTES
-from pipeline.export.export_plan import PIECE_BYTES, Piece, past_expired, plan_pieces, positions_after, without_expired
+from pipeline.export.export_plan import (
+    PIECE_BYTES,
+    Piece,
+    past_expired,
+    plan_pieces,
+    positions_after,
+    with_new,
+    without_expired,
+)
 from pipeline.topic_files import LiveFile, SegmentFiles
 
 MIB = 1024 * 1024
@@ -61,15 +69,21 @@ def test_what_expired_before_it_was_exported_is_said():
     topic = [listed(0, 1, start_offset=40)]
     with pytest.raises(InvalidInput, match=r"messages 7 to 39 of segment 0 have expired .* --skip-expired"):
         plan_pieces(topic, {0: 7}, in_place=False)
-    assert plan_pieces(topic, past_expired(topic, {0: 7}), in_place=False) == [Piece(0, 40, 50)]
-    assert past_expired(topic, {0: 45}) == {0: 45}
+    segments = [each.segment for each in topic]
+    assert plan_pieces(topic, past_expired(segments, {0: 7}), in_place=False) == [Piece(0, 40, 50)]
+    assert past_expired(segments, {0: 45}) == {0: 45}
     assert plan_pieces(topic, {0: 40}, in_place=False) == [Piece(0, 40, 50)]
 
 
 def test_of_pieces_that_have_expired_what_is_left_is_kept():
-    topic = [listed(1, 1, 1, start_offset=40), listed(2, 1)]
+    topic = [listed(1, 1, 1, start_offset=40).segment, listed(2, 1).segment]
     pieces = (Piece(0, 0, 9), Piece(1, 0, 40), Piece(1, 30, 50, "key"), Piece(1, 50, 60), Piece(2, 0, 10, "key"))
     assert without_expired(topic, pieces) == (Piece(1, 40, 50), Piece(1, 50, 60), Piece(2, 0, 10, "key"))
+
+
+def test_segments_that_are_exported_to_their_end_are_not_listed_again():
+    topic = [listed(0, 1), listed(1, 1), listed(2, 1, sealed=False), listed(3, 1)]
+    assert [each.id for each in with_new((each.segment for each in topic), {0: 10, 1: 9, 2: 10})] == [1, 2, 3]
 
 
 def test_positions_move_on_and_segments_that_are_gone_are_forgotten():
