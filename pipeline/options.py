@@ -5,15 +5,12 @@ import os
 import re
 from collections.abc import Callable
 from typing import NoReturn, get_args
-from urllib.parse import unquote
 
-from braidmq import Client
 from braidmq.defaults import DEFAULT_URL, LONGEST_DELIVERY_TIMEOUT_SECONDS
-from braidmq.transport.patience import patience
-from filer import keys
 from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
 from filer.stores.store_address import AddressingStyle, StoreAddress
-from pipeline.errors import JobFailed, WrongUsage
+from pipeline.brokers import store_of_files
+from pipeline.errors import WrongUsage
 from pipeline.workers import Workers
 
 MIB = 1024 * 1024
@@ -68,29 +65,36 @@ def _add_store_options(parser: JobParser) -> None:
         default=env("BRAIDMQ_STORE"),
         help="the brokers' store, as Spark's tasks reach it; by default as the broker names it [env BRAIDMQ_STORE]",
     )
-    parser.add_argument("--s3-endpoint", metavar="URL", default=env("BRAIDMQ_S3_ENDPOINT"), help="of an S3 store")
-    parser.add_argument("--s3-region", metavar="NAME", default=env("BRAIDMQ_S3_REGION"), help="of the bucket")
+    as_broker = "by default as the broker has it, unless --store is given"
+    parser.add_argument(
+        "--s3-endpoint", metavar="URL", default=env("BRAIDMQ_S3_ENDPOINT"), help=f"of an S3 store; {as_broker}"
+    )
+    parser.add_argument(
+        "--s3-region", metavar="NAME", default=env("BRAIDMQ_S3_REGION"), help=f"of the bucket; {as_broker}"
+    )
     parser.add_argument(
         "--s3-addressing",
         choices=get_args(AddressingStyle),
-        default=env("BRAIDMQ_S3_ADDRESSING", "auto"),
-        help="how buckets are addressed",
+        default=env("BRAIDMQ_S3_ADDRESSING"),
+        help=f"how buckets are addressed; {as_broker}",
     )
 
 
 def store_of(options: argparse.Namespace) -> StoreAddress:
-    """The store in the options, else the one that holds the topic's files. Raises `JobFailed` if neither is known."""
-    url = options.store or _store_of_files(options.url, options.topic, options.timeout)
-    return StoreAddress(url, options.s3_endpoint, options.s3_region, options.s3_addressing)
+    """The store in the options, else the one that holds the topic's files, reached as a broker does.
 
-
-def _store_of_files(url: str, topic: str, timeout_seconds: float | None) -> str:
-    with Client(url, **patience(timeout_seconds)) as client:
-        file = next(iter(client.files(topic)), None)
-    if file is None:
-        raise JobFailed(f"topic {topic!r} has no files yet, so the address of the store is not known: give --store")
-    root = file.uri.rpartition(f"/{keys.segments_folder(topic)}")[0]
-    return unquote(root.removeprefix("file://")) if root.startswith("file://") else root
+    Options say otherwise. Raises `JobFailed` if neither is known.
+    """
+    if options.store:
+        found = StoreAddress(options.store)
+    else:
+        found = store_of_files(options.url, options.topic, options.timeout)
+    return StoreAddress(
+        found.url,
+        options.s3_endpoint or found.endpoint_url,
+        options.s3_region or found.region,
+        options.s3_addressing or ("auto" if options.s3_endpoint else found.addressing_style),
+    )
 
 
 def master(text: str) -> str:

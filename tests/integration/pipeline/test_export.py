@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 
+from braidmq import Client
 from filer import keys
 from filer.clock import Clock, SystemClock
 from filer.errors import CorruptFile, InvalidInput
@@ -32,8 +33,10 @@ from pipeline.export import iceberg_table, parquet_table
 from pipeline.export.export import Export, Exported, FinishRun, export_topic, planned
 from pipeline.export.export_state import STATE_KEY
 from pipeline.export.iceberg_table import IcebergTarget, open_table
+from pipeline.options import store_of
 from pipeline.stores import run_on_store
 from pipeline.workers import Workers
+from tests.support.broker.broker_process import BrokerProcess
 from tests.support.process.mq import mq
 from tests.support.spark.workers import HERE, on_spark
 from tests.support.store.dying_store import DyingStore, Killed
@@ -187,6 +190,23 @@ def test_from_s3_to_s3(s3_endpoint: str, s3_bucket: str, tmp_path: Path, table_f
         tables = [run_on_store(target, lambda store, _, key=key: store.get(key)) for key in found]
         rows = [row for each in tables for row in rows_of(pq.read_table(pa.BufferReader(each.data)))]
         assert sorted(rows) == expected_rows((10, 3))
+
+
+def test_on_s3_the_broker_tells_its_endpoint(
+    s3_endpoint: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it the job would contact AWS, which does not know this bucket, or which is another's."""
+    with BrokerProcess(store=f"s3://{s3_bucket}/p", args=["--s3-endpoint", s3_endpoint]) as broker:
+        with Client(broker.url) as client:
+            client.create_topic(TOPIC)
+            client.publish(TOPIC, b"value")
+        monkeypatch.delenv("BRAIDMQ_S3_ENDPOINT", raising=False)
+        options = parse(["export", TOPIC, "--url", broker.url, "--to", f"s3://{s3_bucket}/table"])
+        assert store_of(options).endpoint_url == s3_endpoint
+        options.command(HERE, options)
+    assert capsys.readouterr().out == f"topic {TOPIC}: 1 message added\n"
+    there = StoreAddress(f"s3://{s3_bucket}/table", endpoint_url=s3_endpoint)
+    assert len(run_on_store(there, lambda store, _: keys_below(store, "date="))) == 1
 
 
 def test_an_iceberg_table_on_s3_needs_a_catalogue_that_is_named(root: Path, s3_endpoint: str, s3_bucket: str):
