@@ -9,9 +9,14 @@ AddressingStyle = Literal["auto", "path", "virtual"]
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """The URL of a store. What follows the URL is for S3; credentials come from each machine's own environment."""
+    """The URL of a store. Credentials come from each machine's own environment.
+
+    Endpoint, region and addressing are for S3. With `tidies_up`, a directory is left without the folders that the store
+    needs for itself: for one that other programs read, and no broker.
+    """
 
     url: str
     endpoint_url: str | None = None
     region: str | None = None
     addressing_style: AddressingStyle = "auto"
+    tidies_up: bool = False

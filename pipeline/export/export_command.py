@@ -114,7 +114,7 @@ def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:
     source = store_of(options)
     export = Export(
         source,
-        replace(source, url=options.to),
+        replace(source, url=options.to, tidies_up=True),
         options.topic,
         options.format,
         "none" if is_iceberg else options.partition_by or "timestamp",

@@ -2,5 +2,5 @@
 
 Begin with `local_store.py`. `durable_file.py` writes files so that they survive a power failure, `folder_walk.py` lists
 a directory tree in the order of keys, and `os_errors.py` maps errors of the operating system to those of a store.
-`open_local.py` opens the store by its URL or path.
+`tidy_folder.py` leaves no locks behind, for tables. `open_local.py` opens the store by its URL or path.
 """

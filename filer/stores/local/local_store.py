@@ -22,6 +22,7 @@ from filer.stores.exact_stream import ExactStream
 from filer.stores.local.durable_file import PartFile
 from filer.stores.local.object_folder import ObjectFolder
 from filer.stores.local.os_errors import explain_os_error
+from filer.stores.local.tidy_folder import TidyFolder
 from filer.stores.object_keys import check_folder, check_prefix
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
 from filer.stores.store_time import StoreTime
@@ -48,11 +49,19 @@ class LocalStore:
     """A directory as a store, for one machine or for many that mount it.
 
     The directory must support hard links. To replace objects safely, `flock` must work across all machines that use it.
-    Raises `StoreRefused` if the directory cannot be created or written.
+    Raises `StoreRefused` if the directory cannot be created or written. `tidies_up` as in `StoreAddress`.
     """
 
-    def __init__(self, root: Path, *, clock: Clock, threads: int = 16, lock_timeout_seconds: float = 10) -> None:
-        self._folder = ObjectFolder(root, clock)
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Clock,
+        threads: int = 16,
+        lock_timeout_seconds: float = 10,
+        tidies_up: bool = False,
+    ) -> None:
+        self._folder = TidyFolder(root, clock) if tidies_up else ObjectFolder(root, clock)
         self._clock = clock
         self._time = StoreTime(resolution_us=FILE_TIME_RESOLUTION_US)
         self._lock_timeout_seconds = lock_timeout_seconds
@@ -172,6 +181,7 @@ class LocalStore:
         """Wait for running calls, then end the threads."""
         for pool in (self._pool, self._lone_pool):
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
+        await asyncio.get_running_loop().run_in_executor(None, self._folder.close)
 
     async def _run(self, key: str, call: Callable[[*Ts], R], *args: *Ts) -> R:
         if self._under_way >= MOST_UNDER_WAY:

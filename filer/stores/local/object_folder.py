@@ -72,6 +72,9 @@ class ObjectFolder:
             sync_folder(folder)
         self._sweep()
 
+    def close(self) -> None:
+        """Do what is left to do once no call is under way. Our own folders stay: brokers of any version use them."""
+
     def _sweep(self) -> None:
         """Remove the temporary files of processes that were killed."""
         too_old_ns = (self._clock.now_us() - TEMP_LIFETIME_SECONDS * 1_000_000) * 1000
@@ -218,8 +221,12 @@ class ObjectFolder:
                     os.unlink(path)
                     folders.add(os.path.dirname(path))
         for folder in folders:
-            sync_folder(folder)
+            self._settle_deleted(folder)
         return None if keys else True
+
+    def _settle_deleted(self, folder: str) -> None:
+        """Make it durable that names of the folder were deleted."""
+        sync_folder(folder)
 
     @contextlib.contextmanager
     def _try_lock(self, key: str) -> Iterator[bool]:
@@ -228,15 +235,23 @@ class ObjectFolder:
         There are few lock files and they are never removed. If a lock file were created and deleted with its object,
         two processes could hold the lock at the same time: one on the deleted file, one on the new file.
         """
-        stripe = zlib.crc32(key.encode()) % LOCK_STRIPES
-        fd = os.open(f"{self.root}/{LOCK_FOLDER}/{stripe:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = open_lock(self._lock_path(key))
         try:
-            yield _flocked(fd)
+            yield flocked(fd)
         finally:
             os.close(fd)
 
+    def _lock_path(self, key: str) -> str:
+        return f"{self.root}/{LOCK_FOLDER}/{zlib.crc32(key.encode()) % LOCK_STRIPES:02x}"
 
-def _flocked(fd: int) -> bool:
+
+def open_lock(path: str) -> int:
+    """A descriptor of a lock file, which is created if there is none. Raises `OSError`."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def flocked(fd: int) -> bool:
+    """Whether the file is locked now, by this descriptor."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -16,9 +16,9 @@ def open_local(address: StoreAddress, clock: Clock) -> LocalStore:
         raise InvalidInput(
             f"{address.url!r} is not the URL of a directory: write file:///directory, with three slashes"
         )
-    return LocalStore(Path(unquote(parts.path)), clock=clock)
+    return LocalStore(Path(unquote(parts.path)), clock=clock, tidies_up=address.tidies_up)
 
 
 def open_path(address: StoreAddress, clock: Clock) -> LocalStore:
     """The store at a directory's path, which may begin with `~`. Raises `StoreRefused`."""
-    return LocalStore(Path(address.url).expanduser(), clock=clock)
+    return LocalStore(Path(address.url).expanduser(), clock=clock, tidies_up=address.tidies_up)

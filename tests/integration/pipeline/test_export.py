@@ -448,10 +448,13 @@ def test_the_command_says_what_it_added_and_needs_no_java_for_little(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    options = ("--store", str(root), "--to", str(tmp_path / "table"))
+    table = tmp_path / "table"
+    options = ("--store", str(root), "--to", str(table))
     told = json.loads(mq("pipeline", "export", TOPIC, *options, "--json"))
     assert told == {"topic": TOPIC, "runs": 1, "messages": 110, "by_reference": 0}
-    assert by_duckdb(tmp_path / "table") == expected_rows()
+    assert by_duckdb(table) == expected_rows()
+    assert [path.name for path in sorted(table.iterdir()) if not path.name.startswith("date=")] == ["_braidmq"]
+    assert [path.name for path in (table / "_braidmq").iterdir()] == ["export.json"]
 
 
 def test_a_dry_run_says_what_an_export_would_add_and_writes_nothing(

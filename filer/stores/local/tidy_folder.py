@@ -1,0 +1,138 @@
+"""A directory of objects that is left without folders of the store's own: for tables, which other programs read.
+
+Lock files, temporary files and their folders are there only while a process has the directory open, or was killed and
+no other one has opened it since. Brokers keep theirs: those of version 0.1 rely on lock files that stay.
+"""
+
+# Plain os calls, as in `object_folder`.
+# ruff: noqa: PTH103, PTH106, PTH108, PTH112, PTH120, PTH208
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from filer.clock import Clock
+from filer.errors import OutcomeUnknown
+from filer.stores.local.durable_file import remove_quietly
+from filer.stores.local.object_folder import LOCK_FOLDER, TEMP_FOLDER, ObjectFolder, flocked, open_lock
+
+_OPEN = ".open"
+_TRIES = 100
+"""Each is lost only if another process removes an empty folder, or a free lock, at the same moment."""
+
+
+class TidyFolder(ObjectFolder):
+    """As `ObjectFolder`, with locks that are removed.
+
+    A lock file is removed by its holder, while it holds the lock. So two never hold a lock at the same time: whoever
+    gets the lock of a file that was removed sees that the file has no name any more. A holder that is killed leaves a
+    file that nobody has locked, and the next one removes it.
+
+    Who has the directory open has a locked file beside its temporary ones. If nobody has locked it, its process is
+    gone, and nobody needs the temporary files of that process.
+    """
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        super().__init__(root, clock)
+        self._temp_folder, self._lock_folder = f"{self.root}/{TEMP_FOLDER}", f"{self.root}/{LOCK_FOLDER}"
+        self._presence = f"{self._temp_prefix}{_OPEN}"
+        self._presence_fd = -1
+        self._is_new = False
+
+    def open(self) -> None:
+        """As `ObjectFolder.open`; also removes what killed processes have left."""
+        self._is_new = not os.path.isdir(self.root)
+        for _ in range(_TRIES):
+            # Another process that closes the directory at this moment may remove the folders again.
+            with contextlib.suppress(FileNotFoundError):
+                super().open()
+                if (fd := _lock_of(self._presence)) is not None:
+                    self._presence_fd = fd
+                    return
+        raise OutcomeUnknown(f"{self.root} was removed again and again while it was opened")
+
+    def close(self) -> None:
+        """Remove the store's own folders, unless others use them, and the directory, if it was made for nothing."""
+        if self._presence_fd >= 0:
+            os.unlink(self._presence)
+            os.close(self._presence_fd)
+        with contextlib.suppress(FileNotFoundError):
+            self._sweep()
+        for folder in (self._temp_folder, self._lock_folder, *([self.root] if self._is_new else [])):
+            with contextlib.suppress(OSError):
+                # Only an empty folder can be removed.
+                os.rmdir(folder)
+
+    def _sweep(self) -> None:
+        """Remove what killed processes have left: their temporary files, and locks that nobody holds."""
+        for name in os.listdir(self._temp_folder):
+            if name.endswith(_OPEN) and (fd := _lock_of(f"{self._temp_folder}/{name}", create=False)) is not None:
+                self._remove_temps(name.removesuffix(_OPEN))
+                os.unlink(f"{self._temp_folder}/{name}")
+                os.close(fd)
+        for name in os.listdir(self._lock_folder):
+            if (fd := _lock_of(f"{self._lock_folder}/{name}", create=False)) is not None:
+                os.unlink(f"{self._lock_folder}/{name}")
+                os.close(fd)
+
+    def _remove_temps(self, prefix: str) -> None:
+        for name in os.listdir(self._temp_folder):
+            if name.startswith(prefix) and not name.endswith(_OPEN):
+                remove_quietly(f"{self._temp_folder}/{name}")
+
+    def _settle(self, folder: str) -> None:
+        """As `ObjectFolder._settle`, with all folders above: another process may have removed and made them again."""
+        self._settled.clear()
+        super()._settle(folder)
+
+    def _settle_deleted(self, folder: str) -> None:
+        """As `ObjectFolder._settle_deleted`; removes folders that are empty now. Who links a name there makes them."""
+        with contextlib.suppress(FileNotFoundError):
+            # Another process may have removed it.
+            super()._settle_deleted(folder)
+        with contextlib.suppress(OSError):
+            while folder != self.root:
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+    @contextlib.contextmanager
+    def _try_lock(self, key: str) -> Iterator[bool]:
+        """As `ObjectFolder._try_lock`. The lock is removed while it is held.
+
+        If we stop before that, the lock is free, and the file is removed by the next one that opens the directory.
+        """
+        path = self._lock_path(key)
+        fd = self._lock_in_its_folder(path)
+        if fd is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            os.unlink(path)
+            os.close(fd)
+
+    def _lock_in_its_folder(self, path: str) -> int | None:
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                return _lock_of(path)
+            os.makedirs(self._lock_folder, exist_ok=True)
+        return None
+
+
+def _lock_of(path: str, *, create: bool = True) -> int | None:
+    """A descriptor that locks the file of this name; None if another one does, or if it has just been removed.
+
+    A file without a name is one that its holder has removed. Lock files get no other names.
+    """
+    try:
+        fd = open_lock(path) if create else os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if create:
+            raise
+        return None
+    if flocked(fd) and os.fstat(fd).st_nlink > 0:
+        return fd
+    os.close(fd)
+    return None
