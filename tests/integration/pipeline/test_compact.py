@@ -35,7 +35,7 @@ from tests.support.broker.broker_process import BrokerProcess, broker_environmen
 from tests.support.format_snippets import DuckDbSnippets, SparkSnippets, read_independently, rows_of
 from tests.support.process.mq import mq
 from tests.support.segment.segment_owners import stored_values
-from tests.support.spark.workers import on_spark
+from tests.support.spark.workers import HERE, on_spark
 from tests.support.store.dying_store import DyingStore, Killed
 from tests.support.store.quick_folder import quick_folder
 from tests.support.topic.segment_files import START_US, append, append_singly, check_readable, rows, value_of
@@ -145,7 +145,7 @@ def test_a_dry_run_says_what_would_be_rolled_up_and_writes_nothing(
     asyncio.run(store_topic(folder, sealed={0: [1] * 30}, still_open=[5]))
     before = files_on_disk(folder)
     told = parse(["compact", TOPIC, "--store", str(folder), "--dry-run", "--json"])
-    told.command(None, told)
+    told.command(HERE, told)
     found = json.loads(capsys.readouterr().out)
     assert (found["files_before"], found["rollups"], files_on_disk(folder)) == (31, 1, before)
     assert found["files_after"] < 10

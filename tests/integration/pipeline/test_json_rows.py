@@ -22,6 +22,7 @@ from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic
 from tests.support.broker.broker_process import BrokerProcess
 from tests.support.rows.arrow_tables import nested_types, tables
+from tests.support.spark.workers import on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def test_a_backfill_stores_the_bytes_of_every_other_path_and_an_export_gives_the
     assert set(stored["event_time"].to_pylist()) == {began, began + timedelta(seconds=1_500_000_002)}
     root = StoreAddress(broker.arguments[broker.arguments.index("--data") + 1])
     export = Export(root, StoreAddress(str(tmp_path / "table")), topic, partition_by="none")
-    export_topic(spark, export, parquet_table.finish_run)
+    export_topic(on_spark(spark), export, parquet_table.finish_run)
     exported = pq.read_table(tmp_path / "table")
     assert rows_from_json(exported["value"], ROWS.schema).sort_by("seconds").equals(ROWS.sort_by("seconds"))
 
