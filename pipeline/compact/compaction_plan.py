@@ -53,10 +53,11 @@ def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files:
 def settled(listed: SegmentFiles) -> Sequence[LiveFile]:
     """The files of a sealed segment that no roll-up will ever replace, neither a broker's nor one of this job.
 
-    These are the large files, and those between two of them: a roll-up takes two or more files.
+    These are the seal, the large files, and those between two of them: a roll-up takes two or more files.
     """
     if listed.segment.state != "sealed":
         return ()
     files = movable(listed, older_than_us=0)
     stays = [True, *(file.size_bytes >= SETTLED_BYTES for file in files), True]
-    return [file for index, file in enumerate(files) if stays[index + 1] or (stays[index] and stays[index + 2])]
+    large = [file for index, file in enumerate(files) if stays[index + 1] or (stays[index] and stays[index + 2])]
+    return [*large, *(file for file in listed.files if file not in files)]

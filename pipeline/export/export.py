@@ -22,7 +22,10 @@ from pipeline.errors import JobFailed
 from pipeline.export.export_files import Written, write_piece
 from pipeline.export.export_plan import (
     MOST_PIECES,
+    Copies,
+    InPlace,
     Piece,
+    copies_of,
     past_expired,
     plan_pieces,
     positions_after,
@@ -31,7 +34,7 @@ from pipeline.export.export_plan import (
 )
 from pipeline.export.export_state import ExportState, PartitionBy, StateFile, TableFormat, Target
 from pipeline.stores import open_retrying
-from pipeline.topic_files import LiveFile, list_topic, read_topic
+from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
 from pipeline.workers import Workers
 
 T = TypeVar("T")
@@ -39,14 +42,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What to export, and where to. With `in_place`, the table refers to settled files instead of copies."""
+    """What to export, and where to. `in_place` says which files a table of Iceberg refers to instead of copies."""
 
     source: StoreAddress
     target: StoreAddress
     topic: str
     table_format: TableFormat = "parquet"
     partition_by: PartitionBy = "timestamp"
-    in_place: bool = False
+    in_place: InPlace = InPlace.NO
     skip_expired: bool = False
 
 
@@ -76,9 +79,13 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The pieces of the run that would be next. `is_unfinished`: it has begun before, and would be finished."""
+    """The pieces of the run that would be next, and what it would copy.
+
+    `is_unfinished`: it has begun before, and would be finished.
+    """
 
     pieces: tuple[Piece, ...]
+    copies: Copies
     is_unfinished: bool = False
 
 
@@ -110,10 +117,18 @@ async def _planned(export: Export, opened: Opened) -> Planned:
     _check_retention(export, topic)
     state = await StateFile(opened.target).read(_target(export, topic))
     if state.pending is not None:
-        return Planned(state.pending.pieces, is_unfinished=True)
-    if not state.runs:
-        await _check_nothing_there(opened.target)
-    return Planned((await _new_pieces(export, opened.source, topic, state))[0])
+        pieces = state.pending.pieces
+    else:
+        if not state.runs:
+            await _check_nothing_there(opened.target)
+        pieces, _ = await _new_pieces(export, opened.source, topic, state)
+    listed = await _list_segments_of(pieces, opened.source, topic)
+    return Planned(pieces, copies_of(listed, pieces), is_unfinished=state.pending is not None)
+
+
+async def _list_segments_of(pieces: Sequence[Piece], source: Store, topic: TopicState) -> list[SegmentFiles]:
+    wanted = {piece.segment for piece in pieces}
+    return await list_topic(source, topic, (each for each in topic.segments if each.id in wanted))
 
 
 def with_stores(export: Export, work: Callable[[Opened], Awaitable[T]]) -> T:
@@ -162,7 +177,7 @@ async def _next_run(export: Export, opened: Opened) -> tuple[ExportState, bool]:
 
 def _check_retention(export: Export, topic: TopicState) -> None:
     retention = topic.config.retention
-    if export.in_place and (retention.seconds is not None or retention.bytes is not None):
+    if export.in_place is not InPlace.NO and (retention.seconds is not None or retention.bytes is not None):
         raise InvalidInput(
             f"topic {topic.topic!r} has retention, which would delete files that a table in place refers to"
         )
@@ -177,7 +192,7 @@ async def _new_pieces(
         # The first run begins with the messages that retention has left.
         exported = past_expired(topic.segments, exported)
     listed = await list_topic(source, topic, with_new(topic.segments, exported))
-    return tuple(plan_pieces(listed, exported, in_place=export.in_place)), exported
+    return tuple(plan_pieces(listed, exported, export.in_place)), exported
 
 
 async def _unfinished(export: Export, topic: TopicState, file: StateFile, state: ExportState) -> ExportState:
@@ -232,8 +247,7 @@ async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> l
     topic = await read_topic(opened.source, opened.clock, export.topic)
     if without_expired(topic.segments, pieces) != tuple(pieces):
         raise JobFailed("messages have expired before they were exported; --skip-expired continues without them")
-    wanted = {piece.segment for piece in pieces}
-    listed = await list_topic(opened.source, topic, (each for each in topic.segments if each.id in wanted))
+    listed = await _list_segments_of(pieces, opened.source, topic)
     files = {each.segment.id: each.files for each in listed}
     return [
         (piece, [file for file in files[piece.segment] if file.stop > piece.start and file.start < piece.stop])

@@ -9,11 +9,11 @@ from typing import get_args
 from pipeline.errors import WrongUsage
 from pipeline.export import iceberg_table, parquet_table
 from pipeline.export.export import Export, Exported, FinishRun, Planned, export_topic, planned
-from pipeline.export.export_plan import MOST_PIECES
+from pipeline.export.export_plan import MOST_PIECES, InPlace
 from pipeline.export.export_state import PartitionBy, TableFormat
 from pipeline.export.iceberg_table import IcebergTarget
 from pipeline.options import JobParser, store_of
-from pipeline.output import counted, print_json, print_lines, say
+from pipeline.output import counted, print_json, print_lines, say, size
 from pipeline.workers import Workers
 
 
@@ -35,8 +35,21 @@ def add_export_options(parser: JobParser) -> None:
         choices=get_args(PartitionBy),
         help="Parquet only: a folder for each day, by the broker's time (timestamp, the default) or the producer's",
     )
-    parser.add_argument(
-        "--in-place", action="store_true", help="Iceberg only: refer to sealed files that are final, copy the rest"
+    in_place = parser.add_mutually_exclusive_group()
+    in_place.add_argument(
+        "--in-place",
+        dest="in_place",
+        action="store_const",
+        const=InPlace.FINAL,
+        default=InPlace.NO,
+        help="Iceberg only: refer to sealed files that are final, copy the rest",
+    )
+    in_place.add_argument(
+        "--in-place-only",
+        dest="in_place",
+        action="store_const",
+        const=InPlace.FINAL_ONLY,
+        help="Iceberg only: the same, but copy nothing: leave the rest until it is final",
     )
     parser.add_argument(
         "--table", metavar="NAMESPACE.NAME", help="Iceberg only: the table's name (by default braidmq.TOPIC)"
@@ -56,7 +69,9 @@ def add_export_options(parser: JobParser) -> None:
 def _check(options: argparse.Namespace) -> None:
     """Raises `WrongUsage` for options of the other format."""
     is_iceberg = options.format == "iceberg"
-    for name in ("partition_by",) if is_iceberg else ("in_place", "table", "catalog"):
+    if not is_iceberg and options.in_place is not InPlace.NO:
+        raise WrongUsage(f"--in-place is not for a table of format {options.format}")
+    for name in ("partition_by",) if is_iceberg else ("table", "catalog"):
         if getattr(options, name):
             raise WrongUsage(f"--{name.replace('_', '-')} is not for a table of format {options.format}")
     _iceberg_of(options)
@@ -70,8 +85,10 @@ def run_export(workers: Workers, options: argparse.Namespace) -> None:
     if options.dry_run:
         _show_plan(export, planned(export), as_json=options.json)
         return
+    if export.in_place is not InPlace.NO:
+        # Before the first copy is made: copies stay copies.
+        _announce_copies(export, planned(export))
     done = export_topic(workers, export, finish)
-    _explain_copies(export, done)
     if options.json:
         document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
         print_json({**document, "by_reference": done.by_reference})
@@ -82,21 +99,38 @@ def run_export(workers: Workers, options: argparse.Namespace) -> None:
         print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}")
 
 
-def _explain_copies(export: Export, done: Exported) -> None:
+def _announce_copies(export: Export, plan: Planned) -> None:
     """A table in place that copies messages all the same does so for a reason that nobody can see in it."""
-    if export.in_place and done.by_reference < done.messages:
-        copied = counted(done.messages - done.by_reference, "message")
-        say(
-            f"{copied} copied: only files that no roll-up will replace are referred to. "
-            f"Fewer are copied where mq pipeline compact {export.topic} has run before"
+    for line in _copies_lines(export, plan):
+        say(line)
+
+
+def _copies_lines(export: Export, plan: Planned) -> list[str]:
+    """What is copied although the table is in place, why, and how fewer would be."""
+    copies = plan.copies
+    if export.in_place is InPlace.NO or not copies.messages:
+        return []
+    files = counted(copies.files, "file")
+    lines = [f"copies {counted(copies.messages, 'message')} of {files} ({size(copies.size_bytes)}), which stay copies:"]
+    if copies.sealed_messages:
+        lines.append(
+            f"  {copies.sealed_messages:,} in sealed segments, where a roll-up may still replace their files: with "
+            f"mq pipeline compact {export.topic} before, or --in-place-only, fewer are copied"
         )
+    if copies.open_messages:
+        lines.append(f"  {copies.open_messages:,} in open segments; --in-place-only leaves them until they are sealed")
+    return lines
 
 
 def _show_plan(export: Export, plan: Planned, *, as_json: bool) -> None:
     would = Exported().plus(plan.pieces)
     if as_json:
         document = {"dry_run": True, "topic": export.topic, "messages": would.messages}
-        print_json({**document, "by_reference": would.by_reference, "unfinished": plan.is_unfinished})
+        copies = plan.copies
+        print_json(
+            {**document, "by_reference": would.by_reference, "unfinished": plan.is_unfinished}
+            | {"copied_files": copies.files, "copied_bytes": copies.size_bytes}
+        )
         return
     if not plan.pieces:
         print_lines(f"topic {export.topic}: nothing new")
@@ -106,6 +140,7 @@ def _show_plan(export: Export, plan: Planned, *, as_json: bool) -> None:
     more = " and more" if len(plan.pieces) == MOST_PIECES else ""
     rest = ", the rest of a run that was interrupted" if plan.is_unfinished else ""
     print_lines(f"topic {export.topic}: would add {counted(would.messages, 'message')}{more}{referred}{rest}")
+    print_lines(*_copies_lines(export, plan))
 
 
 def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:

@@ -1,6 +1,8 @@
 """Decides what an export still has to do: pure functions of positions and listed files."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain, takewhile
 from typing import NamedTuple
 
@@ -33,7 +35,46 @@ class Piece(NamedTuple):
         return self if offset <= self.start else Piece(self.segment, offset, self.stop)
 
 
-def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, in_place: bool) -> list[Piece]:
+class InPlace(StrEnum):
+    """Which files a table refers to instead of having copies. Only final ones can be: no roll-up replaces them."""
+
+    NO = "no"
+    FINAL = "final"
+    """Final files, and copies of all others."""
+    FINAL_ONLY = "final only"
+    """Final files. The rest of a segment waits behind its first file that is not final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What is copied of the messages of some pieces: in sealed segments, and in open ones."""
+
+    sealed_messages: int = 0
+    open_messages: int = 0
+    files: int = 0
+    size_bytes: int = 0
+
+    @property
+    def messages(self) -> int:
+        """All that are copied."""
+        return self.sealed_messages + self.open_messages
+
+
+def copies_of(topic: Iterable[SegmentFiles], pieces: Iterable[Piece]) -> Copies:
+    """What the pieces copy. A file that is copied in part counts with its whole size."""
+    segments = {listed.segment.id: listed for listed in topic}
+    messages = {True: 0, False: 0}
+    files: dict[str, int] = {}
+    for piece in pieces:
+        listed = segments.get(piece.segment)
+        if piece.by_reference is None and listed is not None:
+            messages[listed.segment.state == "sealed"] += piece.stop - piece.start
+            within = (file for file in listed.files if file.stop > piece.start and file.start < piece.stop)
+            files |= {file.key: file.size_bytes for file in within}
+    return Copies(messages[True], messages[False], len(files), sum(files.values()))
+
+
+def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], in_place: InPlace) -> list[Piece]:
     """The messages after the exported positions, in pieces that begin and end with a file, the oldest first.
 
     Raises `InvalidInput` if retention has deleted messages that were never exported.
@@ -46,21 +87,25 @@ def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], *, i
                 f"messages {reached} to {listed.segment.start_offset - 1} of segment {listed.segment.id} have expired "
                 "before they were exported; --skip-expired continues without them"
             )
-        pieces += _pieces_of(listed, reached, in_place=in_place)
+        pieces += _pieces_of(listed, reached, in_place)
         if len(pieces) >= MOST_PIECES:
             break
     return pieces[:MOST_PIECES]
 
 
-def _pieces_of(listed: SegmentFiles, reached: int, *, in_place: bool) -> list[Piece]:
-    new = [file for file in listed.files if file.stop > reached]
-    referable = {file for file in settled(listed) if _counts_whole(file)} if in_place else set()
+def _pieces_of(listed: SegmentFiles, reached: int, in_place: InPlace) -> list[Piece]:
+    # An empty seal is of no use to a table.
+    new = [file for file in listed.files if file.stop > max(reached, file.start)]
+    final = () if in_place is InPlace.NO else settled(listed)
+    referable = {file for file in final if _counts_whole(file)}
     pieces: list[Piece] = []
     while new:
         if new[0] in referable and new[0].start >= reached:
             file = new.pop(0)
             pieces.append(Piece(listed.segment.id, file.start, file.stop, file.key))
             continue
+        if in_place is InPlace.FINAL_ONLY:
+            break
         run = list(takewhile(lambda file: file not in referable or file.start < reached, new))
         for part in chain.from_iterable(in_parts(each, most_bytes=PIECE_BYTES) for each in unbroken(run)):
             pieces.append(Piece(listed.segment.id, max(part[0].start, reached), part[-1].stop))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import duckdb
 import pyarrow as pa
@@ -28,9 +29,11 @@ from filer.stores.store_address import StoreAddress
 from filer.topic.topic_config import Retention, TopicConfig
 from filer.topic.topic_state import TopicState
 from pipeline.commands import parse
+from pipeline.compact.compact import compact
 from pipeline.errors import JobFailed
 from pipeline.export import iceberg_table, parquet_table
 from pipeline.export.export import Export, Exported, FinishRun, export_topic, planned
+from pipeline.export.export_plan import InPlace
 from pipeline.export.export_state import STATE_KEY
 from pipeline.export.iceberg_table import IcebergTarget, open_table
 from pipeline.options import store_of
@@ -103,7 +106,7 @@ def test_by_real_spark_tables_of_both_kinds_read_the_same_for_all(
     spark: "SparkSession", root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     to = tmp_path_factory.mktemp("tables")
-    parquet, iceberg = export_of(root, to / "p"), export_of(root, to / "i", "iceberg", in_place=True)
+    parquet, iceberg = export_of(root, to / "p"), export_of(root, to / "i", "iceberg", in_place=InPlace.FINAL)
     assert run(parquet, on_spark(spark)) == Exported(runs=1, messages=sum(COUNTS))
     assert run(iceberg, on_spark(spark)) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1])
     assert by_duckdb(to / "p") == rows_of(spark.read.parquet(str(to / "p")).toArrow()) == expected_rows()
@@ -131,9 +134,9 @@ def test_a_second_export_adds_only_what_is_new(root: Path, tmp_path_factory: pyt
     assert found == expected_rows((70, 7, 44))
 
 
-@pytest.mark.parametrize(("table_format", "in_place"), [("parquet", False), ("iceberg", True)])
+@pytest.mark.parametrize(("table_format", "in_place"), [("parquet", InPlace.NO), ("iceberg", InPlace.FINAL)])
 def test_a_damaged_file_is_not_exported_and_once_it_is_back_it_is(
-    root: Path, tmp_path_factory: pytest.TempPathFactory, table_format: str, in_place: bool
+    root: Path, tmp_path_factory: pytest.TempPathFactory, table_format: str, in_place: InPlace
 ) -> None:
     """In place too, where the table would refer to the file, and nobody would check it any more."""
     export = export_of(root, tmp_path_factory.mktemp("table"), table_format, in_place=in_place)
@@ -144,7 +147,8 @@ def test_a_damaged_file_is_not_exported_and_once_it_is_back_it_is(
         run(export)
     assert raised.value.key == f"topics/{TOPIC}/segments/segment=1/{path.name}"
     path.write_bytes(good)
-    assert run(export) == Exported(runs=1, messages=sum(COUNTS), by_reference=COUNTS[1] if in_place else 0)
+    referred = COUNTS[1] if in_place is InPlace.FINAL else 0
+    assert run(export) == Exported(runs=1, messages=sum(COUNTS), by_reference=referred)
 
 
 def test_every_column_is_as_it_was_in_every_type(tmp_path: Path):
@@ -349,7 +353,7 @@ def test_a_topic_with_retention_is_not_exported_in_place(root: Path, tmp_path: P
     config = state.config.model_copy(update={"retention": Retention(seconds=3600)})
     topic.write_bytes(state.model_copy(update={"config": config}).to_json())
     with pytest.raises(InvalidInput, match="has retention"):
-        run(export_of(root, tmp_path / "table", "iceberg", in_place=True))
+        run(export_of(root, tmp_path / "table", "iceberg", in_place=InPlace.FINAL))
 
 
 def expire(root: Path, start_offset: int) -> None:
@@ -469,6 +473,45 @@ def test_a_dry_run_says_what_an_export_would_add_and_writes_nothing(
     told = parse(["export", TOPIC, "--store", str(root), "--to", str(tmp_path / "table"), "--dry-run", "--json"])
     told.command(HERE, told)
     assert json.loads(capsys.readouterr().out) == {
-        "dry_run": True, "topic": TOPIC, "messages": 11, "by_reference": 0, "unfinished": False
+        "dry_run": True, "topic": TOPIC, "messages": 11, "by_reference": 0, "unfinished": False,
+        "copied_files": 1, "copied_bytes": ANY,
     }  # fmt: skip
     assert by_duckdb(tmp_path / "table") == expected_rows()
+
+
+def export_command(root: Path, tmp_path: Path, *options: str) -> None:
+    given = ["export", TOPIC, "--store", str(root), "--to", str(tmp_path / "table"), "--format", "iceberg"]
+    command = parse([*given, *options])
+    command.command(HERE, command)
+
+
+def test_a_table_in_place_says_what_it_copies_before_it_does(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_begun(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("pipeline.export.export_command.export_topic", not_begun)
+        export_command(root, tmp_path, "--in-place")
+    said = capsys.readouterr().err
+    assert "mq: copies 103 messages of 4 files (" in said
+    assert "70 in sealed segments" in said and "mq pipeline compact t before" in said and "33 in open" in said
+    export_command(root, tmp_path, "--in-place", "--dry-run")
+    assert "would add 110 messages, 7 of them by reference\ncopies 103 messages of 4 files" in capsys.readouterr().out
+
+
+def test_a_table_only_in_place_copies_nothing_and_gets_the_rest_once_it_is_final(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = export_of(root, tmp_path / "table", "iceberg", in_place=InPlace.FINAL_ONLY)
+    export_command(root, tmp_path, "--in-place-only")
+    told = capsys.readouterr()
+    assert told.out == "topic t: 7 messages added, 7 of them by reference\n" and "copies" not in told.err
+    assert run(export) == Exported()
+    assert not compact(HERE, StoreAddress(str(root)), TOPIC).left
+    assert run(export) == Exported(runs=1, messages=70, by_reference=70)
+    assert rows_of(by_pyiceberg(export)) == [row for row in expected_rows() if row[0] != 2]
+    # What is left is in the open segment, and is copied if that is asked for.
+    assert run(replace(export, in_place=InPlace.FINAL)) == Exported(runs=1, messages=33)
+    assert rows_of(by_pyiceberg(export)) == expected_rows()
