@@ -7,11 +7,11 @@ only then they are made visible. If a run is killed, the next call finishes it f
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict, TypeVar
 
 from filer.clock import Clock, SystemClock
-from filer.errors import CorruptFile, InvalidInput
+from filer.errors import CorruptFile, InvalidInput, ObjectExists
 from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef
 from filer.stores.store import Store
@@ -19,7 +19,7 @@ from filer.stores.store_address import StoreAddress
 from filer.topic.topic_state import TopicState
 from filer.verification.stored_files import verify_file
 from pipeline.errors import JobFailed
-from pipeline.export.export_files import Written, write_piece
+from pipeline.export.export_files import TableForm, Written, WrittenPiece, first_of, write_piece
 from pipeline.export.export_plan import (
     MOST_PIECES,
     Copies,
@@ -32,7 +32,9 @@ from pipeline.export.export_plan import (
     with_new,
     without_expired,
 )
-from pipeline.export.export_state import ExportState, PartitionBy, StateFile, TableFormat, Target
+from pipeline.export.export_state import ExportState, PartitionBy, PartitionEvery, StateFile, TableFormat, Target
+from pipeline.export.table_columns import MESSAGES, TableColumns
+from pipeline.output import counted, say
 from pipeline.stores import open_retrying
 from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
 from pipeline.workers import Workers
@@ -42,13 +44,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What to export, and where to. `in_place` says which files a table of Iceberg refers to instead of copies."""
+    """What to export, and where to. `in_place` says which files a table of Iceberg refers to instead of copies.
+
+    Messages whose values do not fit the schema of `columns` go to `unfit_to`. Without it they are refused.
+    """
 
     source: StoreAddress
     target: StoreAddress
     topic: str
     table_format: TableFormat = "parquet"
     partition_by: PartitionBy = "timestamp"
+    partition_every: PartitionEvery = "day"
+    columns: TableColumns = MESSAGES
+    unfit_to: StoreAddress | None = None
     in_place: InPlace = InPlace.NO
     skip_expired: bool = False
 
@@ -228,6 +236,8 @@ def _target(export: Export, topic: TopicState) -> Target:
         created_us=topic.created_us,
         table_format=export.table_format,
         partition_by=export.partition_by,
+        partition_every=export.partition_every,
+        columns=export.columns.descriptions,
     )
 
 
@@ -268,21 +278,47 @@ def work_of(tasks: Sequence[tuple[Piece, list[LiveFile]]]) -> Work:
     return Work(files=len(files), size_bytes=sum(file.size_bytes for file in files))
 
 
-def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> list[Written]:
+def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> WrittenPiece:
     """Write a piece below the folder, unless the table can refer to its file, which is there and whole. Runs as a task.
 
     Raises `CorruptFile` for a damaged file.
     """
     piece, files = task
 
-    async def work(opened: Opened) -> list[Written]:
+    async def work(opened: Opened) -> WrittenPiece:
         if piece.by_reference is not None and await _is_there(opened.source, export.topic, piece):
-            return [Written(opened.source.uri(piece.by_reference), piece.stop - piece.start, by_reference=True)]
-        return await write_piece(
-            opened.source, opened.target, piece, files, folder=folder, partition_by=export.partition_by
-        )
+            uri = opened.source.uri(piece.by_reference)
+            return WrittenPiece([Written(uri, piece.stop - piece.start, by_reference=True)])
+        form = TableForm(export.columns, export.partition_by, export.partition_every)
+        written = await write_piece(opened.source, opened.target, piece, files, folder=folder, form=form)
+        if written.unfit_messages:
+            await _put_apart(export, opened, piece, written.unfit)
+        return replace(written, unfit=b"")
 
     return with_stores(export, work)
+
+
+def tell_unfit(export: Export, written: Sequence[WrittenPiece]) -> None:
+    """Say how many of the messages are not in the table, if some are not."""
+    unfit = sum(each.unfit_messages for each in written)
+    if unfit and export.unfit_to is not None:
+        where = f"put into {export.unfit_to.url}, with the reason"
+        say(f"{counted(unfit, 'message')} of these {'does' if unfit == 1 else 'do'} not fit the schema: {where}")
+
+
+async def _put_apart(export: Export, opened: Opened, piece: Piece, unfit: bytes) -> None:
+    """Store the messages of the piece that do not fit, under its name. Raises `InvalidInput` if they are refused.
+
+    This comes before the run is visible. If we stop in between, the next call writes the same again, or finds it.
+    """
+    if export.unfit_to is None:
+        raise InvalidInput(f"{first_of(unfit)}; --unfit-to DIR puts such messages there, and goes on")
+    store = open_retrying(export.unfit_to, opened.clock)
+    try:
+        with contextlib.suppress(ObjectExists):
+            await store.create(piece.name, unfit)
+    finally:
+        await store.close()
 
 
 async def _is_there(store: Store, topic: str, piece: Piece) -> bool:

@@ -10,8 +10,10 @@ from pipeline.errors import WrongUsage
 from pipeline.export import iceberg_table, parquet_table
 from pipeline.export.export import Export, Exported, FinishRun, Planned, export_topic, planned
 from pipeline.export.export_plan import MOST_PIECES, InPlace
-from pipeline.export.export_state import PartitionBy, TableFormat
+from pipeline.export.export_state import PartitionBy, PartitionEvery, TableFormat
 from pipeline.export.iceberg_table import IcebergTarget
+from pipeline.export.schema_file import read_schema
+from pipeline.export.table_columns import TableColumns, table_columns
 from pipeline.options import JobParser, store_of
 from pipeline.output import counted, print_json, print_lines, say, size
 from pipeline.workers import Workers
@@ -34,6 +36,27 @@ def add_export_options(parser: JobParser) -> None:
         "--partition-by",
         choices=get_args(PartitionBy),
         help="Parquet only: a folder for each day, by the broker's time (timestamp, the default) or the producer's",
+    )
+    parser.add_argument(
+        "--partition-every",
+        choices=get_args(PartitionEvery),
+        help="Parquet only: a folder for each day (the default), or for each hour of a day",
+    )
+    parser.add_argument(
+        "--schema",
+        metavar="FILE",
+        help="the types of the members of JSON values, which become columns: a Parquet file, Spark's df.schema.json(), "
+        'or {"NAME": "TYPE", …}',
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="NAME,…",
+        help="the columns of the table: those of messages, and members that the schema names (NAME or value.NAME)",
+    )
+    parser.add_argument(
+        "--unfit-to",
+        metavar="DIR|s3://…",
+        help="where messages go whose values do not fit the schema; without it the job stops at the first",
     )
     in_place = parser.add_mutually_exclusive_group()
     in_place.add_argument(
@@ -71,9 +94,15 @@ def _check(options: argparse.Namespace) -> None:
     is_iceberg = options.format == "iceberg"
     if not is_iceberg and options.in_place is not InPlace.NO:
         raise WrongUsage(f"--in-place is not for a table of format {options.format}")
-    for name in ("partition_by",) if is_iceberg else ("table", "catalog"):
+    for name in ("partition_by", "partition_every") if is_iceberg else ("table", "catalog"):
         if getattr(options, name):
             raise WrongUsage(f"--{name.replace('_', '-')} is not for a table of format {options.format}")
+    if options.partition_by == "none" and options.partition_every:
+        raise WrongUsage("--partition-every is not for --partition-by none")
+    if options.unfit_to and not options.schema:
+        raise WrongUsage("--unfit-to is for values with a --schema")
+    if options.in_place is not InPlace.NO and (options.schema or options.columns):
+        raise WrongUsage("--in-place refers to the topic's files as they are: leave out --columns and --schema")
     _iceberg_of(options)
 
 
@@ -153,10 +182,22 @@ def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:
         options.topic,
         options.format,
         "none" if is_iceberg else options.partition_by or "timestamp",
+        options.partition_every or "day",
+        _columns_of(options),
+        None if options.unfit_to is None else replace(source, url=options.unfit_to, tidies_up=True),
         in_place=options.in_place,
         skip_expired=options.skip_expired,
     )
     return export, partial(iceberg_table.finish_run, _iceberg_of(options)) if is_iceberg else parquet_table.finish_run
+
+
+def _columns_of(options: argparse.Namespace) -> TableColumns:
+    """The columns that the options ask for. Raises `JobFailed` and `InvalidInput`."""
+    schema = None if options.schema is None else read_schema(options.schema)
+    columns = table_columns(options.columns, schema)
+    if options.format == "iceberg" and "segment" not in columns.names:
+        raise WrongUsage("--columns: an Iceberg table is partitioned by segment, so it needs that column")
+    return columns
 
 
 def _iceberg_of(options: argparse.Namespace) -> IcebergTarget:

@@ -15,13 +15,15 @@ from filer.errors import ObjectExists
 from filer.format.segment_file import unmark
 from filer.stores.store import Store
 from pipeline.export.export_plan import Piece
-from pipeline.export.export_state import PartitionBy
+from pipeline.export.export_state import PartitionBy, PartitionEvery
+from pipeline.export.table_columns import REASON, SEGMENT_FIELD, TableColumns
 from pipeline.topic_files import LiveFile, batches_of, contents
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Rows of all partitions together wait in memory up to this size before they are encoded."""
-_DAY_US = 86_400_000_000
-_NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+_HOUR_US = 3_600_000_000
+_NO_TIME = np.iinfo(np.int64).min
+_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of the partition of null in Hive, and hence in Spark and DuckDB."""
 _COLUMNS: dict[PartitionBy, str | None] = {"timestamp": "_timestamp", "event_time": "event_time", "none": None}
 
@@ -35,23 +37,46 @@ class Written:
     by_reference: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenPiece:
+    """The files of a piece, and how many of its messages do not fit the schema, with a Parquet file of them."""
+
+    files: list[Written]
+    unfit_messages: int = 0
+    unfit: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """The columns of a table, and the folders that its files are in."""
+
+    columns: TableColumns
+    partition_by: PartitionBy
+    partition_every: PartitionEvery = "day"
+
+
 async def write_piece(
-    source: Store, target: Store, piece: Piece, files: Sequence[LiveFile], *, folder: str, partition_by: PartitionBy
-) -> list[Written]:
+    source: Store, target: Store, piece: Piece, files: Sequence[LiveFile], *, folder: str, form: TableForm
+) -> WrittenPiece:
     """Write the piece's messages below the folder; returns the files, written now or by an earlier call for this piece.
 
     A name always means the same messages, and a file is created whole or not at all. So a file that exists is as good
     as the one that would be written. If a call is stopped anywhere, the next one finds its files again.
     """
     encoders: defaultdict[str, _Encoder] = defaultdict(_Encoder)
+    unfit = _Encoder()
     buffered_bytes = 0
     async for file, data in contents(source, files):
         for batch in batches_of(_within(file, piece), data):
             table = _with_segment(unmark(pa.Table.from_batches([batch])), piece.segment)
-            for partition, rows in split_by_day(table, partition_by):
-                buffered_bytes += encoders[partition].add(rows)
+            for partition, messages in split_by_time(table, form.partition_by, form.partition_every):
+                shaped = form.columns.shape(messages)
+                if shaped.rows.num_rows:
+                    buffered_bytes += encoders[partition].add(shaped.rows)
+                if shaped.unfit is not None:
+                    buffered_bytes += unfit.add(shaped.unfit)
             if buffered_bytes > BUFFER_BYTES:
-                for encoder in encoders.values():
+                for encoder in (*encoders.values(), unfit):
                     encoder.flush()
                 buffered_bytes = 0
     written = []
@@ -60,31 +85,43 @@ async def write_piece(
         with suppress(ObjectExists):
             await target.create(f"{folder}{name}", memoryview(encoder.finish()))
         written.append(Written(name, encoder.count))
-    return written
+    return WrittenPiece(written, unfit.count, unfit.finish().to_pybytes())
 
 
-def split_by_day(table: pa.Table, partition_by: PartitionBy) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each day (UTC), in order, with the folder of that day. Without partitions, all rows and no folder."""
+def first_of(unfit: bytes) -> str:
+    """What is wrong with the first message of a file of those that do not fit."""
+    table = pq.read_table(pa.BufferReader(unfit), columns=["segment", "_offset", REASON])
+    row = table.slice(0, 1).to_pylist()[0]
+    return f"message {row['segment']}-{row['_offset']} does not fit the schema: {row[REASON]}"
+
+
+def split_by_time(
+    table: pa.Table, partition_by: PartitionBy, every: PartitionEvery = "day"
+) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each day or hour (UTC), in order, with its folder. Without partitions, all rows and no folder."""
     column = _COLUMNS[partition_by]
     if column is None:
         yield "", table
         return
-    days = _days(table[column])
-    for day in np.unique(days):
-        rows = table if (days == day).all() else table.filter(pa.array(days == day))
-        yield f"date={_date(int(day))}/", rows
+    hours = _hours(table[column])
+    parts = hours if every == "hour" else np.where(hours == _NO_TIME, _NO_TIME, hours // 24)
+    for part in np.unique(parts):
+        rows = table if (parts == part).all() else table.filter(pa.array(parts == part))
+        yield _folder(int(part), every), rows
 
 
-def _days(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The day of each time, counted from 1970-01-01. Null becomes the day of the lowest int64."""
-    micros = pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).min)
-    return np.floor_divide(np.asarray(micros, dtype=np.int64), _DAY_US)
+def _hours(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """The hour of each time, counted from 1970-01-01T00:00. Null becomes the lowest int64."""
+    micros = np.asarray(pc.fill_null(times.cast(pa.int64()), _NO_TIME), dtype=np.int64)
+    return np.where(micros == _NO_TIME, _NO_TIME, micros // _HOUR_US)
 
 
-def _date(day: int) -> str:
-    if day == np.iinfo(np.int64).min // _DAY_US:
-        return _NO_DAY
-    return str(np.datetime64(day, "D"))
+def _folder(part: int, every: PartitionEvery) -> str:
+    if part == _NO_TIME:
+        return f"date={_NULL}/" if every == "day" else f"date={_NULL}/hour={_NULL}/"
+    if every == "day":
+        return f"date={np.datetime64(part, 'D')}/"
+    return f"date={np.datetime64(part // 24, 'D')}/hour={part % 24}/"
 
 
 def _within(file: LiveFile, piece: Piece) -> LiveFile:
@@ -94,7 +131,7 @@ def _within(file: LiveFile, piece: Piece) -> LiveFile:
 
 def _with_segment(table: pa.Table, segment: int) -> pa.Table:
     column = pa.array(np.full(table.num_rows, segment, dtype=np.int64))
-    return table.add_column(0, pa.field("segment", pa.int64()), column)
+    return table.add_column(0, SEGMENT_FIELD, column)
 
 
 class _Encoder:

@@ -5,21 +5,24 @@ does exactly the same again: it writes the same messages under the same names.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from filer.errors import CorruptFile, EtagMismatch, ObjectExists, ObjectNotFound
 from filer.stores.store import Store
 from filer.topic.positions import Positions
 from pipeline.errors import JobFailed
 from pipeline.export.export_plan import Piece
+from pipeline.export.table_columns import MESSAGE_COLUMNS
 
 FOLDER = "_braidmq"
 """Spark and other readers ignore names that begin with an underscore."""
 STATE_KEY = f"{FOLDER}/export.json"
 TableFormat = Literal["parquet", "iceberg"]
 PartitionBy = Literal["timestamp", "event_time", "none"]
+PartitionEvery = Literal["day", "hour"]
+_SINCE_0_2 = ("partition_every", "columns")
 
 
 class _Frozen(BaseModel):
@@ -33,6 +36,17 @@ class Target(_Frozen):
     created_us: int
     table_format: TableFormat
     partition_by: PartitionBy
+    partition_every: PartitionEvery = "day"
+    columns: tuple[str, ...] = MESSAGE_COLUMNS
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is as it always was, so that earlier versions go on with such an export."""
+        fields: dict[str, Any] = serialize(self)
+        kept = (name for name in _SINCE_0_2 if getattr(self, name) != type(self).model_fields[name].default)
+        return {name: value for name, value in fields.items() if name not in _SINCE_0_2} | {
+            name: fields[name] for name in kept
+        }
 
 
 class Pending(_Frozen):
@@ -111,10 +125,16 @@ class StateFile:
 
 
 def _mismatch(found: Target, wanted: Target, uri: str) -> str:
-    for name, mine in wanted.model_dump().items():
-        theirs = getattr(found, name)
+    for name in type(wanted).model_fields:
+        mine, theirs = getattr(wanted, name), getattr(found, name)
         if name == "created_us" and mine != theirs and found.topic == wanted.topic:
             return f"topic {wanted.topic!r} was deleted and created again since it was exported here: see {uri}"
-        if name != "created_us" and mine != theirs:
+        if name == "columns" and mine != theirs:
+            there, here = (", ".join(columns) for columns in (theirs, mine))
+            return (
+                f"the export there has the columns {there}, not {here}: a table keeps its columns, so export to "
+                f"another folder, or delete this one; see {uri}"
+            )
+        if name not in ("created_us", "columns") and mine != theirs:
             return f"the export there has the {name.replace('_', ' ')} {theirs!r}, not {mine!r}: see {uri}"
     return f"there is another export already: see {uri}"

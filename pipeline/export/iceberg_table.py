@@ -15,8 +15,8 @@ from urllib.parse import unquote
 from filer.errors import InvalidInput
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
-from pipeline.export.export import Export, Opened, change_state, files_of, stage, with_stores, work_of
-from pipeline.export.export_files import Written
+from pipeline.export.export import Export, Opened, change_state, files_of, stage, tell_unfit, with_stores, work_of
+from pipeline.export.export_files import WrittenPiece
 from pipeline.export.export_plan import Piece
 from pipeline.export.export_state import FOLDER, ExportState
 from pipeline.output import counted
@@ -24,6 +24,7 @@ from pipeline.topic_files import read_topic
 from pipeline.workers import Workers
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
@@ -64,6 +65,7 @@ def finish_run(target: IcebergTarget, workers: Workers, export: Export, state: E
         pieces = state.pending.pieces
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
         written = workers.run(tasks, partial(_stage, export), **work_of(tasks))
+        tell_unfit(export, written)
         files = with_stores(export, lambda opened: _facts(opened, pieces, written))
         _commit(target, export, table, files, state.runs)
     with_stores(export, lambda opened: change_state(export, opened, state, state.done()))
@@ -97,7 +99,7 @@ def open_table(target: IcebergTarget, export: Export, *, runs: int = 0) -> "Tabl
 
 def _load_or_create(target: IcebergTarget, export: Export, runs: int) -> "Table":
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 
     identifier = (target.namespace, target.name)
     catalog = SqlCatalog("braidmq", uri=_catalog_address(target, export), **_file_properties(export))
@@ -112,7 +114,7 @@ def _load_or_create(target: IcebergTarget, export: Export, runs: int) -> "Table"
         catalog.create_namespace_if_not_exists(target.namespace)
         try:
             return _create(catalog, identifier, export)
-        except TableAlreadyExistsError:
+        except (TableAlreadyExistsError, CommitFailedException):
             # Another export has just created it.
             return catalog.load_table(identifier)
 
@@ -156,16 +158,44 @@ def _create(catalog: "Catalog", identifier: tuple[str, str], export: Export) -> 
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import IdentityTransform
 
-    schema = _schema(with_stores(export, partial(_config, export)))
+    config = with_stores(export, partial(_config, export))
+    location = with_stores(export, _location)
+    # A commit that is retried on top of another export's commit would add the same messages twice.
+    properties = {"commit.retry.num-retries": "0"}
+    if not export.columns.are_those_of_messages:
+        return _create_of_columns(catalog, identifier, _arrow_schema(export, config), location, properties)
     by_segment = PartitionField(source_id=_SEGMENT_ID, field_id=1000, transform=IdentityTransform(), name="segment")
     return catalog.create_table(
         identifier,
-        schema,
-        location=with_stores(export, _location),
+        _schema(config),
+        location=location,
         partition_spec=PartitionSpec(by_segment),
-        # A commit that is retried on top of another export's commit would add the same messages twice.
-        properties={"commit.retry.num-retries": "0"},
+        properties=properties,
     )
+
+
+def _create_of_columns(
+    catalog: "Catalog", identifier: tuple[str, str], schema: "pa.Schema", location: str, properties: dict[str, str]
+) -> "Table":
+    """Create a table with these columns, and its partitions, at once. pyiceberg chooses the ids of fields."""
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+
+    try:
+        transaction = catalog.create_table_transaction(identifier, schema, location=location, properties=properties)
+    except (UnsupportedPyArrowTypeException, ValueError) as error:
+        raise JobFailed(f"--schema: Iceberg does not have such a type: {_first_line(error)}") from error
+    with transaction.update_spec() as update:
+        update.add_identity("segment")
+    return transaction.commit_transaction()
+
+
+def _arrow_schema(export: Export, config: TopicConfig) -> "pa.Schema":
+    schema = export.columns.arrow_schema(config.key_type, config.value_type)
+    for field in schema:
+        if "uint64" in str(field.type):
+            # pyiceberg takes it for a long, and large numbers would be read as negative ones.
+            raise JobFailed(f"--schema: Iceberg has no unsigned integers of 64 bits: column {field.name!r}")
+    return schema
 
 
 async def _config(export: Export, opened: Opened) -> TopicConfig:
@@ -198,7 +228,7 @@ def _schema(config: TopicConfig) -> "Schema":
     )
 
 
-def _stage(export: Export, task: tuple[Piece, list[Any]]) -> list[Written]:
+def _stage(export: Export, task: tuple[Piece, list[Any]]) -> WrittenPiece:
     """Write a piece below `data/`, where no reader sees it before the commit. Runs as a task."""
     return stage(export, _folder(task[0]), task)
 
@@ -207,13 +237,13 @@ def _folder(piece: Piece) -> str:
     return f"{DATA_FOLDER}segment={piece.segment}/"
 
 
-async def _facts(opened: Opened, pieces: Sequence[Piece], written: Sequence[Sequence[Written]]) -> list[DataFileFacts]:
+async def _facts(opened: Opened, pieces: Sequence[Piece], written: Sequence[WrittenPiece]) -> list[DataFileFacts]:
     return [
         DataFileFacts(
             _plain(file.name if file.by_reference else opened.target.uri(_folder(piece) + file.name)), piece.segment
         )
-        for piece, files in zip(pieces, written, strict=True)
-        for file in files
+        for piece, each in zip(pieces, written, strict=True)
+        for file in each.files
     ]
 
 

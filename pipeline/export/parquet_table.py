@@ -11,7 +11,7 @@ from functools import partial
 
 from filer.errors import ObjectExists, ObjectNotFound
 from filer.stores.store import ObjectInfo, Store
-from pipeline.export.export import Export, Opened, change_state, files_of, stage, with_stores, work_of
+from pipeline.export.export import Export, Opened, change_state, files_of, stage, tell_unfit, with_stores, work_of
 from pipeline.export.export_plan import Piece
 from pipeline.export.export_state import FOLDER, ExportState
 from pipeline.workers import Workers
@@ -26,7 +26,7 @@ def finish_run(workers: Workers, export: Export, state: ExportState) -> None:
     pieces = state.pending.pieces
     if not state.pending.staged:
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
-        workers.run(tasks, partial(stage, export, folder), **work_of(tasks))
+        tell_unfit(export, workers.run(tasks, partial(stage, export, folder), **work_of(tasks)))
         state = _changed(export, state, state.staged())
     staged = with_stores(export, lambda opened: _staged_files(opened, folder, pieces))
     keys = [info.key for info in staged]

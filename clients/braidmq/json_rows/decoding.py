@@ -37,6 +37,14 @@ def rows_from_json(values: Any, schema: pa.Schema, *, first_row: int = 0) -> pa.
     Raises `InvalidArgument`, with the column and the row, for a text that is no JSON object, for a value that is not of
     the column's type, and for a null in a field that may have none. Rows are counted from `first_row`.
     """
+    try:
+        return read_rows(values, schema)
+    except Refusal as refusal:
+        refusal.raise_for(refusal.column, first_row)
+
+
+def read_rows(values: Any, schema: pa.Schema) -> pa.Table:
+    """As `rows_from_json`, but raises `Refusal`, which names its column."""
     parse = _exactly if any(map(_needs_digits, schema.types)) else orjson.loads
     name = None
     try:
@@ -46,7 +54,8 @@ def rows_from_json(values: Any, schema: pa.Schema, *, first_row: int = 0) -> pa.
             name = field.name
             columns.append(_field([row.get(name) for row in rows], field))
     except Refusal as refusal:
-        refusal.raise_for(name, first_row)
+        refusal.column = name
+        raise
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -11,11 +11,19 @@ _SHOWN_CHARACTERS = 60
 
 
 class Refusal(Exception):
-    """A value cannot be written or read. `index` counts within the array that holds it, `path` leads to that array."""
+    """A value cannot be written or read. `index` counts within the array that holds it, `path` leads to that array.
+
+    `column` is the column in which it is, once that is known.
+    """
 
     def __init__(self, index: int, why: str, path: str = "") -> None:
         super().__init__(why)
         self.index, self.why, self.path = index, why, path
+        self.column: str | None = None
+
+    def told(self) -> str:
+        """The column and the reason."""
+        return self.why if self.column is None else f"column {self.column + self.path!r}: {self.why}"
 
     def within(
         self, step: str, indexes: "Sequence[int] | np.ndarray[tuple[int, ...], np.dtype[np.int64]]"

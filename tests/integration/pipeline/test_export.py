@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from unittest.mock import ANY
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -515,3 +518,92 @@ def test_a_table_only_in_place_copies_nothing_and_gets_the_rest_once_it_is_final
     # What is left is in the open segment, and is copied if that is asked for.
     assert run(replace(export, in_place=InPlace.FINAL)) == Exported(runs=1, messages=33)
     assert rows_of(by_pyiceberg(export)) == expected_rows()
+
+
+TRIPS = pa.table(
+    {
+        "at": pa.array([1_500_000_002_702_035, None, 1_500_003_600_000_000], pa.timestamp("us", "UTC")),
+        "fare": pa.array([Decimal("112.05"), Decimal("0.50"), None], pa.decimal128(10, 2)),
+        "stops": pa.array([[{"zone": "ü", "fee": Decimal("1.10")}], None, []]),
+    }
+)
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """The options of an export of the trips, of two hours: by a schema that a Parquet file has."""
+    pq.write_table(TRIPS, tmp_path / "trips.parquet")
+    with BrokerProcess(data=tmp_path / "data") as broker, Client(broker.url) as client:
+        client.create_topic("trips", value_type="json")
+        client.publish_table("trips", TRIPS, event_time="at")
+        yield "trips", "--url", broker.url, "--schema", str(tmp_path / "trips.parquet"), "--to", str(tmp_path / "table")
+
+
+def command(*options: str) -> None:
+    found = parse(["export", *options])
+    found.command(HERE, found)
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_members_of_values_are_columns_of_their_types(
+    trips: tuple[str, ...], tmp_path: Path, table_format: str
+) -> None:
+    command(*trips, "--format", table_format, "--columns", "segment,_offset,at,fare,stops")
+    if table_format == "parquet":
+        found = ds.dataset(tmp_path / "table", format="parquet").to_table()
+    else:
+        catalog = SqlCatalog("braidmq", uri=f"sqlite:///{tmp_path}/table/_braidmq/catalog.db")
+        paths = [task.file.file_path for task in catalog.load_table(("braidmq", "trips")).scan().plan_files()]
+        # pyiceberg reads a list of structs that is null as an empty one.
+        found = pa.concat_tables(pq.read_table(path, partitioning=None) for path in paths)
+        schema = catalog.load_table(("braidmq", "trips")).scan().to_arrow().schema
+        assert [(each.name, each.type) for each in schema][:4] == [(each.name, each.type) for each in found.schema][:4]
+    found = found.sort_by("_offset")
+    assert found.select(["at", "fare", "stops"]).to_pylist() == TRIPS.to_pylist()
+    assert found.schema.field("fare").type == pa.decimal128(10, 2)
+    assert found.column_names == ["segment", "_offset", "at", "fare", "stops"]
+
+
+def test_an_hour_is_a_folder_within_its_day(trips: tuple[str, ...], tmp_path: Path) -> None:
+    command(*trips, "--partition-by", "event_time", "--partition-every", "hour")
+    with duckdb.connect() as connection:
+        files = f"read_parquet('{tmp_path}/table/*/*/*.parquet', hive_partitioning = true)"
+        rows = connection.sql(f"SELECT date, hour, fare FROM {files} WHERE hour IS NOT NULL ORDER BY hour").fetchall()
+    assert rows == [(date(2017, 7, 14), 2, Decimal("112.05")), (date(2017, 7, 14), 3, None)]
+
+
+def test_a_value_that_does_not_fit_stops_the_export_or_goes_where_the_user_says(
+    trips: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(trips[2]) as client:
+        client.publish("trips", {"fare": "12"})
+        client.publish("trips", {"fare": 12.5})
+    # In whichever segment it is.
+    with pytest.raises(InvalidInput, match=r"message 0-3 does not fit the schema: column 'fare': .*--unfit-to DIR"):
+        command(*trips)
+    assert not list((tmp_path / "table").glob("date=*"))
+    with pytest.raises(InvalidInput, match="message 0-3 does not fit"):
+        command(*trips)
+    command(*trips, "--unfit-to", str(tmp_path / "unfit"))
+    assert "mq: 1 message of these does not fit the schema: put into " in capsys.readouterr().err
+    (path,) = (tmp_path / "unfit").iterdir()
+    (row,) = pq.read_table(path).to_pylist()
+    assert (row["segment"], row["_offset"], row["value"]) == (0, 3, '{"fare":"12"}') and "'fare'" in row["reason"]
+    found = ds.dataset(tmp_path / "table", format="parquet").to_table().sort_by("_offset")
+    assert found["_offset"].to_pylist() == [0, 1, 2, 4]
+    assert found["fare"].to_pylist() == [*TRIPS["fare"].to_pylist(), Decimal("12.50")]
+
+
+def test_a_table_keeps_its_columns_and_its_folders(trips: tuple[str, ...]) -> None:
+    command(*trips)
+    with pytest.raises(JobFailed, match=r"has the columns segment, .*value.fare: decimal128\(10, 2\).*, not key"):
+        command(*trips, "--columns", "key")
+    with pytest.raises(JobFailed, match="has the partition every 'day', not 'hour'"):
+        command(*trips, "--partition-every", "hour")
+
+
+def test_a_record_of_an_export_of_all_columns_is_as_it_was(root: Path, tmp_path: Path) -> None:
+    """Version 0.1 refuses a record with members that it does not know."""
+    run(export_of(root, tmp_path / "table"))
+    record = json.loads((tmp_path / "table" / STATE_KEY).read_bytes())
+    assert set(record["target"]) == {"topic", "created_us", "table_format", "partition_by"}
