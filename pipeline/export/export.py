@@ -34,7 +34,6 @@ from pipeline.export.export_plan import (
 )
 from pipeline.export.export_state import ExportState, PartitionBy, PartitionEvery, StateFile, TableFormat, Target
 from pipeline.export.table_columns import MESSAGES, TableColumns
-from pipeline.output import counted, say
 from pipeline.stores import open_retrying
 from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
 from pipeline.workers import Workers
@@ -72,17 +71,18 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The number of runs of one call, and the messages they added."""
+    """The number of runs of one call, and the messages they added. `unfit` are those that they put apart instead."""
 
     runs: int = 0
     messages: int = 0
     by_reference: int = 0
+    unfit: int = 0
 
-    def plus(self, pieces: Sequence[Piece]) -> "Exported":
+    def plus(self, pieces: Sequence[Piece], unfit: int = 0) -> "Exported":
         """The sum with one more run, of those pieces."""
-        messages = sum(piece.stop - piece.start for piece in pieces)
+        messages = sum(piece.stop - piece.start for piece in pieces) - unfit
         referred = sum(piece.stop - piece.start for piece in pieces if piece.by_reference is not None)
-        return Exported(self.runs + 1, self.messages + messages, self.by_reference + referred)
+        return Exported(self.runs + 1, self.messages + messages, self.by_reference + referred, self.unfit + unfit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,11 @@ class Planned:
     is_unfinished: bool = False
 
 
-FinishRun = Callable[[Workers, Export, ExportState], None]
+FinishRun = Callable[[Workers, Export, ExportState], int]
 """Writes the files of the pending run that are missing, and makes the whole run visible.
 
-It may be stopped anywhere and called again with the recorded state. Raises any `BraidError`.
+Returns how many of its messages this call has put apart, since they do not fit. It may be stopped
+anywhere and called again with the recorded state. Raises any `BraidError`.
 """
 
 
@@ -110,8 +111,8 @@ def export_topic(workers: Workers, export: Export, finish_run: FinishRun) -> Exp
     while not is_last:
         state, is_last = with_stores(export, lambda opened: _next_run(export, opened))
         if state.pending is not None:
-            finish_run(workers, export, state)
-            done = done.plus(state.pending.pieces)
+            unfit = finish_run(workers, export, state)
+            done = done.plus(state.pending.pieces, unfit)
     return done
 
 
@@ -298,12 +299,9 @@ def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> Wr
     return with_stores(export, work)
 
 
-def tell_unfit(export: Export, written: Sequence[WrittenPiece]) -> None:
-    """Say how many of the messages are not in the table, if some are not."""
-    unfit = sum(each.unfit_messages for each in written)
-    if unfit and export.unfit_to is not None:
-        where = f"put into {export.unfit_to.url}, with the reason"
-        say(f"{counted(unfit, 'message')} of these {'does' if unfit == 1 else 'do'} not fit the schema: {where}")
+def unfit_messages(written: Sequence[WrittenPiece]) -> int:
+    """How many of the messages are not in the table."""
+    return sum(each.unfit_messages for each in written)
 
 
 async def _put_apart(export: Export, opened: Opened, piece: Piece, unfit: bytes) -> None:

@@ -120,12 +120,13 @@ def run_export(workers: Workers, options: argparse.Namespace) -> None:
     done = export_topic(workers, export, finish)
     if options.json:
         document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
-        print_json({**document, "by_reference": done.by_reference})
+        print_json({**document, "by_reference": done.by_reference, "unfit": done.unfit})
     elif not done.runs:
         print_lines(f"topic {export.topic}: nothing new")
     else:
         referred = f", {done.by_reference:,} of them by reference" if done.by_reference else ""
-        print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}")
+        apart = f"; {done.unfit:,} put into {options.unfit_to}, since the schema does not fit" if done.unfit else ""
+        print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}{apart}")
 
 
 def _announce_copies(export: Export, plan: Planned) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from filer.errors import InvalidInput
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
-from pipeline.export.export import Export, Opened, change_state, files_of, stage, tell_unfit, with_stores, work_of
+from pipeline.export.export import Export, Opened, change_state, files_of, stage, unfit_messages, with_stores, work_of
 from pipeline.export.export_files import WrittenPiece
 from pipeline.export.export_plan import Piece
 from pipeline.export.export_state import FOLDER, ExportState
@@ -57,18 +57,20 @@ class DataFileFacts:
     segment: int
 
 
-def finish_run(target: IcebergTarget, workers: Workers, export: Export, state: ExportState) -> None:
+def finish_run(target: IcebergTarget, workers: Workers, export: Export, state: ExportState) -> int:
     """As `pipeline.export.export.FinishRun`."""
     assert state.pending is not None
+    unfit = 0
     table = open_table(target, export, runs=state.runs - 1)
     if not _is_committed(table, state.runs):
         pieces = state.pending.pieces
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
         written = workers.run(tasks, partial(_stage, export), **work_of(tasks))
-        tell_unfit(export, written)
+        unfit = unfit_messages(written)
         files = with_stores(export, lambda opened: _facts(opened, pieces, written))
         _commit(target, export, table, files, state.runs)
     with_stores(export, lambda opened: change_state(export, opened, state, state.done()))
+    return unfit
 
 
 def open_table(target: IcebergTarget, export: Export, *, runs: int = 0) -> "Table":

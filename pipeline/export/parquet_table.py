@@ -11,7 +11,7 @@ from functools import partial
 
 from filer.errors import ObjectExists, ObjectNotFound
 from filer.stores.store import ObjectInfo, Store
-from pipeline.export.export import Export, Opened, change_state, files_of, stage, tell_unfit, with_stores, work_of
+from pipeline.export.export import Export, Opened, change_state, files_of, stage, unfit_messages, with_stores, work_of
 from pipeline.export.export_plan import Piece
 from pipeline.export.export_state import FOLDER, ExportState
 from pipeline.workers import Workers
@@ -19,14 +19,15 @@ from pipeline.workers import Workers
 MOVED_TOGETHER = 64
 
 
-def finish_run(workers: Workers, export: Export, state: ExportState) -> None:
+def finish_run(workers: Workers, export: Export, state: ExportState) -> int:
     """As `pipeline.export.export.FinishRun`."""
     folder = _folder(state.runs)
     assert state.pending is not None
     pieces = state.pending.pieces
+    unfit = 0
     if not state.pending.staged:
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
-        tell_unfit(export, workers.run(tasks, partial(stage, export, folder), **work_of(tasks)))
+        unfit = unfit_messages(workers.run(tasks, partial(stage, export, folder), **work_of(tasks)))
         state = _changed(export, state, state.staged())
     staged = with_stores(export, lambda opened: _staged_files(opened, folder, pieces))
     keys = [info.key for info in staged]
@@ -35,6 +36,7 @@ def finish_run(workers: Workers, export: Export, state: ExportState) -> None:
     workers.run(groups, partial(_move, export, folder), files=len(staged), size_bytes=size_bytes)
     _changed(export, state, state.done())
     with_stores(export, lambda opened: _sweep(opened, before=_folder(state.runs + 1)))
+    return unfit
 
 
 def _folder(run: int) -> str:

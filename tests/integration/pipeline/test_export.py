@@ -458,7 +458,7 @@ def test_the_command_says_what_it_added_and_needs_no_java_for_little(
     table = tmp_path / "table"
     options = ("--store", str(root), "--to", str(table))
     told = json.loads(mq("pipeline", "export", TOPIC, *options, "--json"))
-    assert told == {"topic": TOPIC, "runs": 1, "messages": 110, "by_reference": 0}
+    assert told == {"topic": TOPIC, "runs": 1, "messages": 110, "by_reference": 0, "unfit": 0}
     assert by_duckdb(table) == expected_rows()
     assert [path.name for path in sorted(table.iterdir()) if not path.name.startswith("date=")] == ["_braidmq"]
     assert [path.name for path in (table / "_braidmq").iterdir()] == ["export.json"]
@@ -585,7 +585,7 @@ def test_a_value_that_does_not_fit_stops_the_export_or_goes_where_the_user_says(
     with pytest.raises(InvalidInput, match="message 0-3 does not fit"):
         command(*trips)
     command(*trips, "--unfit-to", str(tmp_path / "unfit"))
-    assert "mq: 1 message of these does not fit the schema: put into " in capsys.readouterr().err
+    assert capsys.readouterr().out.startswith("topic trips: 4 messages added; 1 put into ")
     (path,) = (tmp_path / "unfit").iterdir()
     (row,) = pq.read_table(path).to_pylist()
     assert (row["segment"], row["_offset"], row["value"]) == (0, 3, '{"fare":"12"}') and "'fare'" in row["reason"]
