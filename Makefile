@@ -123,6 +123,6 @@ $(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing everything into $(VENV) ..."
-	$(PIP) --editable '.[server,spark,s3-server,dev]'
+	$(PIP) --editable '.[server,otel,spark,s3-server,dev]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.server

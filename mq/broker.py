@@ -52,6 +52,7 @@ from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_services import TopicServices
+from mq.tracing.tracer import NO_TRACER, Tracer
 from mq.traffic.owner_traffic import OwnerTraffic
 from mq.traffic.traffic_reporter import TrafficReporter
 from mq.traffic.traffic_view import TrafficView
@@ -78,7 +79,7 @@ class Broker:
 
     This is the composition root: it makes the components and passes each what it uses. HTTP endpoints take them from
     here. `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
-    calls to the store by whoever made the store.
+    calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it.
     """
 
     def __init__(
@@ -91,9 +92,11 @@ class Broker:
         payloads: StreamingStore | None = None,
         peers: PeerTransport | None = None,
         store_health: StoreHealth | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
+        self.tracer = tracer
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.new_request_id = request_ids.maker(clock)

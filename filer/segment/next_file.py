@@ -16,6 +16,7 @@ from filer.keys import FileName
 from filer.segment.live_files import FileFacts
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
+from filer.tracing import NO_SPAN, Span
 
 # The memory of an accepted request besides its messages. For a single small message this is nearly all of it.
 ACCEPTED_OVERHEAD_BYTES = 1024
@@ -36,7 +37,10 @@ Payload: TypeAlias = "pa.RecordBatch | Single"
 
 @dataclass(slots=True)
 class Accepted:
-    """A request's share of a segment, with the offset of its first message and the time at which it was accepted."""
+    """A request's share of a segment, with the offset of its first message and the time at which it was accepted.
+
+    `span` is the step in which it waits for its file.
+    """
 
     payload: Payload
     base: int
@@ -44,6 +48,7 @@ class Accepted:
     size_bytes: int
     timestamp_us: int
     request: RequestId | None = None
+    span: Span = NO_SPAN
 
     @property
     def end(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from filer import keys
+from filer import keys, tracing
 from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
@@ -369,7 +369,10 @@ async def put_until_known(
     well, until somebody has put that right. An earlier try may have taken effect, so a refusal decides nothing either.
     """
     backoff = Backoff(clock)
+    span, attempts = tracing.current(), 0
     while True:
+        attempts += 1
+        span.note(attempts=attempts)
         try:
             await store.create(key, data, metadata={"braidmq-writer": writer})
             return True
@@ -381,11 +384,12 @@ async def put_until_known(
             except StoreRefused:
                 if not through_refusals:
                     raise
-        except OutcomeUnknown:
-            pass
-        except StoreRefused:
+        except OutcomeUnknown as error:
+            span.event("try failed", error)
+        except StoreRefused as error:
             if not through_refusals:
                 raise
+            span.event("try failed", error)
         await backoff.pause()
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
 from mq.base.settings import BrokerSettings
+from mq.base.trace_environment import check_trace_environment
 
 Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
@@ -63,8 +64,8 @@ def resolve_settings(
     """A flag overrides a variable, which overrides the file. Keys of `flags` and `file` are field names.
 
     An empty variable counts as not set. Raises `InvalidConfig`, which names the flag, variable or key: for a bad value,
-    for a setting that has no effect without another, and for an unknown key or `BRAIDMQ_*` variable, with the nearest
-    known name.
+    for a setting that has no effect without another, for traces that cannot be sent, and for an unknown key or
+    `BRAIDMQ_*` variable, with the nearest known name.
     """
     _refuse_unknown(environment, file, file_name)
     named = {field: environment.get(variable_of(field)) for field in BrokerSettings.model_fields}
@@ -77,6 +78,8 @@ def resolve_settings(
     except ValidationError as error:
         raise InvalidConfig(_explain(error, layers.origins)) from error
     _refuse_nonsense(loaded, layers.origins)
+    if loaded.tracing != "off":
+        check_trace_environment(environment, layers.origins["tracing"].name)
     return ResolvedSettings(loaded, layers.origins)
 
 

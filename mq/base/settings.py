@@ -107,6 +107,9 @@ class BrokerSettings(BaseModel):
     metrics: Literal["authorized", "any"] = Field(
         "authorized", description="Who gets /metrics: those who may observe (authorized), or everybody (any)."
     )
+    tracing: Literal["off", "otlp"] = Field(
+        "off", description="Send traces to a collector by OTLP, as the OTEL_* variables say; needs the extra otel."
+    )
     metrics_topics: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
         METRICS_TOPICS, description="Topics that /metrics shows by name; it shows the others together."
     )

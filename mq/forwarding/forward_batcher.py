@@ -9,6 +9,7 @@ from filer import request_ids
 from filer.clock import Clock
 from filer.format.requests import Position
 from filer.segment.next_file import Payload
+from filer.tracing import NO_SPAN, Span
 from mq.peers.part_batch import Part
 
 # Two calls: while the owner works on one batch, the next one is on its way.
@@ -25,7 +26,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 class WaitingPart:
     """An accepted part of the request with that id. `stored` resolves to its positions.
 
-    `abandoned`: its publisher has given up waiting while it was being sent.
+    `abandoned`: its publisher has given up waiting while it was being sent. `span` is the step of forwarding it.
     """
 
     payload: Payload
@@ -33,6 +34,7 @@ class WaitingPart:
     stored: asyncio.Future[list[Position]]
     abandoned: bool = False
     request_id: str | None = field(default_factory=request_ids.current)
+    span: Span = NO_SPAN
 
 
 class ForwardBatcher:

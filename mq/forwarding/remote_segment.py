@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
-from filer import request_ids
+from filer import request_ids, tracing
 from filer.clock import Clock
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.format.requests import Position, RequestId
@@ -14,6 +15,7 @@ from mq.base.errors import FrontStoreFull, PeerSilent, PeerUnreachable
 from mq.forwarding.forward_batcher import ForwardBatcher, WaitingPart
 from mq.peers.part_batch import Part
 from mq.peers.peers import Peers
+from mq.tracing.tracer import MOST_TOGETHER
 
 # An owner that seals answers everything it has accepted first. An answer on its way then arrives within this time.
 LAST_ANSWERS_SECONDS = 2.0
@@ -79,8 +81,12 @@ class RemoteSegment:
             raise SegmentMoved()
         stored: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         count = 1 if isinstance(payload, Single) else payload.num_rows
+        span = tracing.current().child("forward", kind="client")
+        if span.is_recording:
+            span.note(segment=self.ref.segment, broker=self._url, messages=count)
+            span.end_with(stored)
         batcher = self._batcher_of(request, replicated)
-        batcher.add(WaitingPart(payload, Part(count, size_bytes, request, replicated), stored))
+        batcher.add(WaitingPart(payload, Part(count, size_bytes, request, replicated), stored, span=span))
         return stored
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
@@ -208,9 +214,11 @@ def _run_key(waiting: WaitingPart) -> object:
 
 def _joined(run: Sequence[WaitingPart]) -> Part:
     first = run[0].part
+    traces = [carrier for waiting in run for carrier in waiting.span.carriers()][:MOST_TOGETHER]
     if len(run) == 1:
-        return first
-    return Part(len(run), sum(waiting.part.size_bytes for waiting in run), replicated=first.replicated)
+        return replace(first, traces=traces) if traces else first
+    size_bytes = sum(waiting.part.size_bytes for waiting in run)
+    return Part(len(run), size_bytes, replicated=first.replicated, traces=traces)
 
 
 def _answer(run: Sequence[WaitingPart], positions: list[Position]) -> None:

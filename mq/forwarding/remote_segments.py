@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from filer import tracing
 from filer.clock import Clock
 from filer.errors import BraidError, UnreadableObject
 from filer.segment.segment_log import SegmentRef
@@ -91,9 +92,11 @@ class RemoteSegments:
         """
         url = self._url_of(segment.owner)
         try:
-            return await self._peers.tail(
-                url, ref.topic, ref.segment, offset, max_rows=max_rows, max_bytes=max_bytes, wait_seconds=0
-            )
+            with tracing.current().child("fetch", kind="client") as span:
+                span.note(segment=ref.segment, offset=offset, broker=url or "")
+                return await self._peers.tail(
+                    url, ref.topic, ref.segment, offset, max_rows=max_rows, max_bytes=max_bytes, wait_seconds=0
+                )
         except UnreadableObject:
             raise
         except BraidError as error:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query, Request
 from fastapi.responses import Response
 
+from filer import tracing
 from mq.base.errors import UnsupportedMedia
 from mq.http.formats import Format
 from mq.http.reply import PageResponse
@@ -81,8 +82,11 @@ async def messages_response(
     """
     assert chosen.page is not None
     rows = sum(run.table.num_rows for run in runs)
-    parts = await rendered(partial(chosen.page, runtime.state, runs, about), rows, lease)
-    body_bytes = sum(map(len, parts))
+    with tracing.current().child("render") as span:
+        parts = await rendered(partial(chosen.page, runtime.state, runs, about), rows, lease)
+        body_bytes = sum(map(len, parts))
+        span.note(size_bytes=body_bytes)
+    tracing.current().note(messages=rows)
     for run in runs:
         # The bytes of the body are shared out by the number of messages, however long each of them is.
         if run.table.num_rows:

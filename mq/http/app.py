@@ -32,6 +32,7 @@ from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
 from mq.http.endpoints.verification import verification_router
 from mq.http.middleware.request_ids import RequestIds
+from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
@@ -56,8 +57,10 @@ def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp
     """The ASGI app of a broker. Without an authorizer, the settings choose one."""
     settings = broker.settings
     chosen = authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback())
-    dispatcher = Dispatcher(broker, chosen, create_app(broker))
-    return RequestIds(_with_cors(dispatcher, settings) if settings.cors_origins else dispatcher, broker.new_request_id)
+    app: ASGIApp = Dispatcher(broker, chosen, create_app(broker))
+    if broker.tracer.is_on:
+        app = Traces(app, broker.tracer)
+    return RequestIds(_with_cors(app, settings) if settings.cors_origins else app, broker.new_request_id)
 
 
 def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:

@@ -7,9 +7,11 @@ import orjson
 import pyarrow as pa
 
 from filer.format.requests import RequestId
+from filer.tracing import Carrier
 from mq.base.errors import Malformed
 
 _PARTS = b"braidmq.parts"
+_TRACES = b"braidmq.traces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Part:
     """The rows of one request that go into one segment: how many, and about how many bytes.
 
     `replicated`: the owner answers once all followers hold the rows. `timestamp_us` is set on the way to followers: it
-    is the time at which the owner accepted the rows.
+    is the time at which the owner accepted the rows. `traces` says how to go on with the traces that it belongs to.
     """
 
     count: int
@@ -25,6 +27,7 @@ class Part:
     request: RequestId | None = None
     replicated: bool = False
     timestamp_us: int = 0
+    traces: Sequence[Carrier] = ()
 
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
@@ -35,6 +38,10 @@ def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
         for part in parts
     ]
     metadata = {_PARTS: orjson.dumps(listed)}
+    traces = {str(index): part.traces for index, part in enumerate(parts) if part.traces}
+    if traces:
+        # Older brokers do not look at it.
+        metadata[_TRACES] = orjson.dumps(traces)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
         writer.write_table(rows.replace_schema_metadata(metadata))
@@ -48,9 +55,12 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
     """
     try:
         with pa.ipc.open_stream(body) as reader:
-            parts = [_part(*entry) for entry in orjson.loads((reader.schema.metadata or {})[_PARTS])]
+            metadata = reader.schema.metadata or {}
+            traces = orjson.loads(metadata.get(_TRACES, b"{}"))
+            listed = enumerate(orjson.loads(metadata[_PARTS]))
+            parts = [_part(*entry, traces=traces.get(str(index), ())) for index, entry in listed]
             batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader]
-    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+    except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise Malformed(f"these are not the parts of requests: {error}") from error
     remaining = iter(parts)
     for batch in batches:
@@ -69,5 +79,13 @@ def _does_not_add_up() -> Malformed:
     return Malformed("the parts of requests do not add up to the rows")
 
 
-def _part(count: int, size_bytes: int, request: tuple[str, int] | None, replicated: bool, timestamp_us: int) -> Part:
-    return Part(count, size_bytes, None if request is None else RequestId(*request), replicated, timestamp_us)
+def _part(
+    count: int,
+    size_bytes: int,
+    request: tuple[str, int] | None,
+    replicated: bool,
+    timestamp_us: int,
+    *,
+    traces: Sequence[Carrier],
+) -> Part:
+    return Part(count, size_bytes, None if request is None else RequestId(*request), replicated, timestamp_us, traces)

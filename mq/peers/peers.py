@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from filer import request_ids
+from filer import request_ids, tracing
 from filer.errors import BraidError
 from filer.format.requests import Position
 from leader.policy.cut_points import SlotTraffic
@@ -215,6 +215,8 @@ class Peers:
         headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
         if (request_id := request_ids.current()) is not None:
             headers[request_ids.HEADER] = request_id
+        for carrier in tracing.current().carriers()[:1]:
+            headers.update(carrier)
         by, base_url = transport or self._transport, url.rstrip("/")
 
         async def send(form: Call[P, A]) -> PeerAnswer:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +40,8 @@ from mq.process.listen import CannotListen, advertised_url, bind, local_url
 from mq.process.memory_pool import choose_memory_pool
 from mq.process.stop_signals import StopSignals
 from mq.process.store_collector import StoreCollector
+from mq.tracing.open_tracer import open_tracer
+from mq.tracing.tracer import Tracer
 
 LISTEN_BACKLOG = 2048
 # How long an encoder thread that returns from C++ may wait for the interpreter while the event loop runs (the default
@@ -81,7 +84,8 @@ async def _serve(
     stop = StopSignals()
     clock = SystemClock()
     giving_back = None if heap is None else asyncio.create_task(give_back(heap, clock), name="freed memory")
-    broker = _broker(settings, clock)
+    tracer = open_tracer(settings, os.environ)
+    broker = _broker(settings, clock, tracer)
     serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
     try:
         start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
@@ -91,9 +95,11 @@ async def _serve(
         if giving_back is not None:
             giving_back.cancel()
         await broker.close()
+        # Last of all: what ended until now goes out too.
+        await tracer.close()
 
 
-def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
+def _broker(settings: BrokerSettings, clock: Clock, tracer: Tracer) -> Broker:
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
     address = StoreAddress(settings.store_url, settings.s3_endpoint, settings.s3_region, settings.s3_addressing)
     store = open_store(address, clock)
@@ -106,6 +112,7 @@ def _broker(settings: BrokerSettings, clock: Clock) -> Broker:
         settings,
         payloads=store if isinstance(store, StreamingStore) else None,
         store_health=health,
+        tracer=tracer,
     )
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
     # Here and not in the broker: several brokers may live in one process.

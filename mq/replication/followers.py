@@ -5,11 +5,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from filer import request_ids
+from filer import request_ids, tracing
 from filer.backoff import Backoff
 from filer.clock import Clock, comes_within
 from filer.segment.next_file import Accepted, rows_of_payloads
 from filer.segment.segment_log import SegmentRef
+from filer.tracing import Span
 from mq.base.errors import CopyRefused
 from mq.peers.part_batch import Part
 from mq.peers.peers import Peers
@@ -170,19 +171,32 @@ class _ReplicationStream:
         """Send these messages, and the offset before which everything is stored."""
         url, stored_end = self._last_url_of(self._broker), self._followers.stored_end
         rows = rows_of_payloads(self._ref, [each.payload for each in batch])
-        parts = [Part(e.count, e.size_bytes, e.request, timestamp_us=e.timestamp_us) for e in batch]
-        held_end = await self._peers.replicate(
-            url,
-            self._ref.topic,
-            self._ref.segment,
-            self._version,
-            rows,
-            parts,
-            base=batch[0].base if batch else stored_end,
-            stored_end=stored_end,
-        )
+        spans = [each.span.follow("replicate", kind="client") for each in batch]
+        parts = [_part(each, span) for each, span in zip(batch, spans, strict=True)]
+        with tracing.together(spans) as span:
+            span.note(segment=self._ref.segment, broker=url or "")
+            held_end = await self._peers.replicate(
+                url,
+                self._ref.topic,
+                self._ref.segment,
+                self._version,
+                rows,
+                parts,
+                base=batch[0].base if batch else stored_end,
+                stored_end=stored_end,
+            )
         self._sent_stored_end = stored_end
         self.held_end = max(self.held_end, held_end)
         while self._waiting and self._waiting[0].end <= self.held_end:
             self._waiting.popleft()
         self._followers.advance()
+
+
+def _part(accepted: Accepted, span: Span) -> Part:
+    return Part(
+        accepted.count,
+        accepted.size_bytes,
+        accepted.request,
+        timestamp_us=accepted.timestamp_us,
+        traces=span.carriers(),
+    )

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from filer import tracing
 from filer.backoff import backoff_seconds
 from filer.clock import Clock
 from filer.errors import BraidError, CorruptFile, SegmentMoved, SequenceExpired, UnreadableObject
@@ -210,6 +211,7 @@ class TopicPublisher:
 
         `version` is that of the state by which the appenders were chosen.
         """
+        tracing.current().event("waits for an owner")
         state, appenders = self._state, [share.appender for share in shares]
         sealing = any(a is not None and (a.is_sealing or a.is_sealed) for a in appenders)
         moving = sealing or state.transition is not None or self._clustered
@@ -238,6 +240,7 @@ class TopicPublisher:
 
     async def _after_move(self, attempt: int, version: int) -> None:
         """This broker's segment has successors here in a moment. Another broker's owner may be gone for a while."""
+        tracing.current().event("segment moved")
         if self._clustered:
             await self._await_newer_state(attempt, version)
 

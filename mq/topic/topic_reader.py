@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filer import tracing
 from filer.errors import CorruptFile, InvalidMarker, ObjectNotFound, OutcomeUnknown, StoreError, UnreadableObject
 from filer.format.schema import TIMESTAMP
 from filer.segment.read_room import NoRoom, ReadRoom, head
@@ -68,6 +69,13 @@ class TopicReader:
 
     async def _read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """As `read_segment`; none also if there is no room for the first."""
+        with tracing.current().child("read") as span:
+            span.note(segment=segment_id, offset=offset)
+            run = await self._look_in_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
+            span.note(messages=run.table.num_rows)
+            return run
+
+    async def _look_in_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         offset, max_rows = await self._reads.pass_by(segment_id, offset, max_rows)
         tail = self._reads.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
@@ -77,6 +85,7 @@ class TopicReader:
             # Taken before the files are read: messages stored during that read would otherwise be missed.
             table = self._reads.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         if table is not None:
+            tracing.current().note(source="front store")
             table = head(table, max_rows, max_bytes)
             if self._room is not None and not await self._room.take(table.nbytes):
                 table = table.slice(0, 0)
@@ -103,6 +112,7 @@ class TopicReader:
                     return page.table
             raise
         if table.num_rows:
+            tracing.current().note(source="files")
             return table
         return await self._from_owner(segment_id, offset, table, max_rows=max_rows, max_bytes=max_bytes)
 
@@ -118,6 +128,7 @@ class TopicReader:
         try:
             page = await self._reads.ask_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
             if page is not None and (page.table.num_rows or not page.sealed):
+                tracing.current().note(source="owner")
                 return page.table
             if page is not None or self._reads.may_have_successors(segment_id):
                 # Before a reader is told that there is nothing more: it may be in the successors.
@@ -135,6 +146,14 @@ class TopicReader:
 
     async def _from_files(
         self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int, fresh: bool = False
+    ) -> pa.Table:
+        with tracing.current().child("scan"):
+            return await self._from_newest_files(
+                segment_id, offset, max_rows=max_rows, max_bytes=max_bytes, fresh=fresh
+            )
+
+    async def _from_newest_files(
+        self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int, fresh: bool
     ) -> pa.Table:
         ref = self._runtime.ref(segment_id)
         for attempt in range(STALE_TRIES):

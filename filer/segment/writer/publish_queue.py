@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from filer import tracing
 from filer.clock import Clock
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.segment.deduplication import deduplicate
@@ -56,7 +57,9 @@ class PublishQueue:
         count = 1 if isinstance(payload, Single) else payload.num_rows
         self.last_timestamp_us = timestamp_us = max(self._clock.now_us(), self.last_timestamp_us)
         waiter: Waiter = self._loop.create_future()
-        pending = PendingRequest(payload, self.end, count, size_bytes, timestamp_us, request, known)
+        span = tracing.current().child("queue")
+        span.end_with(waiter)
+        pending = PendingRequest(payload, self.end, count, size_bytes, timestamp_us, request, span, known)
         self.pending.append(pending)
         self.end += count
         self.size_bytes += size_bytes

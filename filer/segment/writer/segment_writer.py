@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from filer import request_ids
+from filer import request_ids, tracing
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.format.requests import RequestId
@@ -30,6 +30,10 @@ from filer.segment.writer.writer_settings import WriterSettings
 from filer.segment.writer.writer_state import HasWriterState, WriterState
 from filer.stores.store import Store
 from filer.stores.store_time import moment
+from filer.tracing import Span
+
+MOST_LINKS = 32
+"""The span of a put points to so many more requests of its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +224,10 @@ class SegmentWriter(HasWriterState):
                 last_us = max(self._queue.last_timestamp_us, store.time.latest_us)
                 file.seal_with(self.index.windows, last_us, self.index.log_us)
             key = self.ref.key(FileName(base))
-            put = put_until_known(store, clock, key, file, file.writer, through_refusals=True)
-            ours = await (put if base > 0 else self._proof.prove_during(put))
+            with _put_span(batch) as span:
+                put = put_until_known(store, clock, key, file, file.writer, through_refusals=True)
+                ours = await (put if base > 0 else self._proof.prove_during(put))
+                span.note(segment=self.ref.segment, key=key, size_bytes=file.size_bytes, requests=len(batch))
             if not ours:
                 await self._lose(batch, seal)
                 return
@@ -301,3 +307,19 @@ class SegmentWriter(HasWriterState):
         # Mark it as retrieved: perhaps nobody waits for a seal.
         self._finished.exception()
         self._on_stopped(self.ref.segment, error)
+
+
+def _put_span(batch: Sequence[PendingRequest]) -> Span:
+    """The step of a put, in the trace of the first traced request in its file, with links to the others and from them.
+
+    The steps in which these requests waited end here.
+    """
+    waited = [span for pending in batch for span in pending.span.each()]
+    if not waited:
+        return tracing.NO_SPAN
+    put = waited[0].follow("put", kind="client", links=waited[1 : 1 + MOST_LINKS])
+    for span in waited[1:]:
+        span.link(put)
+    for span in waited:
+        span.end()
+    return put

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from filer import tracing
 from filer.backoff import backoff_seconds
 from filer.errors import CorruptFile, DataMissing, InvalidInput, ObjectNotFound
 from filer.topic.positions import PositionExpired, Positions, to_marker
@@ -127,7 +128,9 @@ def messages_router(broker: Broker) -> APIRouter:
         with broker.read_budget.lease() as lease:
             async with broker.reads.cut_off():
                 runtime = await broker.topics.topic(topic)
-                positions = await start_positions(topic, await broker.reader(topic), marker, from_, default="earliest")
+                with tracing.current().child("plan"):
+                    reader = await broker.reader(topic)
+                    positions = await start_positions(topic, reader, marker, from_, default="earliest")
                 reader = await broker.reader(topic, room=lease)
                 runs, reached = await _browse(broker, runtime, reader, positions, page, lease)
             following = to_marker(topic, reached)
@@ -185,10 +188,13 @@ async def _browse(
                 return runs, reached
             lease.release()
             runtime.reads.follow(reached)
-            await patience.wait(news)
+            with tracing.current().child("wait"):
+                await patience.wait(news)
         except OwnerSilent as silent:
             lease.release()
-            await patience.wait_for_owner(news, silent)
+            with tracing.current().child("wait") as span:
+                span.event("owner silent", silent)
+                await patience.wait_for_owner(news, silent)
         await _still_there(broker, reader, runtime.topic, positions)
 
 
@@ -209,10 +215,13 @@ async def _read_segment(
                 return run, end_offset
             lease.release()
             runtime.reads.follow({segment: run.end})
-            await patience.wait(news)
+            with tracing.current().child("wait"):
+                await patience.wait(news)
         except OwnerSilent as silent:
             lease.release()
-            await patience.wait_for_owner(news, silent)
+            with tracing.current().child("wait") as span:
+                span.event("owner silent", silent)
+                await patience.wait_for_owner(news, silent)
         await broker.topics.topic(runtime.topic)
 
 

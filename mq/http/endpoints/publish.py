@@ -9,12 +9,14 @@ from urllib.parse import parse_qsl
 import pyarrow as pa
 from starlette.types import Receive, Scope
 
+from filer import tracing
 from filer.errors import InvalidInput, OutcomeUnknown
 from filer.format.requests import Position
 from filer.format.schema import REF
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single
 from filer.topic.topic_config import TopicConfig
+from filer.tracing import Span
 from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable, UnsupportedMedia
 from mq.base.json_size import LARGE_BYTES
 from mq.bodies.intake import ClientGone, Intake
@@ -140,6 +142,8 @@ class Publisher:
                 raise Repeatable(error) from error
         took = self._replicated if replicated else self._stored
         took.observe(self._now_seconds() - arrived_seconds)
+        if (span := tracing.current()).is_recording:
+            _note(span, positions, len(body))
         return _answer(positions)
 
     async def _single(self, request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
@@ -232,6 +236,13 @@ def _single(request: PublishRequest, body: bytes, config: TopicConfig) -> Single
     if config.value_type != "binary" or (key is not None and config.key_type != "binary"):
         check_types(key, body, Columns(config.key_type, config.value_type), "the body")
     return Single(key, body, tuple(request.headers) or None, None)
+
+
+def _note(span: Span, positions: Sequence[Position], size_bytes: int) -> None:
+    messages = sum(position.count for position in positions)
+    span.note(messages=messages, size_bytes=size_bytes)
+    if messages == 1:
+        span.note(message_id=f"{positions[0].segment}-{positions[0].offset}")
 
 
 def _answer(positions: Sequence[Position]) -> Reply:

@@ -5,6 +5,7 @@ from starlette.types import Receive
 from filer.errors import SegmentMoved
 from filer.format.schema import rows_schema
 from filer.segment.next_file import Accepted
+from filer.tracing import Carrier
 from leader.transitions import SealedEnd
 from mq.base.errors import CopyRefused, OutOfTouch
 from mq.bodies.intake import Intake
@@ -41,10 +42,14 @@ class FollowerCalls:
             raise OutOfTouch(f"{broker.id} has lost touch with the cluster: it takes no more copies")
         config = runtime.state.config
         entries: list[Accepted] = []
+        traces: list[Carrier] = []
         for part, rows in unpack_parts(body, rows_schema(config.key_type, config.value_type)):
             entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
+            traces += part.traces
             base += part.count
-        return call.pack(buffers.take(asked.topic, asked.segment, entries, asked.stored_end))
+        with broker.tracer.resume("hold", asked.topic, traces) as span:
+            span.note(segment=asked.segment)
+            return call.pack(buffers.take(asked.topic, asked.segment, entries, asked.stored_end))
 
     async def take_over(self, call: Call[ToSegmentAt, SealedEnd], asked: ToSegmentAt, receive: Receive) -> PeerAnswer:
         """Seal a segment that we follow, in its owner's stead, with all that we hold of it.

@@ -6,6 +6,7 @@ import logging
 import pyarrow as pa
 from starlette.types import Receive
 
+from filer import tracing
 from filer.errors import SegmentMoved, SegmentSealed
 from filer.format.requests import Position
 from filer.format.schema import rows_schema
@@ -45,13 +46,25 @@ class OwnerCalls:
             if any(part.request is not None for part, _ in parts):
                 async with broker.forwarded_deadlines.within(group):
                     await writer.inheritance.wait()
-            stored = [_append_part(writer, part, rows) for part, rows in parts]
+            stored = [self._append_part(asked, writer, part, rows) for part, rows in parts]
             group.waiters.update(stored)
             try:
                 outcomes = await asyncio.gather(*stored, return_exceptions=True)
             finally:
                 group.waiters.difference_update(stored)
         return call.pack([_outcome(outcome) for outcome in outcomes])
+
+    def _append_part(
+        self, asked: ToSegmentAt, writer: SegmentWriter, part: Part, rows: pa.RecordBatch
+    ) -> asyncio.Future[list[Position]]:
+        """The future resolves to the positions once the part is stored, or fails as `append` would."""
+        span = self._broker.tracer.resume("append", asked.topic, part.traces)
+        with tracing.within(span):
+            stored = _append(writer, part, rows)
+        if span.is_recording:
+            span.note(segment=asked.segment, messages=part.count)
+            span.end_with(stored)
+        return stored
 
     async def seal(self, call: Call[ToSeal, SealedEnd | None], asked: ToSeal, receive: Receive) -> PeerAnswer:
         """Seal a segment of ours with everything accepted before in it. Repeated, it gives the same answer.
@@ -119,8 +132,7 @@ def _not_ours(runtime: TopicRuntime, segment: int) -> SegmentMoved:
     return SegmentMoved(f"segment {segment} of topic {runtime.topic!r} is not ours")
 
 
-def _append_part(writer: SegmentWriter, part: Part, rows: pa.RecordBatch) -> asyncio.Future[list[Position]]:
-    """The future resolves to the positions once the part is stored, or fails as `append` would."""
+def _append(writer: SegmentWriter, part: Part, rows: pa.RecordBatch) -> asyncio.Future[list[Position]]:
     try:
         return writer.append(rows, part.size_bytes, part.request, replicated=part.replicated)
     except Exception as error:

@@ -26,6 +26,7 @@ from mq.peers.transport import PeerTransport
 from mq.process.connections.protocol import limited_protocol
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.server import connection_watch
+from mq.tracing.tracer import NO_TRACER, Tracer
 
 TIMEOUT_SECONDS = 30
 STOP_SECONDS = 10
@@ -63,6 +64,7 @@ async def http_broker(
     coordinator: Coordinator | None = None,
     peers: PeerTransport | None = None,
     store_health: StoreHealth | None = None,
+    tracer: Tracer = NO_TRACER,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
@@ -78,6 +80,7 @@ async def http_broker(
         payloads=payloads,
         peers=peers,
         store_health=store_health,
+        tracer=tracer,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

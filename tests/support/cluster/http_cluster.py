@@ -20,6 +20,7 @@ from leader.membership.coordinator import BrokerInfo
 from mq.base.errors import PeerUnreachable
 from mq.peers.http_peers import HttpPeers
 from mq.peers.transport import PeerAnswer
+from mq.tracing.tracer import NO_TRACER, Tracer
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.cluster.shared_coordinator import Membership, SharedCoordinator
 
@@ -125,7 +126,9 @@ class HttpCluster:
         self.peers: dict[str, PartedPeers] = {}
         self._exits: dict[str, contextlib.AsyncExitStack] = {}
 
-    async def start(self, *names: str, **settings: Any) -> None:
+    async def start(
+        self, *names: str, tracer_of: Callable[[str], Tracer] = lambda name: NO_TRACER, **settings: Any
+    ) -> None:
         """Start brokers of these names."""
         for name in names:
             stack = self._exits[name] = contextlib.AsyncExitStack()
@@ -140,6 +143,7 @@ class HttpCluster:
                 coordinator=SharedCoordinator(self.membership),
                 peers=peers,
                 store_health=health,
+                tracer=tracer_of(name),
                 broker=name,
                 **{"drain_timeout": DRAIN_SECONDS, **settings},
             )

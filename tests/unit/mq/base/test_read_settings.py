@@ -27,6 +27,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
         "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
+        "tracing": "otlp",
     }.get(field, "10000000")  # fmt: skip
     others = {"session_timeout": {"zookeeper": "z", "store": "s"}, "zookeeper": {"store": "s"}}.get(field, {})
     by_flag = read_settings({**others, field: given}, {}, {})

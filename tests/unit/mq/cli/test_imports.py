@@ -21,6 +21,7 @@ CLIENT = {"httpx", "pydantic"}
 HEAVY = [
     "pyarrow", "numpy", "pandas", "pyspark", "polars", "duckdb", "matplotlib", "boto3", "botocore", "aiobotocore",
     "aiohttp", "fastapi", "starlette", "uvicorn", "kazoo", "prometheus_client", "httpx", "pydantic", "mq.broker",
+    "opentelemetry",
 ]  # fmt: skip
 NOWHERE = ["--url", "http://127.0.0.1:9"]
 CASES: dict[str, set[str]] = {

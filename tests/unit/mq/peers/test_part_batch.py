@@ -1,5 +1,6 @@
 """Parts of requests come out as they went in, with the ids of their requests."""
 
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -47,3 +48,16 @@ def test_other_columns_than_are_wanted() -> None:
 def test_what_is_no_batch_of_parts() -> None:
     with pytest.raises(Malformed, match="not the parts of requests"):
         list(unpack_parts(b"no Arrow", SCHEMA))
+
+
+def test_parts_tell_of_their_traces_and_older_brokers_find_what_they_know() -> None:
+    traces = [{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}]
+    parts = [Part(1, 10), Part(2, 20, traces=traces)]
+    packed = bytes(pack_parts(ROWS, parts))
+    assert [part for part, _ in unpack_parts(packed, SCHEMA)] == parts
+    with pa.ipc.open_stream(packed) as reader:
+        listed = orjson.loads(reader.schema.metadata[b"braidmq.parts"])
+    assert listed == [[1, 10, None, False, 0], [2, 20, None, False, 0]]
+    # What a broker without traces sends is as it ever was.
+    with pa.ipc.open_stream(bytes(pack_parts(ROWS, PARTS))) as reader:
+        assert list(reader.schema.metadata) == [b"braidmq.parts"]

@@ -1,0 +1,143 @@
+"""Sends spans to a collector by OTLP over HTTP, from a thread of its own: no request ever waits for it.
+
+Memory is bounded: of spans that wait, OpenTelemetry's batch processor keeps `OTEL_BSP_MAX_QUEUE_SIZE` (2048), and drops
+the others.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from mq.base.settings import BrokerSettings
+from mq.base.trace_environment import root_ratio
+from mq.base.version import VERSION
+from mq.tracing.otel_tracer import OtelTracer, TraceIds
+from mq.tracing.tracer import MOST_TOGETHER
+
+SERVICE_NAME = "braidmq"
+CLOSE_SECONDS = 3.0
+"""A broker that ends gives the collector so long to take the last spans."""
+_LIBRARY = "opentelemetry"
+
+_log = logging.getLogger(__name__)
+
+
+def otlp_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> OtelTracer:
+    """A tracer whose spans go where the `OTEL_*` variables say."""
+    reasons = _Reasons()
+    library = logging.getLogger(_LIBRARY)
+    # It logs each failed try, and each span that it drops. `ToldExporter` tells it once.
+    library.propagate = False
+    library.handlers = [reasons]
+    exporter = OTLPSpanExporter()
+    told = ToldExporter(exporter, exporter._endpoint, reasons.last)
+    return provided(told, resource(settings), root_ratio(environment))
+
+
+def provided(exporter: SpanExporter, described: Resource, ratio: float | None = None) -> OtelTracer:
+    """A tracer whose spans go to that exporter, batch by batch. `ratio` is that of the sampler, if it has one."""
+    ids = TraceIds()
+    provider = TracerProvider(
+        resource=described,
+        id_generator=ids,
+        shutdown_on_exit=False,
+        span_limits=SpanLimits(max_links=MOST_TOGETHER),
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+
+    async def close() -> None:
+        if not await ended_in_time(provider.shutdown, CLOSE_SECONDS):
+            exporter.shutdown()  # it stops trying
+
+    return OtelTracer(provider, close, root_ratio=ratio, ids=ids)
+
+
+def resource(settings: BrokerSettings) -> Resource:
+    """How the broker is called in its traces, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` name it."""
+    own = {
+        "service.name": SERVICE_NAME,
+        "service.namespace": settings.cluster,
+        "service.instance.id": settings.broker,
+        "service.version": VERSION,
+    }
+    given = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in own.items() if name not in given})
+
+
+class ToldExporter(SpanExporter):
+    """Says in the log when spans do not arrive any more, and when they do again: once each, whatever comes between.
+
+    `reason` gives the exporter's last complaint. Runs on the thread of the batch processor.
+    """
+
+    def __init__(self, inner: SpanExporter, endpoint: str, reason: Callable[[], str]) -> None:
+        self._inner, self._endpoint, self._reason = inner, endpoint, reason
+        self._lost = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """As `SpanExporter.export`."""
+        try:
+            result = self._inner.export(spans)
+            why = "" if result is SpanExportResult.SUCCESS else self._reason()
+        except Exception as error:
+            result, why = SpanExportResult.FAILURE, f"{type(error).__name__}: {error}"
+        if result is not SpanExportResult.SUCCESS:
+            if not self._lost:
+                _log.warning("traces do not reach %s, and are dropped until they do: %s", self._endpoint, why)
+            self._lost += len(spans)
+        elif self._lost:
+            _log.info("traces reach %s again; at least %d spans were dropped", self._endpoint, self._lost)
+            self._lost = 0
+        return result
+
+    def shutdown(self) -> None:
+        """As `SpanExporter.shutdown`."""
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """As `SpanExporter.force_flush`."""
+        return self._inner.force_flush(timeout_millis)
+
+
+class _Reasons(logging.Handler):
+    """Keeps the last complaint of the library."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # That it gave up says less than why it tried again, which is the first word of that complaint.
+        if "Transient error" in record.msg and isinstance(record.args, tuple) and record.args:
+            self._last = str(record.args[0])
+        elif "due to timeout" not in record.msg or not self._last:
+            self._last = record.getMessage()
+
+    def last(self) -> str:
+        return self._last
+
+
+async def ended_in_time(end: Callable[[], object], seconds: float) -> bool:
+    """Run `end` in a thread that nobody waits for longer than that. Whether it has ended."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def run() -> None:
+        end()
+        with contextlib.suppress(RuntimeError):  # the loop has ended before
+            loop.call_soon_threadsafe(ended.set)
+
+    # Not in a pool: the process would wait for the pool's thread at its end.
+    threading.Thread(target=run, name="braidmq-traces-end", daemon=True).start()
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
