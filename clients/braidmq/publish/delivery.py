@@ -11,6 +11,7 @@ from braidmq.names import topic_path
 from braidmq.positions import PositionRange
 from braidmq.transport.broker_failover import BrokerFailover
 from braidmq.transport.problems import json_of
+from braidmq.transport.trace_context import TraceHeaders
 from braidmq.transport.transport import ARROW, Call, Transport
 
 # A broker that answers with these asks for time, but the pause may end as soon as the route has changed.
@@ -25,7 +26,7 @@ class ProduceRequest:
     """One publish request: `body` is an Arrow stream of rows, `slot` that of one of them if it is known.
 
     With `producer_id` and `sequence` it is stored once, however often and to whichever broker it is sent. The same
-    id and sequence always go with the same bytes.
+    id and sequence always go with the same bytes. `trace` as for `Call`.
     """
 
     topic: str
@@ -33,6 +34,7 @@ class ProduceRequest:
     slot: int | None = None
     producer_id: str | None = None
     sequence: int = 0
+    trace: TraceHeaders | None = None
 
     def call(self, timeout_seconds: float | None) -> Call:
         """Return the HTTP request to a broker."""
@@ -44,6 +46,7 @@ class ProduceRequest:
             headers={"content-type": ARROW},
             publishing=True,
             timeout_seconds=timeout_seconds,
+            trace=self.trace,
         )
 
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from braidmq.publish.encoding.outgoing import Row
 from braidmq.publish.receipts import AsyncReceipt
+from braidmq.transport.trace_context import TraceHeaders, trace_headers
 
 
 @dataclass(slots=True)  # not frozen: that costs a call for each field, and there is one of these for each message
 class Pending:
     """A message without an answer.
 
-    `number` counts the producer's messages in order; `flushes_before` is how many flushes were called before it.
+    `number` counts the producer's messages in order; `flushes_before` is how many flushes were called before it;
+    `trace` is that of who sent it.
     """
 
     row: Row
@@ -22,6 +24,7 @@ class Pending:
     due_seconds: float
     number: int
     flushes_before: int
+    trace: TraceHeaders
 
 
 class PendingMessages:
@@ -45,7 +48,7 @@ class PendingMessages:
         self._added += 1
         self._bytes += size_bytes
         self._unanswered[self._flushes] += 1
-        return Pending(row, size_bytes, receipt, due_seconds, self._added, self._flushes)
+        return Pending(row, size_bytes, receipt, due_seconds, self._added, self._flushes, trace_headers())
 
     def start_flush(self) -> int:
         """Start a flush of all messages so far and return its number."""

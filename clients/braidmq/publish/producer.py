@@ -182,7 +182,10 @@ class AsyncProducer:
             if sender.number and self._keyless_identities:
                 identity = self._keyless_identities[sender.number - 1]
             rows = [pending.row for pending in batch]
-            await self._acknowledge(batch, await self._publisher.send_rows(self.topic, rows, identity))
+            # A request is in one trace, that of its first message that is in one; and not in that of whoever sent first
+            # of all, in whose context this task was started.
+            trace = next((pending.trace for pending in batch if pending.trace), {})
+            await self._acknowledge(batch, await self._publisher.send_rows(self.topic, rows, identity, trace=trace))
         except Exception as failure:  # whatever it is, it belongs to those who await the receipts
             self._failures.fail([pending.receipt for pending in batch], failure)
         await self._pending.remove(batch)

@@ -22,6 +22,7 @@ from braidmq.publish.encoding.tables import TablePlan, arrow_table, message_tabl
 from braidmq.publish.encoding.wire import cut, ipc_bytes, rows_table, with_uploads
 from braidmq.publish.identity import Identity, IdentityPool
 from braidmq.publish.uploads import Uploader
+from braidmq.transport.trace_context import TraceHeaders
 from filer.slots import keyless_slot, slot_of
 
 Progress = Callable[[int, int], None]
@@ -80,11 +81,13 @@ class Publisher:
         with self._borrowed_identity() as identity:
             return await self.send_rows(topic, [row], identity)
 
-    async def send_rows(self, topic: str, rows: Sequence[Row], identity: Identity | None) -> tuple[PositionRange, ...]:
-        """Send one request to the owner of the first key among the rows."""
+    async def send_rows(
+        self, topic: str, rows: Sequence[Row], identity: Identity | None, *, trace: TraceHeaders | None = None
+    ) -> tuple[PositionRange, ...]:
+        """Send one request to the owner of the first key among the rows. `trace` as for `Call`."""
         key = next((row.key for row in rows if row.key is not None), None)
         body = ipc_bytes(rows_table(rows)).to_pybytes()
-        return await self._send(topic, None if key is None else slot_of(key), body, identity)
+        return await self._send(topic, None if key is None else slot_of(key), body, identity, trace)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish all messages, in order, in as few requests as their bytes allow."""
@@ -169,15 +172,21 @@ class Publisher:
         raise failures[0]
 
     async def _send(
-        self, topic: str, slot: int | None, body: bytes, identity: Identity | None
+        self,
+        topic: str,
+        slot: int | None,
+        body: bytes,
+        identity: Identity | None,
+        trace: TraceHeaders | None = None,
     ) -> tuple[PositionRange, ...]:
         if identity is None:
-            return await self._delivery.deliver(ProduceRequest(topic, body, slot))
+            return await self._delivery.deliver(ProduceRequest(topic, body, slot, trace=trace))
         # From here on the sequence belongs to these bytes, whatever their outcome is.
         sequence = identity.next_sequence()
         if slot is None:
             slot = keyless_slot(identity.producer_id, sequence)
-        return await self._delivery.deliver(ProduceRequest(topic, body, slot, identity.producer_id, sequence))
+        request = ProduceRequest(topic, body, slot, identity.producer_id, sequence, trace)
+        return await self._delivery.deliver(request)
 
     async def _route(self, topic: str) -> Route | None:
         return None if self._routes is None else await self._routes.of(topic).current()

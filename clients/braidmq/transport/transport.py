@@ -25,6 +25,7 @@ from braidmq.transport.exchange import Exchange
 from braidmq.transport.problems import refusal
 from braidmq.transport.retry import Retry
 from braidmq.transport.tls import tls_context
+from braidmq.transport.trace_context import TraceHeaders, trace_headers
 from braidmq.transport.waits import Wait, Waits
 from filer.clock import Clock
 
@@ -52,7 +53,7 @@ class Call:
 
     `publishing` marks publishes: if one may have arrived, repeating it could store something twice. `wait_seconds` is
     how long the broker may hold the answer back, as the request asks it to. `timeout_seconds` shortens the client's
-    own time-out for this request.
+    own time-out for this request. `trace` has the headers of the trace that it belongs to; by default the caller's.
     """
 
     method: str
@@ -63,6 +64,7 @@ class Call:
     publishing: bool = False
     wait_seconds: float = 0.0
     timeout_seconds: float | None = None
+    trace: TraceHeaders | None = None
 
 
 class Transport:
@@ -198,13 +200,14 @@ class Transport:
         url = f"{address}{call.target}" if call.target.startswith("/") else call.target
         if self._closed:
             raise ClientClosed()
-        client = self._broker if url.startswith(f"{address}/") or self._is_broker(url) else self._store
+        is_broker = url.startswith(f"{address}/") or self._is_broker(url)
+        client = self._broker if is_broker else self._store
         request = client.build_request(
             call.method,
             url,
             params=call.params,
             content=call.content,
-            headers=call.headers,
+            headers=_headers_of(call) if is_broker else call.headers,
             timeout=self._timeout_of(call),
         )
         exchange = Exchange(client.send(request, stream=stream))
@@ -234,6 +237,11 @@ class Transport:
         if timeout.read is not None:
             timeout.read += call.wait_seconds
         return timeout
+
+
+def _headers_of(call: Call) -> Mapping[str, str] | None:
+    trace = trace_headers() if call.trace is None else call.trace
+    return {**trace, **(call.headers or {})} if trace else call.headers
 
 
 def connection_error(failure: httpx.HTTPError, url: httpx.URL, *, publishing: bool) -> BraidMQError:
