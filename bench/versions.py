@@ -1,11 +1,12 @@
 """Publishing to and reading from this version and another checkout of the project, in pairs: is anything slower?
 
     git worktree add /tmp/before HEAD~1 && make -C /tmp/before setup
-    python bench/versions.py /tmp/before [--rounds 12] [--only CASE ...]
+    python bench/versions.py /tmp/before [--rounds 12] [--only CASE ...] [--with=--tracing=otlp]
 
 Each case has a broker of either version running, on a folder in memory. `wrk` posts to one for a second, then to
 the other. The ratio is the median of the pairs: a machine whose speed drifts affects both of a pair. The processor
-time a message is steadier than the throughput on a shared machine.
+time a message is steadier than the throughput on a shared machine. With `.` as the other checkout, and an option of
+`mq serve` for this one only, this tells what that option costs.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -55,9 +56,13 @@ class Side:
         self.costs.append((_processor_seconds(self._pid) - before_seconds) / messages)
 
 
-def compare_publishing(case: Case, before: Path, rounds: int) -> tuple[Side, Side]:
+def compare_publishing(case: Case, before: Path, rounds: int, ours_only: Sequence[str]) -> tuple[Side, Side]:
     """Both sides of a case of publishing."""
-    with prepared_body(case) as (body, content_type), _broker(HERE) as ours, _broker(before) as theirs:
+    with (
+        prepared_body(case) as (body, content_type),
+        _broker(HERE, ours_only) as ours,
+        _broker(before) as theirs,
+    ):
 
         def post(topic: str) -> tuple[int, float]:
             result = run_wrk(f"{topic}/messages", body, content_type, connections=case.connections, seconds=1)
@@ -69,14 +74,14 @@ def compare_publishing(case: Case, before: Path, rounds: int) -> tuple[Side, Sid
         return _in_turns(sides, post, rounds)
 
 
-def compare_reading(before: Path, rounds: int) -> tuple[Side, Side]:
+def compare_reading(before: Path, rounds: int, ours_only: Sequence[str]) -> tuple[Side, Side]:
     """Both sides of reading a whole topic through the broker."""
 
     def read(topic: str) -> tuple[int, float]:
         started = time.perf_counter()
         return through_the_broker(topic).num_rows, time.perf_counter() - started
 
-    with _broker(HERE) as ours, _broker(before) as theirs:
+    with _broker(HERE, ours_only) as ours, _broker(before) as theirs:
         sides = Side(*ours), Side(*theirs)
         for side in sides:
             fill(side.topic)
@@ -98,9 +103,9 @@ def _in_turns(sides: tuple[Side, Side], work: Callable[[str], tuple[int, float]]
 
 
 @contextlib.contextmanager
-def _broker(checkout: Path) -> Iterator[tuple[str, int, Path]]:
+def _broker(checkout: Path, more: Sequence[str] = ()) -> Iterator[tuple[str, int, Path]]:
     with scratch_folder() as folder:
-        arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error"]
+        arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error", *more]
         with running_server("mq.cli.main", arguments, checkout=checkout) as (url, pid):
             yield url, pid, folder
 
@@ -122,6 +127,9 @@ def main() -> None:
     parser.add_argument(
         "--only", action="append", choices=[*(case.name for case in CASES), READING], help="just these cases"
     )
+    parser.add_argument(
+        "--with", action="append", default=[], dest="ours_only", help="an option of mq serve for this version only"
+    )
     options = parser.parse_args()
     if not (options.before / ".venv" / "bin" / "python").exists():
         parser.error(f"{options.before} has no .venv: run make setup there")
@@ -134,9 +142,12 @@ def main() -> None:
     before = options.before.resolve()
     for case in CASES:
         if options.only is None or case.name in options.only:
-            table.add_row(case.what, *_cells(*compare_publishing(case, before, options.rounds)))
+            table.add_row(case.what, *_cells(*compare_publishing(case, before, options.rounds, options.ours_only)))
     if options.only is None or READING in options.only:
-        table.add_row("whole topic through the broker, Arrow", *_cells(*compare_reading(before, options.rounds)))
+        table.add_row(
+            "whole topic through the broker, Arrow",
+            *_cells(*compare_reading(before, options.rounds, options.ours_only)),
+        )
     Console(width=100).print(table)
 
 
