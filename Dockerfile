@@ -9,7 +9,7 @@ COPY leader/ leader/
 COPY mq/ mq/
 COPY pipeline/ pipeline/
 COPY clients/ clients/
-RUN pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[server]'
+RUN pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[server,otel]'
 
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/braidmq braidmq
 USER braidmq
