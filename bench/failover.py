@@ -4,22 +4,38 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import httpx
 
 from bench.harness.local_cluster import BenchCluster, local_cluster, wait_until
-from mq.local.cluster import LocalBroker
 
 SEGMENTS = 6
-SESSION_SECONDS = 4.0
 TARGET_SESSIONS = 2.0
+EARLY_TARGET_SECONDS = 3.0
 DRAIN_TARGET_SECONDS = 2.0
 _TOPIC = "failover"
 _PAUSE_SECONDS = 0.01
 _ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How brokers are set: the session time-out, and whether refused connections lead to earlier failovers."""
+
+    session_seconds: float
+    early: bool
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"session {self.session_seconds:g} s, {'early' if self.early else 'not early'}"
+
+
+VARIANTS = [Variant(session_seconds, early) for session_seconds in (4.0, 10.0) for early in (False, True)]
+"""The shorter session, and the default of `mq serve`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +56,39 @@ class Wait:
         return statistics.median(self.lost)
 
 
-def measure_failover(*, rounds: int, show_progress: Callable[[str], None]) -> list[Wait]:
-    """In each round, kill an owner and restart it, then end one by SIGTERM, which drains."""
-    killed = Wait("owner killed", TARGET_SESSIONS * SESSION_SECONDS)
-    drained = Wait("owner drained by SIGTERM", DRAIN_TARGET_SECONDS)
-    with local_cluster(session_timeout_seconds=SESSION_SECONDS) as cluster:
+def measure_failover(*, rounds: int, show_progress: Callable[[str], None]) -> Iterator[Wait]:
+    """For each variant, kill an owner in each round, then the leader; in the end stop owners by SIGTERM."""
+    for variant in VARIANTS:
+        yield from _measure_variant(variant, rounds, show_progress)
+
+
+def _measure_variant(variant: Variant, rounds: int, show_progress: Callable[[str], None]) -> Iterator[Wait]:
+    session_seconds = variant.session_seconds
+    killed = Wait(
+        f"owner killed, {variant.what}", EARLY_TARGET_SECONDS if variant.early else TARGET_SESSIONS * session_seconds
+    )
+    leader_killed = Wait(f"leader killed, {variant.what}", TARGET_SESSIONS * session_seconds)
+    drained = Wait(f"owner drained by SIGTERM, {variant.what}", DRAIN_TARGET_SECONDS)
+    with local_cluster(
+        session_timeout_seconds=session_seconds, refused_timeout_seconds=None if variant.early else 0.0
+    ) as cluster:
         cluster.create_topic(_TOPIC, segments=SEGMENTS)
-        brokers = list(cluster.brokers.values())
         for number in range(rounds):
-            for wait, number_of_signal in ((killed, signal.SIGKILL), (drained, signal.SIGTERM)):
+            for wait, number_of_signal, leads in (
+                (killed, signal.SIGKILL, False),
+                (leader_killed, signal.SIGKILL, True),
+                (drained, signal.SIGTERM, False),
+            ):
                 show_progress(f"{wait.what}, round {number + 1} of {rounds}")
-                # Another broker each time, so the leader too.
-                _end_one(cluster, brokers[number % len(brokers)], number_of_signal, wait)
-    return [killed, drained]
+                _end_one(cluster, number, number_of_signal, wait, leads=leads)
+    yield from (killed, leader_killed, drained)
 
 
-def _end_one(cluster: BenchCluster, victim: LocalBroker, number_of_signal: signal.Signals, wait: Wait) -> None:
+def _end_one(cluster: BenchCluster, number: int, number_of_signal: signal.Signals, wait: Wait, *, leads: bool) -> None:
+    """End the leader, or one of the others, another one each time."""
+    leader = cluster.leader()
+    others = [name for name in cluster.brokers if name != leader]
+    victim = cluster.brokers[leader if leads else others[number % len(others)]]
     witness = next(name for name in cluster.brokers if name != victim.name)
     wait_until(lambda: _is_balanced(cluster, witness), "every broker owns its share")
     segments = cluster.segments(_TOPIC, ask=witness)

@@ -1,6 +1,7 @@
 """The leader: decides which broker owns which segment, and when segments split, merge and move.
 
 `leader_loop` fails over, drains and rebalances; `scaling_controller` splits and merges. Both go by `policy` (pure
-decisions), which goes by `traffic` (what owners report) and `membership` (who is there). What they decide becomes a
-transition: `transitions` has the pure steps, `transition_runner` carries one out.
+decisions), which goes by `traffic` (what owners report) and `membership` (who is there). `refusal_watch` looks at
+brokers that refuse connections. What the loops decide becomes a transition: `transitions` has the pure steps,
+`transition_runner` carries one out.
 """

@@ -15,7 +15,8 @@ from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import BrokerInfo, Coordinator
 from leader.membership.missing_brokers import MARGIN_SHARE, MissingBrokers
-from leader.policy.placement import orphans, under_replicated
+from leader.membership.refusing_brokers import RefusingBrokers
+from leader.policy.placement import early_orphans, orphans, under_replicated
 from leader.policy.rebalancing import rebalance
 from leader.topic_states import TopicStates
 from leader.traffic.traffic_table import TrafficTable
@@ -51,7 +52,8 @@ class LeaderActions(Protocol):
 class LeaderLoop:
     """Acts while this broker leads. All methods belong to the event loop's thread.
 
-    `on_settled` is called with the name of a topic that has changed and needs nothing more.
+    `refusing` are brokers that are announced and yet refuse connections. `on_settled` is called with the name of a
+    topic that has changed and needs nothing more.
     """
 
     def __init__(
@@ -61,16 +63,18 @@ class LeaderLoop:
         clock: Clock,
         actions: LeaderActions,
         table: TrafficTable,
+        refusing: RefusingBrokers,
         *,
         on_settled: Callable[[str], None],
     ) -> None:
         self._coordinator, self._clock, self._actions = coordinator, clock, actions
-        self._table, self._on_settled = table, on_settled
+        self._table, self._refusing, self._on_settled = table, refusing, on_settled
         self._topics = TopicStates(catalogue, table)
         self._missing = MissingBrokers()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._handing_over: set[str] = set()
         self._members: tuple[BrokerInfo, ...] = ()
+        self._fit: tuple[BrokerInfo, ...] = ()
         self._members_changed_seconds = self._swept_seconds = -1e9
         self._wake = asyncio.Event()
 
@@ -93,7 +97,7 @@ class LeaderLoop:
         """Whether that topic needs nothing else first, such as a failover of segments of a lost broker."""
         if topic not in self.states or topic in self._tasks or topic in self._topics.unsettled:
             return False
-        return self._missing.ids.isdisjoint(self._topics.names.brokers(topic))
+        return (self._missing.ids | self._refusing.gone).isdisjoint(self._topics.names.brokers(topic))
 
     # -- rounds --------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class LeaderLoop:
         self._topics.clear()
         self._handing_over.clear()
         self._missing.clear()
-        self._members = ()
+        self._members = self._fit = ()
         self._swept_seconds = -1e9
 
     async def _try_round(self) -> None:
@@ -142,6 +146,9 @@ class LeaderLoop:
         members = tuple(self._coordinator.brokers())
         if members != self._members:
             self._members, self._members_changed_seconds, self._swept_seconds = members, now_seconds, -1e9
+        fit = tuple(broker for broker in members if broker.id not in self._refusing.unfit)
+        if fit != self._fit:
+            self._fit, self._members_changed_seconds = fit, now_seconds
         if now_seconds - self._swept_seconds > SWEEP_SECONDS:
             unread = await self._topics.read_all()
             self._swept_seconds = now_seconds
@@ -154,27 +161,29 @@ class LeaderLoop:
             now_seconds=now_seconds,
             margin_seconds=self._coordinator.session_timeout_seconds * MARGIN_SHARE,
         )
-        self._settle_all(gone, unread)
+        self._settle_all(gone, frozenset(self._refusing.gone), unread)
         # A missing broker may be back in a moment, and segments that need new brokers come first.
-        quiet = not self._handing_over and not self._missing.ids
+        quiet = not self._handing_over and not self._missing.ids and not self._refusing.gone
         if quiet and now_seconds - self._members_changed_seconds >= SETTLE_SECONDS:
             self._rebalance()
 
-    def _settle_all(self, gone: frozenset[str], unread: Set[str]) -> None:
-        """Settle topics that may need something: those that changed, and those that name gone or draining brokers.
+    def _settle_all(self, gone: frozenset[str], refusing: frozenset[str], unread: Set[str]) -> None:
+        """Settle topics that may need something: those that changed, and those that name lost or draining brokers.
 
         Topics that have to be read first are left out: by their former state they might need nothing.
         """
         draining = frozenset(broker.id for broker in self._members if broker.draining)
-        if len(draining) == len(self._members):
+        if draining.issuperset(broker.id for broker in self._fit):
             draining = frozenset()
-        for topic in (self._topics.unsettled | self._topics.names.topics(gone | draining)) - unread:
+        for topic in (self._topics.unsettled | self._topics.names.topics(gone | refusing | draining)) - unread:
             if topic in self.states and topic not in self._tasks:
-                self._settle(self.states[topic], gone, draining)
+                state = self.states[topic]
+                lost = sorted({*orphans(state, gone), *early_orphans(state, gone, refusing, self._refusing.doubtful)})
+                self._settle(state, lost, orphans(state, draining))
 
-    def _settle(self, state: TopicState, gone: frozenset[str], draining: frozenset[str]) -> None:
-        """Begin what the topic needs."""
-        topic, lost, leaving = state.topic, orphans(state, gone), orphans(state, draining)
+    def _settle(self, state: TopicState, lost: Sequence[int], leaving: Sequence[int]) -> None:
+        """Begin what the topic needs: segments in `lost` have lost a broker, those in `leaving` are to leave one."""
+        topic = state.topic
         if state.transition is None and not lost and not leaving:
             self._handing_over.discard(topic)
             if topic in self._topics.unsettled:
@@ -187,12 +196,12 @@ class LeaderLoop:
     def _rebalance(self) -> None:
         """Even out what brokers carry, and give under-replicated segments as many replicas as they should have."""
         busy = self._topics.unsettled | self._tasks.keys()
-        plan = rebalance(self._table, self._members, except_topics=busy)
-        fit = sum(not broker.draining for broker in self._members)
+        plan = rebalance(self._table, self._fit, except_topics=busy)
+        fit = sum(not broker.draining for broker in self._fit)
         # The table may know a topic from a transition of this broker before its record was read here.
         for topic in ((plan.keys() | self._topics.names.under_replicated(fit)) & self.states.keys()) - busy:
             owners = plan.get(topic, {})
-            if segments := {*owners, *under_replicated(self.states[topic], self._members)}:
+            if segments := {*owners, *under_replicated(self.states[topic], self._fit)}:
                 self._topics.unsettled.add(topic)
                 self._start(topic, sorted(segments), "move", owners)
 

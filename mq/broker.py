@@ -22,6 +22,8 @@ from filer.topic.topic_state import TopicState
 from filer.uploads import Uploads
 from leader.leader_loop import LeaderLoop
 from leader.membership.coordinator import BrokerInfo, Coordinator
+from leader.membership.refusing_brokers import RefusingBrokers
+from leader.refusal_watch import RefusalWatch
 from leader.scaling_controller import ScalingController
 from leader.traffic.traffic_table import TrafficTable
 from leader.traffic_reports import TrafficReports
@@ -42,8 +44,11 @@ from mq.maintenance.maintenance import Maintenance
 from mq.maintenance.scrubber import Scrubber
 from mq.maintenance.verifications import Verifications
 from mq.metrics.metrics import Metrics
+from mq.peers.broker_sights import BrokerSights
 from mq.peers.http_peers import POLLS_PER_BROKER, HttpPeers
+from mq.peers.last_heard import LastHeard
 from mq.peers.peers import Peers
+from mq.peers.refusal_teller import RefusalTeller
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
@@ -100,6 +105,9 @@ class Broker:
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
         self.id = f"{settings.broker}.{clock.ulid()}"
         self.new_request_id = request_ids.maker(clock)
+        self.last_heard = LastHeard(clock)
+        self.sights = BrokerSights(self.peers, self.last_heard)
+        self._refusing = RefusingBrokers(settings.refused_timeout)
         self.metrics = Metrics(settings.metrics_topics)
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
@@ -158,7 +166,7 @@ class Broker:
         )
 
     def _make_transitions(self, table: TrafficTable) -> None:
-        self.placement = SegmentPlacement(self.coordinator, table, self.topics)
+        self.placement = SegmentPlacement(self.coordinator, table, self.topics, self._refusing)
         self.broadcast = StateBroadcast(broker=self.id, coordinator=self.coordinator, peers=self.peers)
         self.sealer = SegmentSealer(
             broker=self.id,
@@ -216,7 +224,19 @@ class Broker:
             self.clock,
             self.executor,
             table,
+            self._refusing,
             on_settled=lambda topic: self.scaling_controller.topic_changed(topic),
+        )
+        self.refusal_watch = RefusalWatch(
+            self.coordinator,
+            self.clock,
+            self.sights,
+            self._refusing,
+            broker=self.id,
+            on_change=self.leader_loop.wake,
+        )
+        self._refusal_teller = RefusalTeller(
+            self.peers, self.coordinator, self.clock, self.refusal_watch.told, broker=self.id
         )
         led_topics = self.leader_loop if self._clustered else LocalTopics(self.topics, self.draining)
         self.traffic_reports = TrafficReports(
@@ -337,7 +357,7 @@ class Broker:
             self.store, self.clock, self.settings.cluster, grace_seconds=self.settings.grace
         )
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
-        self.peers.open(self.cluster.secret)
+        self.peers.open(self.cluster.secret, self.id)
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)
         await self.drainer.join(info)
         self._check_store(self.cluster.id)
@@ -349,6 +369,8 @@ class Broker:
             self.coordinator.on_topic_change(self._record_changed)
             self._loops.append(asyncio.create_task(self.leader_loop.run(), name="leader loop"))
             self._loops.append(asyncio.create_task(self.early_flush.run(), name="early flush"))
+            self.peers.when_refused(self._refusal_teller.refused)
+            self._loops.append(asyncio.create_task(self.refusal_watch.run(), name="refusal watch"))
         else:
             await self.repair.take_over_all()
         for run, name in (
@@ -416,7 +438,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.segment_counts.close()
-        await asyncio.gather(self.topics.close(), self.broadcast.close())
+        await asyncio.gather(self.topics.close(), self.broadcast.close(), self._refusal_teller.close())
         await self.coordinator.leave()
         await self.peers.close()
         self.decode_pool.shutdown(wait=True)

@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -23,6 +23,7 @@ TIME_LIMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 _TIMEOUT_SECONDS = 30.0
 _FLUSH_INTERVAL = "BRAIDMQ_FLUSH_INTERVAL"
+_REFUSED_TIMEOUT = "BRAIDMQ_REFUSED_TIMEOUT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,11 @@ class BenchCluster:
             for each in route["segments"]
         ]
 
+    def leader(self) -> str:
+        """The name of the broker that leads."""
+        answer = httpx.get(f"{self._first.url}/v1/cluster", timeout=_TIMEOUT_SECONDS).raise_for_status()
+        return str(answer.json()["leader"]).partition(".")[0]
+
     def restart(self, broker: LocalBroker) -> None:
         """Start a broker again after its end, and wait until it takes requests."""
         broker.start()
@@ -76,9 +82,11 @@ def local_cluster(
     session_timeout_seconds: float = 10.0,
     put_delay_seconds: float | None = None,
     flush_interval_seconds: float | None = None,
+    refused_timeout_seconds: float | None = None,
 ) -> Iterator[BenchCluster]:
     """A cluster on a directory in memory, or with `put_delay_seconds` on an S3 server that delays its puts."""
-    with scratch_folder() as folder, asyncio.Runner() as runner, _flush_interval(flush_interval_seconds):
+    settings_of_brokers = {_FLUSH_INTERVAL: flush_interval_seconds, _REFUSED_TIMEOUT: refused_timeout_seconds}
+    with scratch_folder() as folder, asyncio.Runner() as runner, _environment(settings_of_brokers):
         settings = LocalSettings(
             folder,
             brokers=brokers,
@@ -100,14 +108,14 @@ def local_cluster(
 
 
 @contextlib.contextmanager
-def _flush_interval(seconds: float | None) -> Iterator[None]:
-    """Set the flush interval of brokers that start within the context."""
-    if seconds is not None:
-        os.environ[_FLUSH_INTERVAL] = f"{seconds}"
+def _environment(durations_seconds: Mapping[str, float | None]) -> Iterator[None]:
+    """Set what is not None in the environment of brokers that start within the context."""
+    os.environ.update({name: f"{seconds}" for name, seconds in durations_seconds.items() if seconds is not None})
     try:
         yield
     finally:
-        os.environ.pop(_FLUSH_INTERVAL, None)
+        for name in durations_seconds:
+            os.environ.pop(name, None)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -7,7 +7,7 @@ What brokers carry and what segments weigh is in one unit: traffic, if a leader 
 import heapq
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import BrokerInfo
@@ -83,6 +83,22 @@ def _followers(
 def orphans(state: TopicState, gone: set[str] | frozenset[str]) -> list[int]:
     """Open segments that have lost a broker: the owner, or a follower, without which the owner cannot acknowledge."""
     return [s.id for s in state.open_segments if not gone.isdisjoint(s.brokers)]
+
+
+def early_orphans(state: TopicState, gone: Set[str], refusing: Set[str], doubtful: Set[str]) -> list[int]:
+    """Open segments that have lost a broker whose session goes on, and that can be sealed all the same.
+
+    `refusing` brokers may live. A segment without followers is sealed at the end of its log, where the store stops its
+    owner. With followers, one broker of it must be left: the owner, or a follower, which refuses the owner first. Where
+    nobody is left, only the end of their sessions shows that nothing was acknowledged which the store lacks. Who is
+    `doubtful` may turn out to refuse as well, and a transition that has begun keeps all of its segments waiting.
+    """
+    lost = gone | refusing | doubtful
+    return [
+        s.id
+        for s in state.open_segments
+        if not refusing.isdisjoint(s.brokers) and (len(s.brokers) == 1 or not set(s.brokers) <= lost)
+    ]
 
 
 def under_replicated(state: TopicState, brokers: Sequence[BrokerInfo]) -> list[int]:

@@ -174,6 +174,10 @@ class PeerUnreachable(BraidError):
     """Another broker cannot be reached. It certainly did not receive the request."""
 
 
+class PeerRefused(PeerUnreachable):
+    """The address of another broker refuses connections: as seen from here, nobody listens there."""
+
+
 class PeerFailed(BraidError):
     """Another broker refused the request."""
 

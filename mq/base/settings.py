@@ -94,6 +94,11 @@ class BrokerSettings(BaseModel):
     session_timeout: Annotated[_Seconds, Field(ge=1, le=120)] = Field(
         10.0, description="Seconds after which the cluster gives up a silent broker."
     )
+    refused_timeout: Annotated[_Seconds, Field(ge=0, le=120)] = Field(
+        1.0,
+        description="Seconds for which a broker refuses connections before it is failed over without waiting for its "
+        "session to end; 0 always waits.",
+    )
     zone: str = Field("", description="Availability zone of this broker.")
     advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="URL at which clients and the other brokers reach this one."

@@ -2,5 +2,6 @@
 
 Begin with `calls`: one `Call` for each request, with its path, parameters and the form of its answer. `peers` is the
 caller's side; the serving side is `mq/http/internal`, which dispatches by the same descriptions. `part_batch` and
-`traffic_report` pack the larger bodies. `older_brokers` is all that a rolling upgrade needs, and says when it may go.
+`traffic_report` pack the larger bodies. `broker_sights` looks at other brokers, and `refusal_teller` tells the leader
+of those that refuse. `older_brokers` is all that a rolling upgrade needs, and says when it may go.
 """

@@ -18,6 +18,7 @@ from filer.errors import (
     UnreadableObject,
 )
 from filer.format.requests import Position
+from leader.membership.refusing_brokers import SIGHTS, Sight
 from leader.transitions import SealedEnd
 from mq.base.errors import CopyGap, CopyRefused, Draining, FrontStoreFull, NoOtherBroker, PeerFailed, PeerSilent
 from mq.peers.traffic_report import (
@@ -194,6 +195,10 @@ def _unpack_tail(answer: PeerAnswer) -> TailPage:
     )
 
 
+def _unpack_sight(document: Any) -> Sight:
+    return SIGHTS[SIGHTS.index(document["sight"])]
+
+
 OUTCOMES = _json_form(_pack_outcomes, _unpack_outcomes)
 SEALING = _json_form(_pack_sealed_end, _unpack_sealing)
 SEALED_END = _json_form(_pack_sealed_end, _unpack_sealed_end)
@@ -201,6 +206,8 @@ TAIL = AnswerForm(_pack_tail, _unpack_tail)
 HELD_END = _number_form("held_end")
 RECORD_VERSION = _number_form("version")
 SEGMENT_COUNT = _number_form("segments")
+BROKER_ID: AnswerForm[str] = _json_form(lambda broker: {"broker": broker}, lambda document: str(document["broker"]))
+SIGHT: AnswerForm[Sight] = _json_form(lambda sight: {"sight": sight}, _unpack_sight)
 TAKEN: AnswerForm[bool] = _json_form(lambda taken: {"taken": taken}, lambda document: bool(document["taken"]))
 VIEW: AnswerForm[dict[int, ShownTraffic]] = bytes_form(JSON_HEADERS, pack_shown, unpack_shown)
 SLOTS = bytes_form(_ARROW_HEADERS, pack_slots, unpack_slots)

@@ -32,9 +32,11 @@ A = TypeVar("A")
 
 PREFIX = "/internal/v1"
 SECRET_HEADER = "Braid-Cluster-Secret"
+BROKER_HEADER = "Braid-Broker"
+"""Names the broker that calls. Older brokers send none."""
 _PATH = re.compile(rf"{PREFIX}(?:/topics/([^/]+)(?:/segments/([0-9]{{1,18}}))?)?/([a-z]+)\Z")
 # Parameters whose name in the query is shorter than in the code.
-_QUERY_NAMES = {"wait_seconds": "wait", "stored_end": "stored"}
+_QUERY_NAMES = {"wait_seconds": "wait", "stored_end": "stored", "heard_within_seconds": "heard"}
 # -- parameters ------------------------------------------------------------------------------------------------------
 
 
@@ -108,6 +110,13 @@ class ToReadTail:
     wait_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class ToWitness:
+    """Asks what a broker sees of another one. That one has answered if it called within `heard_within_seconds`."""
+
+    heard_within_seconds: float
+
+
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
@@ -178,10 +187,14 @@ GIVE_AVERAGES = Call("POST", "averages", ToSegmentAt, answer_forms.TAKEN)
 REFRESH = Call("POST", "refresh", ToTopicAt, answer_forms.RECORD_VERSION)
 DRAIN = Call("POST", "drain", ToBroker, answer_forms.SEGMENT_COUNT)
 UNDRAIN = Call("DELETE", "drain", ToBroker, answer_forms.SEGMENT_COUNT)
+PRESENCE = Call("GET", "presence", ToBroker, answer_forms.BROKER_ID)
+# To any broker, and to the leader, about a broker whose id is the body.
+SIGHT = Call("POST", "sight", ToWitness, answer_forms.SIGHT)
+TELL_REFUSED = Call("POST", "refused", ToBroker, answer_forms.TAKEN)
 
 CALLS: Sequence[Call[Any, Any]] = (
     APPEND, SEAL, READ_TAIL, REPLICATE, TAKE_OVER, REPORT_TRAFFIC, VIEW_TRAFFIC, SLOT_TRAFFIC, AVERAGES, GIVE_AVERAGES,
-    REFRESH, DRAIN, UNDRAIN,
+    REFRESH, DRAIN, UNDRAIN, PRESENCE, SIGHT, TELL_REFUSED,
 )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
 """Requests to other brokers over HTTP (aiohttp), on connections that stay open."""
 
+import errno
 from collections.abc import Mapping
 
 import aiohttp
 
-from mq.base.errors import PeerSilent, PeerUnreachable
+from mq.base.errors import PeerRefused, PeerSilent, PeerUnreachable
 from mq.peers.transport import PeerAnswer
 
 CONNECT_SECONDS = 2.0
@@ -34,7 +35,9 @@ class HttpPeers:
                 data = await response.read()
                 return PeerAnswer(response.status, {k.lower(): v for k, v in response.headers.items()}, data)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise PeerUnreachable(f"{url}: {error}") from error
+            # Where a name has several addresses, all of them have refused.
+            refused = isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED
+            raise (PeerRefused if refused else PeerUnreachable)(f"{url}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PeerSilent(f"{url}: {type(error).__name__}: {error}") from error
 

@@ -6,7 +6,7 @@ does: a client that can read the record can do everything anyway.
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -14,24 +14,29 @@ import pyarrow as pa
 from filer import request_ids, tracing
 from filer.errors import BraidError
 from filer.format.requests import Position
+from leader.membership.refusing_brokers import Sight
 from leader.policy.cut_points import SlotTraffic
 from leader.traffic.traffic_averages import KnownAverages
 from leader.transitions import SealedEnd
-from mq.base.errors import PeerSilent, PeerUnreachable
+from mq.base.errors import PeerRefused, PeerSilent, PeerUnreachable
 from mq.peers.answer_forms import ARROW, Refusal, TailPage
 from mq.peers.calls import (
     APPEND,
     AVERAGES,
+    BROKER_HEADER,
     DRAIN,
     GIVE_AVERAGES,
+    PRESENCE,
     READ_TAIL,
     REFRESH,
     REPLICATE,
     REPORT_TRAFFIC,
     SEAL,
     SECRET_HEADER,
+    SIGHT,
     SLOT_TRAFFIC,
     TAKE_OVER,
+    TELL_REFUSED,
     UNDRAIN,
     VIEW_TRAFFIC,
     Call,
@@ -44,6 +49,7 @@ from mq.peers.calls import (
     ToSegmentAt,
     ToTopic,
     ToTopicAt,
+    ToWitness,
 )
 from mq.peers.older_brokers import OlderBrokers
 from mq.peers.part_batch import Part, pack_parts
@@ -54,6 +60,8 @@ P = TypeVar("P", bound=Parameters)
 A = TypeVar("A")
 
 SHORT_SECONDS = 5.0
+# A look at a broker that takes longer shows nothing.
+LOOK_SECONDS = 1.0
 # A larger record, of some thousands of segments, is not sent: brokers read it from the store.
 MOST_RECORD_BYTES = 1024 * 1024
 # The share of the caller's timeout after which an owner answers that it is still sealing.
@@ -70,15 +78,23 @@ class Peers:
 
     All calls raise `PeerUnreachable` if the request certainly did not arrive, `OutcomeUnknown` if it may have taken
     effect, and `PeerFailed` if the broker refused it for a reason that has no error of its own here.
+
+    `when_refused` names who is told of the URL wherever nobody listens.
     """
 
     def __init__(self, transport: PeerTransport, polls: PeerTransport | None = None) -> None:
         self._transport, self._polls = transport, polls or transport
         self._older = OlderBrokers()
-        self._secret = ""
+        self._secret = self._broker = ""
+        self._on_refused: Callable[[str], None] = lambda url: None
 
-    def open(self, cluster_secret: bytes) -> None:
-        """Begin to act as one of the cluster's brokers."""
+    def when_refused(self, call: Callable[[str], None]) -> None:
+        """Have `call` called with a broker's URL that refuses connections, each time anything but a look does so."""
+        self._on_refused = call
+
+    def open(self, cluster_secret: bytes, broker: str = "") -> None:
+        """Begin to act as one of the cluster's brokers, the one with that id."""
+        self._broker = broker
         self._secret = hmac.new(cluster_secret, b"braidmq peers", hashlib.sha256).hexdigest()
 
     def knows(self, secret: str) -> bool:
@@ -200,6 +216,20 @@ class Peers:
         """Let a broker own segments again; how many it owns. Raises `Draining` while its process ends."""
         return await self._call(UNDRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
 
+    async def presence(self, url: str) -> str:
+        """The id of the broker at that address. Raises `PeerRefused` if nobody listens there."""
+        return await self._call(PRESENCE, url, ToBroker(), timeout_seconds=LOOK_SECONDS, is_look=True)
+
+    async def sight(self, url: str, broker: str, *, heard_within_seconds: float) -> Sight:
+        """What the broker at `url` sees of the one with that id."""
+        asked, body = ToWitness(heard_within_seconds), broker.encode()
+        # The witness takes a look of its own.
+        return await self._call(SIGHT, url, asked, body, timeout_seconds=2 * LOOK_SECONDS, is_look=True)
+
+    async def tell_refused(self, url: str | None, broker: str) -> bool:
+        """Tell the leader that the address of a broker refuses connections; False if it does not care."""
+        return await self._call(TELL_REFUSED, url, ToBroker(), broker.encode(), timeout_seconds=SHORT_SECONDS)
+
     async def _call(
         self,
         call: Call[P, A],
@@ -209,10 +239,11 @@ class Peers:
         *,
         timeout_seconds: float,
         transport: PeerTransport | None = None,
+        is_look: bool = False,
     ) -> A:
         if url is None:
             raise PeerUnreachable("the address of that broker is not known")
-        headers = {SECRET_HEADER: self._secret, "Content-Type": ARROW}
+        headers = {SECRET_HEADER: self._secret, BROKER_HEADER: self._broker, "Content-Type": ARROW}
         if (request_id := request_ids.current()) is not None:
             headers[request_ids.HEADER] = request_id
         for carrier in tracing.current().carriers()[:1]:
@@ -221,7 +252,12 @@ class Peers:
 
         async def send(form: Call[P, A]) -> PeerAnswer:
             target = base_url + form.target(parameters)
-            return await by.send(form.method, target, headers, body, timeout_seconds=timeout_seconds)
+            try:
+                return await by.send(form.method, target, headers, body, timeout_seconds=timeout_seconds)
+            except PeerRefused:
+                if not is_look:
+                    self._on_refused(url)
+                raise
 
         form = self._older.form_of(call, url)
         answer = await send(form)

@@ -22,7 +22,8 @@ class PeerTransport(Protocol):
     ) -> PeerAnswer:
         """Send one request, at most once.
 
-        Raises `PeerUnreachable` if the request certainly did not arrive, `PeerSilent` if it may have arrived.
+        Raises `PeerUnreachable` if the request certainly did not arrive, `PeerRefused` if nobody listens there, and
+        `PeerSilent` if it may have arrived.
         """
         ...
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment, TopicState
-from leader.membership.coordinator import Coordinator
+from leader.membership.coordinator import BrokerInfo, Coordinator
+from leader.membership.refusing_brokers import RefusingBrokers
 from leader.policy.cut_points import Cut
 from leader.policy.placement import choose, owned, replacements
 from leader.policy.successors import begin_split_or_merge
@@ -18,16 +19,23 @@ class SegmentPlacement:
     """Assigns brokers to new segments.
 
     While this broker leads, brokers and segments are weighed by their traffic in `table`. Otherwise every segment
-    weighs 1, and a broker carries as many as it owns in `topics`, the topics known here by name.
+    weighs 1, and a broker carries as many as it owns in `topics`, the topics known here by name. Brokers that this one
+    knows to be unfit, as the leader, get none.
     """
 
-    def __init__(self, coordinator: Coordinator, table: TrafficTable, topics: Mapping[str, TopicRuntime]) -> None:
-        self._coordinator, self._table, self._topics = coordinator, table, topics
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        table: TrafficTable,
+        topics: Mapping[str, TopicRuntime],
+        refusing: RefusingBrokers,
+    ) -> None:
+        self._coordinator, self._table, self._topics, self._refusing = coordinator, table, topics, refusing
 
     def brokers_for(self, topic: str, config: TopicConfig, count: int) -> BrokersFor:
         """The brokers of each of `count` new segments of a topic."""
         # New segments have no ids yet. Ids that no segment has make each of them weigh as much as the average one.
-        brokers, weights = self._coordinator.brokers(), self._weights(topic, range(-count, 0))
+        brokers, weights = self._brokers(), self._weights(topic, range(-count, 0))
         chosen = choose(brokers, self._carried(), list(weights.values()), replicas=config.replicas, salt=topic)
         return chosen.__getitem__
 
@@ -39,7 +47,7 @@ class SegmentPlacement:
         A live owner that does not drain keeps its segment, unless `owners` names another broker for it.
         """
         weights = self._weights(state.topic, [s.id for s in sealing])
-        found = replacements(state, sealing, self._coordinator.brokers(), self._carried(), weights, owners=owners)
+        found = replacements(state, sealing, self._brokers(), self._carried(), weights, owners=owners)
         return (lambda index: found[sealing[index].id]) if len(found) == len(sealing) else None
 
     def begin_split_or_merge(
@@ -51,11 +59,14 @@ class SegmentPlacement:
             state,
             cuts,
             pairs,
-            brokers=self._coordinator.brokers(),
+            brokers=self._brokers(),
             carried=self._carried(),
             weights=self._weights(state.topic, sealing),
             now_us=now_us,
         )
+
+    def _brokers(self) -> Sequence[BrokerInfo]:
+        return [broker for broker in self._coordinator.brokers() if broker.id not in self._refusing.unfit]
 
     def _knows_traffic(self) -> bool:
         return self._coordinator.leads() and bool(self._table.owners)

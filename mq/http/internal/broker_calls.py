@@ -4,15 +4,17 @@ from starlette.types import Receive
 
 from filer.errors import CorruptFile, InvalidInput
 from filer.topic.topic_state import TopicState
+from leader.membership.refusing_brokers import Sight
 from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.internal.topic_at import topic_at
 from mq.limits.front_store import FrontStore
-from mq.peers.calls import Call, ToBroker, ToTopicAt
+from mq.peers.calls import Call, ToBroker, ToTopicAt, ToWitness
 from mq.peers.peers import MOST_RECORD_BYTES
 from mq.peers.transport import PeerAnswer
 
 RECORDS_AT_ONCE = 4
+MOST_ID_BYTES = 1000
 
 
 class BrokerCalls:
@@ -44,6 +46,27 @@ class BrokerCalls:
     async def undrain(self, call: Call[ToBroker, int], asked: ToBroker, receive: Receive) -> PeerAnswer:
         """Own segments again; how many."""
         return call.pack(await self._broker.drainer.take_part_again())
+
+    async def presence(self, call: Call[ToBroker, str], asked: ToBroker, receive: Receive) -> PeerAnswer:
+        """Say who this is: whoever asks may mean an earlier process at this address."""
+        return call.pack(self._broker.id)
+
+    async def sight(self, call: Call[ToWitness, Sight], asked: ToWitness, receive: Receive) -> PeerAnswer:
+        """What this broker sees of another one, at the address that the other one has announced itself."""
+        named = await self._read_id(receive)
+        found = next((info for info in self._broker.coordinator.brokers() if info.id == named), None)
+        if found is None:
+            return call.pack("unclear")
+        look = self._broker.sights.look(found, heard_within_seconds=asked.heard_within_seconds)
+        return call.pack(await look)
+
+    async def take_refusal(self, call: Call[ToBroker, bool], asked: ToBroker, receive: Receive) -> PeerAnswer:
+        """Take the news that a broker was refused at another one's address."""
+        return call.pack(self._broker.refusal_watch.told(await self._read_id(receive)))
+
+    async def _read_id(self, receive: Receive) -> str:
+        with Intake(self._room, MOST_ID_BYTES, "", wait=True) as intake:
+            return bytes(await intake.read(receive, None)).decode("latin-1")
 
 
 def _record_of(topic: str, body: bytes) -> TopicState:

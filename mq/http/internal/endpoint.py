@@ -15,16 +15,20 @@ from mq.http.reply import Reply
 from mq.peers.calls import (
     APPEND,
     AVERAGES,
+    BROKER_HEADER,
     DRAIN,
     GIVE_AVERAGES,
+    PRESENCE,
     READ_TAIL,
     REFRESH,
     REPLICATE,
     REPORT_TRAFFIC,
     SEAL,
     SECRET_HEADER,
+    SIGHT,
     SLOT_TRAFFIC,
     TAKE_OVER,
+    TELL_REFUSED,
     UNDRAIN,
     VIEW_TRAFFIC,
     Call,
@@ -33,7 +37,7 @@ from mq.peers.calls import (
 from mq.peers.older_brokers import OLDER_REPORT_TRAFFIC, OLDER_VIEW_TRAFFIC
 from mq.peers.transport import PeerAnswer
 
-_SECRET = SECRET_HEADER.lower().encode()
+_SECRET, _BROKER = SECRET_HEADER.lower().encode(), BROKER_HEADER.lower().encode()
 Handler = Callable[[Any, Any, Receive], Awaitable[PeerAnswer]]
 
 
@@ -41,15 +45,16 @@ class InternalEndpoint:
     """Serves the other brokers of the cluster."""
 
     def __init__(self, broker: Broker) -> None:
-        self._peers = broker.peers
+        self._peers, self._heard = broker.peers, broker.last_heard
         self._handlers = _handlers(broker)
         self._table = CallTable(tuple(self._handlers))
 
     async def __call__(self, scope: Scope, receive: Receive) -> Reply:
         """Serve one request; raises what `problem_of` knows."""
-        secret = next((value for name, value in scope["headers"] if name == _SECRET), b"")
-        if not self._peers.knows(secret.decode("latin-1")):
+        given = {name: value for name, value in scope["headers"] if name in (_SECRET, _BROKER)}
+        if not self._peers.knows(given.get(_SECRET, b"").decode("latin-1")):
             raise Forbidden("this path is only for the brokers of the cluster")
+        self._heard.note(given.get(_BROKER, b"").decode("latin-1"))
         method, path = scope["method"], scope["path"]
         found = self._table.find(method, path, scope["query_string"])
         if found is None:
@@ -79,4 +84,7 @@ def _handlers(broker: Broker) -> Mapping[Call[Any, Any], Handler]:
         REFRESH: whole.refresh,
         DRAIN: whole.drain,
         UNDRAIN: whole.undrain,
+        PRESENCE: whole.presence,
+        SIGHT: whole.sight,
+        TELL_REFUSED: whole.take_refusal,
     }

@@ -9,6 +9,7 @@ from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import Coordinator
+from leader.membership.refusing_brokers import RefusingBrokers
 from leader.traffic.traffic_table import TrafficTable
 from mq.metrics.metrics import Metrics
 from mq.peers.peers import Peers
@@ -50,7 +51,7 @@ def executor_of(
     cluster, others = cast(Coordinator, coordinator), cast(Peers, peers)
     running = cast(TopicRegistry, topics)
     table = table or TrafficTable()
-    placement = SegmentPlacement(cluster, table, running)
+    placement = SegmentPlacement(cluster, table, running, RefusingBrokers(1.0))
     executor = TransitionExecutor(
         clock=clock,
         catalogue=Catalogue(store, clock),

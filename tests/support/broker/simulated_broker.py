@@ -22,6 +22,7 @@ from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
 from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
+from leader.membership.refusing_brokers import RefusingBrokers
 from leader.traffic.traffic_table import TrafficTable
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.errors import PeerUnreachable
@@ -152,7 +153,7 @@ class SimulatedBroker:
             topics=self.topics,
             draining=self.draining,
             table=table,
-            placement=SegmentPlacement(coordinator, table, self.topics),
+            placement=SegmentPlacement(coordinator, table, self.topics, RefusingBrokers(1.0)),
             sealer=sealer,
             broadcast=self.broadcast,
             owner_traffic=OwnerTraffic(

@@ -59,13 +59,27 @@ class ClusterBroker:
         self.paused = False
 
     @property
+    def announced_url(self) -> str:
+        """Where the other brokers reach it."""
+        return f"http://{self.lines['peers'].address}" if "peers" in self.lines else self.process.url
+
+    def start(self) -> None:
+        """Start its process."""
+        self.process.start()
+        if "peers" in self.lines:
+            self.lines["peers"].aim(int(self.process.url.rpartition(":")[2]))
+
+    @property
     def serves(self) -> bool:
         """Whether it runs and is not paused."""
         return self.process.running and not self.paused
 
 
 class Cluster:
-    """Brokers `b0`, `b1`, … on one store. `urls` is kept up to date in place: hand it to a `Workload` as it is."""
+    """Brokers `b0`, `b1`, … on one store. `urls` is kept up to date in place: hand it to a `Workload` as it is.
+
+    With `peer_lines` brokers reach each other through proxies as well, and clients do not.
+    """
 
     def __init__(
         self,
@@ -76,6 +90,7 @@ class Cluster:
         zookeeper: bool = True,
         session_timeout_seconds: float = SESSION_TIMEOUT_SECONDS,
         arguments: Sequence[str] = UPKEEP,
+        peer_lines: bool = False,
     ) -> None:
         if not zookeeper and brokers != 1:
             raise ValueError("without ZooKeeper a broker is a cluster of its own")
@@ -86,6 +101,7 @@ class Cluster:
         self.brokers: dict[str, ClusterBroker] = {}
         self.urls: list[str] = []
         self._arguments, self._first_brokers, self._named = list(arguments), brokers, 0
+        self._peer_lines = peer_lines
         self._logs = folder / "logs"
         self._removed: deque[ClusterBroker] = deque(maxlen=REMOVED_KEPT)
         self._stack = contextlib.ExitStack()
@@ -97,7 +113,7 @@ class Cluster:
                 self._stack.enter_context(self.zookeeper)
             members = [self._new_broker() for _ in range(self._first_brokers)]
             with ThreadPoolExecutor(len(members)) as pool:
-                list(pool.map(lambda member: member.process.start(), members))
+                list(pool.map(lambda member: member.start(), members))
             self._refresh()
         except BaseException:
             self._stack.close()
@@ -114,7 +130,7 @@ class Cluster:
 
     async def start(self, name: str) -> None:
         """Start a broker again after its end: as another incarnation, on another port."""
-        await asyncio.to_thread(self.brokers[name].process.start)
+        await asyncio.to_thread(self.brokers[name].start)
         self._refresh()
 
     async def add(self) -> str:
@@ -181,6 +197,10 @@ class Cluster:
     def cut_from_store(self, name: str, *, silently: bool = False) -> None:
         """Cut a broker off from the store likewise."""
         self._cut(name, "store", silently)
+
+    def refuse_peers(self, name: str) -> None:
+        """Have a broker's announced address refuse connections. It lives, calls others, and its clients reach it."""
+        self._cut(name, "peers", False)
 
     def heal(self, name: str) -> None:
         """Restore all connections of a broker."""
@@ -270,7 +290,7 @@ class Cluster:
             async with asyncio.timeout(timeout_seconds), _client() as client:
                 while unsettled:
                     members = [member for member in self.brokers.values() if member.serves]
-                    urls = {member.process.url for member in members}
+                    urls = {member.announced_url for member in members}
                     views = (_unsettled(client, member, topics, urls, resting=resting) for member in members)
                     unsettled = [problem for view in await asyncio.gather(*views) for problem in view]
                     if unsettled:
@@ -336,6 +356,9 @@ class Cluster:
             arguments += ["--zookeeper", line.address, "--session-timeout", str(self.session_timeout_seconds)]
         if self.store.port is not None:
             lines["store"] = end.enter_context(TcpProxy(HOST, self.store.port))
+        if self._peer_lines:
+            line = lines["peers"] = end.enter_context(TcpProxy(HOST, 0))
+            arguments += ["--advertise", f"http://{line.address}"]
         arguments += self.store.arguments(lines["store"].port if "store" in lines else None)
         process = self._process(name, arguments)
         # Only its end: it is started where it does not hold up others.

@@ -17,7 +17,8 @@ from filer.stores.decorators.store_metrics import StoreMetrics
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo
 from leader.membership.coordinator import BrokerInfo
-from mq.base.errors import PeerUnreachable
+from mq.base.errors import PeerRefused, PeerUnreachable
+from mq.peers.calls import BROKER_HEADER
 from mq.peers.http_peers import HttpPeers
 from mq.peers.transport import PeerAnswer
 from mq.tracing.tracer import NO_TRACER, Tracer
@@ -96,11 +97,17 @@ class HeldStore(ForwardingStore):
 
 
 class PartedPeers(HttpPeers):
-    """The transport of one broker to the others, except those `parted`. `calls` counts by last part of the path."""
+    """The transport of one broker to the others, except those `parted`. `calls` counts by last part of the path.
+
+    It is refused by those that are `refusing`. While it is `nameless` it does not say who calls, as older brokers do
+    not.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.parted: set[str] = set()
+        self.refusing: set[str] = set()
+        self.nameless = False
         self.calls: Counter[str] = Counter()
 
     async def send(
@@ -110,7 +117,10 @@ class PartedPeers(HttpPeers):
         self.calls[url.partition("?")[0].rpartition("/")[2]] += 1
         if any(url.startswith(f"{each}/") for each in self.parted):
             raise PeerUnreachable(url)
-        return await super().send(method, url, headers, body, timeout_seconds=timeout_seconds)
+        if any(url.startswith(f"{each}/") for each in self.refusing):
+            raise PeerRefused(url)
+        sent = {name: value for name, value in headers.items() if not (self.nameless and name == BROKER_HEADER)}
+        return await super().send(method, url, sent, body, timeout_seconds=timeout_seconds)
 
 
 class HttpCluster:
@@ -178,6 +188,16 @@ class HttpCluster:
             if other != name:
                 self.peers[other].parted.add(member.url)
         return member
+
+    def refuse(self, name: str, *viewers: str) -> None:
+        """Have its address refuse these brokers, until `answer`. It lives and calls others; clients reach it."""
+        for viewer in viewers:
+            self.peers[viewer].refusing.add(self.up[name].url)
+
+    def answer(self, name: str) -> None:
+        """Have its address answer everybody again."""
+        for peers in self.peers.values():
+            peers.refusing.discard(self.up[name].url)
 
     def join_again(self, member: BrokerInfo) -> None:
         """Bring it back, unchanged."""

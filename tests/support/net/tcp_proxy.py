@@ -48,7 +48,10 @@ HEALTHY = Toxics()
 
 
 class TcpProxy:
-    """Passes connections to `address` on to one target. Entering the context starts it, leaving it cuts all lines."""
+    """Passes connections to `address` on to one target. Entering the context starts it, leaving it cuts all lines.
+
+    A `port` of 0 is one that is not known yet: `aim` names it.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -85,6 +88,10 @@ class TcpProxy:
         self._thread.join(CALL_SECONDS)
         self._loop.close()
         self._reserved.close()
+
+    def aim(self, port: int) -> None:
+        """Pass new connections on to another port."""
+        self._target = (self._target[0], port)
 
     def set(self, toxics: Toxics, *, direction: Direction = "both") -> None:
         """Replace the toxics of a direction."""

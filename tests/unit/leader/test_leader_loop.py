@@ -18,12 +18,14 @@ from filer.topic.topic_state import TopicState
 from leader.leader_loop import RETRY_SECONDS, SETTLE_SECONDS, SWEEP_SECONDS, LeaderLoop
 from leader.membership.coordinator import BrokerInfo
 from leader.membership.missing_brokers import MARGIN_SHARE
+from leader.membership.refusing_brokers import RefusingBrokers
 from leader.policy.placement import owned, replacements
 from leader.traffic.traffic_table import TrafficTable
 from leader.transitions import SealedEnd, begin_deletion, begin_replacement, begin_split, finished, new_topic
 
 SESSION_SECONDS = 40.0
 MARGIN_SECONDS = SESSION_SECONDS * MARGIN_SHARE
+PATIENCE_SECONDS = 1.0
 
 
 class FakeCoordinator:
@@ -90,6 +92,7 @@ class FakeActions:
     catalogue: Catalogue
     coordinator: FakeCoordinator
     clock: ManualClock
+    refusing: RefusingBrokers
     deeds: list[Deed] = field(default_factory=list)
     finishes: list[str] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
@@ -114,7 +117,8 @@ class FakeActions:
 
     def _replaced(self, state: TopicState, segments: Sequence[int], owners: Mapping[int, str]) -> TopicState | None:
         sealing = [s for s in state.open_segments if s.id in segments]
-        placed = replacements(state, sealing, self.coordinator.brokers(), owned([state]), {}, owners=owners)
+        fit = [each for each in self.coordinator.brokers() if each.id not in self.refusing.unfit]
+        placed = replacements(state, sealing, fit, owned([state]), {}, owners=owners)
         return begin_replacement(state, segments, lambda n: placed[sealing[n].id], "move", now_us=2)
 
     async def _finish(self, topic: str) -> TopicState | None:
@@ -134,11 +138,18 @@ class World:
         self.memory = MemoryStore(clock=self.clock)
         self.catalogue = Catalogue(FailingStore(self.memory, self.faults, clock=self.clock), self.clock)
         self.coordinator = FakeCoordinator()
-        self.actions = FakeActions(self.catalogue, self.coordinator, self.clock)
+        self.refusing = RefusingBrokers(PATIENCE_SECONDS)
+        self.actions = FakeActions(self.catalogue, self.coordinator, self.clock, self.refusing)
         self.settled: list[str] = []
         self.table = TrafficTable()
         self.leader_loop = LeaderLoop(
-            self.coordinator, self.catalogue, self.clock, self.actions, self.table, on_settled=self.settled.append
+            self.coordinator,
+            self.catalogue,
+            self.clock,
+            self.actions,
+            self.table,
+            self.refusing,
+            on_settled=self.settled.append,
         )
         self.task: asyncio.Task[None] | None = None
 
@@ -561,3 +572,90 @@ async def test_a_topic_nobody_told_of_is_found_by_the_sweep(world: World) -> Non
     assert await world.catalogue.create(new_topic("t", config, 1, lambda n: ("a",), now_us=1))
     await world.pass_seconds(SWEEP_SECONDS + 5 + MARGIN_SECONDS)
     assert await world.owners("t") == ["b"]
+
+
+async def find_gone(world: World, *brokers: str) -> None:
+    """As the watch does when brokers refuse."""
+    for seconds in (0.0, PATIENCE_SECONDS):
+        await world.pass_seconds(seconds)
+        now_seconds = world.clock.monotonic_seconds()
+        for broker in brokers:
+            world.refusing.suspect(world.coordinator.members[broker], now_seconds=now_seconds)
+            world.refusing.looked(
+                broker, "refused", alone=False, now_seconds=now_seconds, session_seconds=SESSION_SECONDS
+            )
+    world.leader_loop.wake()
+    await settle()
+
+
+def answer_again(world: World, broker: str) -> None:
+    now_seconds = world.clock.monotonic_seconds()
+    world.refusing.looked(broker, "answered", alone=False, now_seconds=now_seconds, session_seconds=SESSION_SECONDS)
+    world.leader_loop.wake()
+
+
+async def test_a_broker_that_refuses_is_failed_over_while_its_session_goes_on(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("a",), ("b",))
+    await world.begin()
+    await find_gone(world, "a")
+    assert [(deed.segments, deed.reason) for deed in world.actions.deeds] == [([0], "failover")]
+
+
+async def test_a_segment_that_only_refusing_brokers_hold_waits_for_their_sessions(world: World) -> None:
+    world.join("a", "b", "c")
+    await world.create("t", ("a", "b"), ("a",), replicas=2)
+    await world.begin()
+    await find_gone(world, "a", "b")
+    assert [deed.segments for deed in world.actions.deeds] == [[1]]
+    world.leave("b")
+    world.leave("a")
+    await world.pass_seconds(MARGIN_SECONDS - 1)
+    assert len(world.actions.deeds) == 1
+    await world.pass_seconds(2)
+    assert [deed.segments for deed in world.actions.deeds] == [[1], [0]]
+
+
+async def test_nothing_is_rebalanced_to_or_around_a_broker_that_is_gone(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("b",), ("b",), ("b",), ("b",))
+    await world.begin()
+    await find_gone(world, "a")
+    await world.pass_seconds(30)
+    assert world.actions.deeds == []
+    assert world.leader_loop.is_free("t")
+
+
+async def test_one_that_is_back_gets_its_share_once_it_has_answered_for_a_session(world: World) -> None:
+    world.join("a", "b")
+    await world.create("t", ("b",), ("b",), ("b",), ("b",))
+    await world.begin()
+    await find_gone(world, "a")
+    answer_again(world, "a")
+    await world.pass_seconds(SESSION_SECONDS - 1)
+    assert world.actions.deeds == []
+    await world.pass_seconds(1)
+    answer_again(world, "a")
+    await world.pass_seconds(SETTLE_SECONDS + RETRY_SECONDS + 1)
+    assert world.reasons() == ["move"]
+
+
+async def test_topics_of_a_broker_that_is_gone_are_not_split(world: World) -> None:
+    world.join("a", "b", "c")
+    await world.create("t", ("a", "b"), ("c",), replicas=2)
+    world.actions.idle.add("t")
+    await world.begin()
+    assert world.leader_loop.is_free("t")
+    await find_gone(world, "a")
+    assert not world.leader_loop.is_free("t")
+
+
+async def test_all_that_are_fit_may_drain(world: World) -> None:
+    """Nobody is left to take over: their segments stay with them."""
+    world.join("a", "b")
+    await world.create("t", ("b",))
+    await world.begin()
+    await find_gone(world, "a")
+    world.join("b", draining=True)
+    await world.pass_seconds(10)
+    assert world.actions.deeds == []

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import TopicState, broken_invariants
 from leader.membership.coordinator import BrokerInfo
-from leader.policy.placement import choose, maintainer, orphans, owned, replacements, under_replicated
+from leader.policy.placement import (
+    choose,
+    early_orphans,
+    maintainer,
+    orphans,
+    owned,
+    replacements,
+    under_replicated,
+)
 from leader.transitions import SealedEnd, begin_replacement, finished, new_topic
 
 
@@ -198,3 +206,32 @@ def test_a_keeper_that_leaves_changes_only_what_it_kept(gone: str) -> None:
     assert set(before.values()) == set("abcd")
     assert maintainer([], "t", 1) is None
     assert maintainer(brokers[::-1], "t", 7) == before[7]
+
+
+@pytest.mark.parametrize(
+    ("placed", "gone", "refusing", "early"),
+    [
+        (("a",), "", "a", True),
+        (("a", "b"), "", "a", True),
+        (("a", "b"), "", "b", True),
+        (("a", "b"), "", "ab", False),
+        (("a", "b"), "b", "a", False),
+        (("a", "b"), "a", "b", False),
+        (("a", "b", "c"), "", "ab", True),
+        (("a", "b", "c"), "c", "ab", False),
+        (("a", "b", "c"), "", "abc", False),
+        (("a", "b"), "", "c", False),
+        (("a",), "a", "", False),
+    ],
+)
+def test_a_segment_is_lost_early_only_if_somebody_can_seal_it(
+    placed: tuple[str, ...], gone: str, refusing: str, early: bool
+) -> None:
+    assert early_orphans(topic(placed), set(gone), set(refusing), set()) == ([0] if early else [])
+
+
+def test_segments_that_can_be_sealed_do_not_wait_for_those_that_cannot() -> None:
+    state = topic(("a", "b"), ("a", "c"), ("a",), ("c", "d"), replicas=2)
+    assert early_orphans(state, set(), {"a", "b"}, set()) == [1, 2]
+    # Whoever is being looked at is not counted on.
+    assert early_orphans(state, set(), {"a"}, {"a", "b"}) == [1, 2]

@@ -75,6 +75,9 @@ EXAMPLES: list[tuple[Call[Any, Any], Any, str, list[Any]]] = [
     (calls.REFRESH, calls.ToTopicAt("t", 5), "POST /internal/v1/topics/t/refresh?version=5", [6]),
     (calls.DRAIN, calls.ToBroker(), "POST /internal/v1/drain", [4]),
     (calls.UNDRAIN, calls.ToBroker(), "DELETE /internal/v1/drain", [4]),
+    (calls.PRESENCE, calls.ToBroker(), "GET /internal/v1/presence", ["b.01"]),
+    (calls.SIGHT, calls.ToWitness(1.5), "POST /internal/v1/sight?heard=1.5", ["refused", "answered", "unclear"]),
+    (calls.TELL_REFUSED, calls.ToBroker(), "POST /internal/v1/refused", [True, False]),
 ]
 IDS = [f"{call.method} {call.name}" for call, *_ in EXAMPLES]
 TABLE_OF_ALL = CallTable([*CALLS, older_brokers.OLDER_REPORT_TRAFFIC, older_brokers.OLDER_VIEW_TRAFFIC])
