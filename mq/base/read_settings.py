@@ -113,10 +113,10 @@ def _refuse_unknown(environment: Mapping[str, str], file: Mapping[str, Any], fil
 
 def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
     """Refuse settings that are valid one by one, but have no effect together."""
-    if settings.zookeeper is None and "session_timeout" in origins:
-        raise InvalidConfig(
-            f"{origins['session_timeout'].name}: without --zookeeper a broker is on its own and has no session"
-        )
+    of_clusters = {"session_timeout": "has no session", "refused_timeout": "nobody fails it over"}
+    for field, lacks in of_clusters.items():
+        if settings.zookeeper is None and field in origins:
+            raise InvalidConfig(f"{origins[field].name}: without --zookeeper a broker is on its own and {lacks}")
     if settings.cors_origin == "*" and settings.authorizer == "loopback":
         raise InvalidConfig(
             f"{origins['cors_origin'].name}: every page that somebody here opens could read and delete all topics; "

@@ -23,13 +23,15 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
     given = {
         "data": "d", "store": "s3://b", "host": "::1", "port": "1", "cluster": "c", "broker": "b", "zone": "z",
         "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
-        "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2", "metrics": "any", "cors_origin": "http://p",
+        "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2", "metrics": "any",
+        "cors_origin": "http://p", "refused_timeout": "2",
         "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
         "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
         "tracing": "otlp",
     }.get(field, "10000000")  # fmt: skip
-    others = {"session_timeout": {"zookeeper": "z", "store": "s"}, "zookeeper": {"store": "s"}}.get(field, {})
+    clustered = {"zookeeper": "z", "store": "s"}
+    others = {"session_timeout": clustered, "refused_timeout": clustered, "zookeeper": {"store": "s"}}.get(field, {})
     by_flag = read_settings({**others, field: given}, {}, {})
     assert str(getattr(by_flag, field)) == given.removesuffix(".0") or float(getattr(by_flag, field)) == float(given)
     assert read_settings(others, {variable_of(field): given}, {}) == by_flag
@@ -81,6 +83,7 @@ def test_the_directory_is_a_path() -> None:
         ({"zookeeper": "z"}, {}, {}, "--zookeeper: the brokers of a cluster share a store: name it by --store"),
         ({"session_timeout": "5"}, {}, {}, "--session-timeout: without --zookeeper a broker is on its own"),
         ({}, {"BRAIDMQ_SESSION_TIMEOUT": "5"}, {}, "BRAIDMQ_SESSION_TIMEOUT: without --zookeeper"),
+        ({"refused_timeout": "0"}, {}, {}, "--refused-timeout: without --zookeeper a broker is on its own"),
         ({"advertise": "host:80"}, {}, {}, "--advertise: an address must have the form http://host:port, not"),
         ({"advertise": "http://"}, {}, {}, "--advertise: an address must have"),
         ({"advertise": "http://h:70000"}, {}, {}, "--advertise: an address must have"),
@@ -142,7 +145,7 @@ FRACTIONS = [name for name in NUMBERS if isinstance(BrokerSettings.model_fields[
 @pytest.mark.parametrize("field", ["flush_interval", *(name for name in FRACTIONS if name not in NOT_SECONDS)])
 def test_every_number_of_seconds_takes_a_unit_in_every_layer(field: str) -> None:
     assert quantity_of(field) is DURATION
-    others = {"zookeeper": "z", "store": "s"} if field == "session_timeout" else {}
+    others = {"zookeeper": "z", "store": "s"} if field in ("session_timeout", "refused_timeout") else {}
     plain = read_settings({**others, field: "2"}, {}, {})
     assert read_settings({**others, field: "2000ms"}, {}, {}) == plain
     assert read_settings(others, {variable_of(field): "2s"}, {}) == plain
@@ -165,7 +168,7 @@ def test_bad_quantities_are_told_with_what_would_be_right(given: dict[str, str],
 def test_a_value_is_written_as_a_flag_takes_it(field: str) -> None:
     default = BrokerSettings.model_fields[field].default
     text = setting_text(field, default)
-    if text and field != "session_timeout":
+    if text and field not in ("session_timeout", "refused_timeout"):
         assert getattr(read_settings({field: text}, {}, {}), field) == default
 
 
