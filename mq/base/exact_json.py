@@ -1,25 +1,49 @@
-"""Parsing JSON without changing numbers that are written again.
+"""Parsing JSON without changing what is written again.
 
 orjson turns each number with a point or an exponent, and each integer of more than 64 bits, into a double. Written
-again, many have other digits: `112.50` becomes `112.5`, which is another decimal.
+again, many have other digits: `112.50` becomes `112.5`, which is another decimal. Of names that an object has twice,
+every parser keeps one only.
 """
 
 import json
+import re
 from typing import Any
 
 import orjson
+
+_NEGATIVE_ZERO = re.compile(rb"-0(?![.eE0-9])")
 
 
 def loads(data: bytes) -> Any:
     """As `orjson.loads`, but numbers with a point or an exponent become `orjson.Fragment`s: they stay as written.
 
-    Integers stay integers, of whatever size. Raises `orjson.JSONDecodeError`.
+    Integers stay integers, of whatever size, except that `-0` becomes a `Fragment` too. Raises
+    `orjson.JSONDecodeError`, also for an object that has a name twice.
     """
     orjson.loads(data)  # it is the stricter of the two, about NaN and surrogates
+    # Only texts that may hold a negative zero pay for looking at each integer.
+    parse_int = _integer if _NEGATIVE_ZERO.search(data) else None
     try:
-        return json.loads(data.decode(), parse_float=orjson.Fragment)
+        return json.loads(
+            data.decode(), parse_float=orjson.Fragment, parse_int=parse_int, object_pairs_hook=_each_name_once
+        )
     except RecursionError as error:
         raise orjson.JSONDecodeError("nested too deeply", "", 0) from error
+
+
+def _integer(text: str) -> Any:
+    return orjson.Fragment(text) if text == "-0" else int(text)
+
+
+def _each_name_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        seen: set[str] = set()
+        for name, _ in members:
+            if name in seen:
+                raise orjson.JSONDecodeError(f"an object has the name {name!r:.80} twice", "", 0)
+            seen.add(name)
+    return found
 
 
 def dumps(value: Any) -> bytes:

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from braidmq.errors import InvalidArgument
 from braidmq.json_rows.encoding import UNIT_NS
 from braidmq.json_rows.plain import is_list, is_uuid, plain_type
 from braidmq.json_rows.refusal import Refusal, shown
@@ -24,9 +25,18 @@ from filer.times import EARLIEST_US, LATEST_US
 Values = Sequence[Any]
 """What JSON's parser made of the values of a column."""
 
-_LARGEST_FLOATS = {16: 65_504.0, 32: float(np.finfo(np.float32).max), 64: float(np.finfo(np.float64).max)}
+_TOO_LARGE = {16: 65_520.0, 32: 2.0**128 - 2.0**103, 64: float("inf")}
+"""From here on a number is rounded to infinity. The shortest digits of the largest number may lie above it."""
+_FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
 _MOST_SECONDS_DIGITS = 20
+_EPOCH = date(1970, 1, 1)
+_DAY_NS = 86_400 * 10**9
 _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DATE_FORM = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME_FORM = "[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.](?P<fraction>[0-9]{1,9}))?"
+_DATE = re.compile(_DATE_FORM)
+_TIME = re.compile(_TIME_FORM)
+_TIMESTAMP = re.compile(f"(?P<date>{_DATE_FORM})[Tt ](?P<time>{_TIME_FORM})(?P<offset>[Zz]|[+-][0-9]{{2}}:[0-9]{{2}})?")
 _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -56,6 +66,8 @@ def read_rows(values: Any, schema: pa.Schema) -> pa.Table:
     except Refusal as refusal:
         refusal.column = name
         raise
+    except pa.ArrowException as error:
+        raise InvalidArgument(f"column {name!r}: the values do not fit its type: {error}") from error
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -102,13 +114,13 @@ def _field(values: Values, field: pa.Field, counts: "npt.NDArray[np.bool_] | Non
 def _array(values: Values, kind: pa.DataType) -> Any:
     """An array of that type. Raises `Refusal`."""
     if pa.types.is_dictionary(kind):
-        return _array(values, kind.value_type).dictionary_encode().cast(kind)
+        return _dictionary(_array(values, kind.value_type), kind)
     if isinstance(kind, pa.Bool8Type):
         return pa.ExtensionArray.from_storage(kind, _array(values, pa.bool_()).cast(pa.int8()))
     if isinstance(kind, pa.BaseExtensionType) and not is_uuid(kind):
         return pa.ExtensionArray.from_storage(kind, _array(values, kind.storage_type))
     if pa.types.is_run_end_encoded(kind):
-        return pc.run_end_encode(_array(values, kind.value_type), kind.run_end_type)
+        return _run_ends(_array(values, kind.value_type), kind)
     simple = plain_type(kind)
     if is_list(simple):
         return _lists(values, simple)
@@ -120,6 +132,24 @@ def _array(values: Values, kind: pa.DataType) -> Any:
         if is_of(simple):
             return _built(_converted(values, partial(convert, kind=simple)), simple, kind)
     raise Refusal(0, f"type {kind} has no form in JSON: use another one")
+
+
+def _dictionary(array: Any, kind: Any) -> Any:
+    """The values by a dictionary of the distinct ones; of all, where Arrow does not know which are the same."""
+    try:
+        return array.dictionary_encode().cast(kind)
+    except pa.ArrowNotImplementedError:
+        indices = pa.array(np.arange(len(array)), kind.index_type, mask=np.asarray(array.is_null()))
+        return pa.DictionaryArray.from_arrays(indices, array, ordered=kind.ordered)
+
+
+def _run_ends(array: Any, kind: Any) -> Any:
+    """The values by their runs; each as a run of its own, where Arrow does not know which are the same."""
+    try:
+        return pc.run_end_encode(array, kind.run_end_type)
+    except pa.ArrowNotImplementedError:
+        ends = pa.array(np.arange(1, len(array) + 1), kind.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, array, kind)
 
 
 def _converted(values: Values, convert: Callable[[Any], Any]) -> list[Any]:
@@ -157,8 +187,14 @@ def _lists(values: Values, kind: pa.DataType) -> Any:
     items = _inner([item for each in lists if each is not None for item in each], kind.value_field, "[]", lists)
     if pa.types.is_list(kind):
         return pa.ListArray.from_arrays(_offsets(lists), items, kind, mask=_is_null(lists))
-    large = pa.large_list(kind.value_field)
-    return _cast(pa.LargeListArray.from_arrays(_offsets(lists), items, large, mask=_is_null(lists)), kind)
+    if pa.types.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(_offsets(lists), items, kind, mask=_is_null(lists))
+    layout, offset = (
+        (pa.LargeListViewArray, pa.int64()) if pa.types.is_large_list_view(kind) else (pa.ListViewArray, pa.int32())
+    )
+    offsets = _offsets(lists)
+    sizes = pc.subtract(offsets[1:], offsets[:-1])
+    return layout.from_arrays(offsets[:-1].cast(offset), sizes.cast(offset), items, kind, mask=_is_null(lists))
 
 
 def _fixed_size_lists(values: Values, kind: pa.DataType) -> Any:
@@ -174,6 +210,9 @@ def _fixed_size_lists(values: Values, kind: pa.DataType) -> Any:
     items = _inner(
         [item for each in full for item in each], kind.value_field, "[]", full, np.repeat(_there(lists), size)
     )
+    if not size:
+        # Arrow divides by the size to learn how many lists there are.
+        return pa.array(lists, kind)
     return pa.FixedSizeListArray.from_arrays(items, type=kind, mask=_is_null(lists))
 
 
@@ -269,9 +308,27 @@ def _floating(value: Any, kind: pa.DataType) -> float:
         number = float(value)
     except OverflowError:
         number = float("inf")
-    if abs(number) > _LARGEST_FLOATS[kind.bit_width]:
+    if abs(number) >= _TOO_LARGE[kind.bit_width]:
         raise ValueError(f"a number that type {kind} has")
-    return number
+    return number if kind.bit_width == 64 else _nearest(number, kind)
+
+
+def _nearest(number: float, kind: pa.DataType) -> float:
+    """The number of that narrower type whose shortest digits `number` was read from, or else the nearest one.
+
+    A double halfway between two numbers of the type may come from the digits of either (`7.038531e-26`).
+    """
+    narrow = _FLOATS[kind.bit_width]
+    nearest = narrow(number)
+    if float(nearest) == number:
+        return number
+    with np.errstate(over="ignore"):
+        neighbours = [np.nextafter(nearest, narrow(towards)) for towards in ("inf", "-inf")]
+    for neighbour in neighbours:
+        halfway = (float(nearest) + float(neighbour)) / 2
+        if halfway == number and float(str(neighbour)) == number:
+            return float(neighbour)
+    return float(nearest)
 
 
 def _decimal(value: Any, kind: pa.DataType) -> Decimal:
@@ -301,52 +358,52 @@ def _uuid(value: Any, kind: pa.DataType) -> bytes:
 
 def _date(value: Any, kind: pa.DataType) -> date:
     try:
-        return date.fromisoformat(_string(value, kind))
+        if _DATE.fullmatch(_string(value, kind)) is not None:
+            return date.fromisoformat(value)
     except ValueError as error:
         raise ValueError("a date such as 2024-01-31") from error
+    raise ValueError("a date such as 2024-01-31")
 
 
 def _time(value: Any, kind: pa.DataType) -> int:
-    text = _string(value, kind)
-    try:
-        at = time.fromisoformat(text)
-        nanoseconds = _nanoseconds(text)
-    except ValueError as error:
-        raise ValueError("a time such as 23:59:59.000000") from error
-    if at.tzinfo is not None:
-        raise ValueError("a time without an offset")
-    whole = (at.hour * 60 + at.minute) * 60 + at.second
-    return _in_unit(whole * 10**9 + nanoseconds, kind)
+    match = _TIME.fullmatch(_string(value, kind))
+    if match is None:
+        raise ValueError("a time such as 23:59:59.000000, without an offset")
+    return _in_unit(_time_ns(match[0], match["fraction"]), kind)
 
 
 def _timestamp(value: Any, kind: pa.DataType) -> int:
     """Counts of the type's unit since the epoch, as its integers."""
-    text = _string(value, kind)
-    try:
-        seconds = np.datetime64(text[:19], "s").astype(np.int64)
-        at = time.fromisoformat(text[11:])
-        nanoseconds = _nanoseconds(text)
-    except ValueError as error:
-        raise ValueError("a time of RFC 3339") from error
-    has_offset = at.tzinfo is not None
-    if has_offset != (kind.tz is not None) or text[10] not in "Tt ":
+    match = _TIMESTAMP.fullmatch(_string(value, kind))
+    if match is None or (match["offset"] is None) != (kind.tz is None):
         form = "2024-01-31T23:59:59.000000" + ("" if kind.tz is None else "Z")
         raise ValueError(f"a time such as {form}, {'without' if kind.tz is None else 'with'} an offset")
-    offset = at.utcoffset()
-    offset_seconds = 0 if offset is None else int(offset.total_seconds())
-    moment_seconds = int(seconds) - offset_seconds
-    if not EARLIEST_US <= moment_seconds * 10**6 <= LATEST_US:
+    try:
+        days = (date.fromisoformat(match["date"]) - _EPOCH).days
+        moment_ns = days * _DAY_NS + _time_ns(match["time"], match["fraction"]) - _offset_ns(match["offset"])
+    except ValueError as error:
+        raise ValueError(f"a time of RFC 3339: {error}") from error
+    if not EARLIEST_US * 1000 <= moment_ns < (LATEST_US + 1) * 1000:
         raise ValueError("within the years 1 to 9999 of UTC")
-    return _in_unit(moment_seconds * 10**9 + nanoseconds, kind)
+    return _in_unit(moment_ns, kind)
 
 
-def _nanoseconds(text: str) -> int:
-    """What stands after the seconds' point."""
-    _, point, rest = text.partition(".")
-    digits = rest.rstrip("Zz").partition("+")[0].partition("-")[0] if point else ""
-    if len(digits) > 9 or (point and not digits.isdecimal()):
-        raise ValueError("more than nine digits")
-    return int(digits.ljust(9, "0")) if digits else 0
+def _time_ns(text: str, fraction: str | None) -> int:
+    """The nanoseconds since midnight. Raises `ValueError`."""
+    try:
+        at = time.fromisoformat(text[:8])
+    except ValueError as error:
+        raise ValueError(f"a time of the day: {error}") from error
+    return ((at.hour * 60 + at.minute) * 60 + at.second) * 10**9 + int((fraction or "").ljust(9, "0"))
+
+
+def _offset_ns(text: str | None) -> int:
+    """How far local time is ahead of UTC. Raises `ValueError` for a day and more."""
+    if text is None or text in "Zz":
+        return 0
+    at = time.fromisoformat(text[1:])
+    offset_ns = (at.hour * 60 + at.minute) * 60 * 10**9
+    return -offset_ns if text[0] == "-" else offset_ns
 
 
 def _duration(value: Any, kind: pa.DataType) -> int:

@@ -57,6 +57,9 @@ def json_values(column: Any, name: str | None = None, *, non_finite: NonFinite =
         return _Encoder(non_finite).texts(array)
     except Refusal as refusal:
         refusal.raise_for(name, first_row)
+    except pa.ArrowException as error:
+        what = "the values" if name is None else f"column {name!r}"
+        raise InvalidArgument(f"{what} of type {column.type} cannot be written as JSON: {error}") from error
 
 
 class _Encoder:
@@ -293,7 +296,7 @@ def _timestamps(array: Any) -> Texts:
 def _times(array: Any) -> Texts:
     wide = pa.int32() if array.type.bit_width == 32 else pa.int64()
     counts = np.asarray(array.cast(wide)).astype(np.int64)
-    why = "no time of the day: it is less than 00:00 or more than 24:00"
+    why = "no time of the day: it is before 00:00, or not before 24:00"
     micros, nanos = _micros_and_nanos(counts, UNIT_NS[array.type.unit], 0, DAY_US - 1, why)
     texts = np.char.partition(np.datetime_as_string(micros.astype("datetime64[us]"), unit="us"), "T")[:, 2]
     return _quoted(_with_nanoseconds(texts, nanos))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +20,7 @@ def plain(array: Any) -> Any:
     """
     kind = array.type
     if pa.types.is_run_end_encoded(kind):
-        return plain(pc.run_end_decode(array))
+        return _without_run_ends(array)
     if pa.types.is_dictionary(kind):
         # Arrow cannot cast dictionaries of views, which is what polars makes of its categoricals.
         return plain(array.dictionary).take(array.indices)
@@ -29,6 +30,13 @@ def plain(array: Any) -> Any:
         return plain(array.storage)
     wanted = plain_type(kind)
     return array if wanted == kind else array.cast(wanted)
+
+
+def _without_run_ends(array: Any) -> Any:
+    """Each value as often as its run is long. Arrow's own decoder does not know views and dictionaries."""
+    ends = np.asarray(array.run_ends)
+    places = np.arange(array.offset, array.offset + len(array))
+    return plain(array.values).take(pa.array(np.searchsorted(ends, places, side="right")))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

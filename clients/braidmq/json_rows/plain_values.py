@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -25,12 +26,11 @@ def value_json(value: Any) -> bytes:
     except (orjson.JSONEncodeError, ValueError, OverflowError) as failure:
         why = failure.__cause__ or failure
         raise InvalidArgument(f"the value cannot be written as JSON: {why}") from failure
-    if b"null" in text:
-        # orjson writes NaN and the infinities as null, and does not tell.
-        for path, number in _non_finite(value, ""):
+    # orjson writes NaN and the infinities as null, and does not tell.
+    if b"null" in text or b"\\u0000" in text:
+        for path, reason in _refused(value, ""):
             raise InvalidArgument(
-                f"the value cannot be written as JSON: JSON has no number {non_finite_name(number)}"
-                + (f" (at {path.removeprefix('.')})" if path else "")
+                f"the value cannot be written as JSON: {reason}" + (f" (at {path.removeprefix('.')})" if path else "")
             )
     return text
 
@@ -38,7 +38,7 @@ def value_json(value: Any) -> bytes:
 def _default(value: Any) -> Any:
     """What orjson does not write by itself, or in another form."""
     if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds") if value.tzinfo is None else rfc3339(microseconds(value))
+        return _datetime_text(value)
     if isinstance(value, time):
         if value.tzinfo is not None:
             raise ValueError(f"{value!r} is a time of the day with a zone: give a datetime, or leave out the zone")
@@ -46,7 +46,7 @@ def _default(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, timedelta):
-        return orjson.Fragment(duration_text(value // _MICROSECOND * 1000))
+        return orjson.Fragment(duration_text(value // _MICROSECOND * 1000 + getattr(value, "nanoseconds", 0)))
     if isinstance(value, Decimal):
         return orjson.Fragment(decimal_text(value))
     if isinstance(value, bytes | bytearray | memoryview):
@@ -54,15 +54,33 @@ def _default(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _non_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
+def _datetime_text(moment: datetime) -> str:
+    """With the nanoseconds of pandas' times, which are datetimes too."""
+    if moment != moment:
+        raise ValueError(f"{moment!r} is no time: give None")
+    nanoseconds = getattr(moment, "nanosecond", 0)
+    if nanoseconds:
+        moment = moment.replace(nanosecond=0)  # type: ignore[call-arg] # pandas.Timestamp
+    text = moment.isoformat(timespec="microseconds") if moment.tzinfo is None else rfc3339(microseconds(moment))
+    if not nanoseconds:
+        return text
+    return f"{text.removesuffix('Z')}{nanoseconds:03d}{'Z' if text.endswith('Z') else ''}"
+
+
+def _refused(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """What would not keep its meaning and orjson writes: where it is, and why not."""
+    if isinstance(value, Enum):
+        value = value.value
     if isinstance(value, float) and not math.isfinite(value):
-        yield path, value
+        yield path, f"JSON has no number {non_finite_name(value)}"
     elif isinstance(value, dict):
         for name, each in value.items():
-            yield from _non_finite(each, f"{path}.{name}")
+            if "\0" in name:
+                yield path, f"the name {name!r} has the character U+0000"
+            yield from _refused(each, f"{path}.{name}")
     elif is_dataclass(value):
         for field in fields(value):
-            yield from _non_finite(getattr(value, field.name), f"{path}.{field.name}")
+            yield from _refused(getattr(value, field.name), f"{path}.{field.name}")
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
-            yield from _non_finite(each, f"{path}[{index}]")
+            yield from _refused(each, f"{path}[{index}]")

@@ -2,11 +2,16 @@
 
 from decimal import Decimal
 
+_MOST_DIGITS = 1000
+"""An exponent of a few digits would make a text of a billion. Decimals of Arrow have at most 76."""
+
 
 def decimal_text(number: Decimal) -> bytes:
-    """All digits of a decimal, without an exponent. Raises `ValueError` for one that is not finite."""
+    """All digits of a decimal, without an exponent. Raises `ValueError` for one that is not finite, or very long."""
     if not number.is_finite():
         raise ValueError("JSON has no such number")
+    if number and max(abs(number.adjusted()), len(number.as_tuple().digits)) > _MOST_DIGITS:
+        raise ValueError(f"a decimal of more than {_MOST_DIGITS:,} digits, written without an exponent")
     return format(number, "f").encode()
 
 

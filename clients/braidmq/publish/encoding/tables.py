@@ -161,7 +161,11 @@ def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit |
     """Times in microseconds UTC. Text is read as RFC 3339; times without a zone are taken as UTC."""
     kind = event_time_type(name, column.type, unit)
     try:
-        plain = plain_column(column).cast(kind)
+        plain = plain_column(column)
+        if pa.types.is_integer(plain.type):
+            # Arrow makes times only of these. What does not fit is an error of the cast.
+            plain = plain.cast(pa.int64())
+        plain = plain.cast(kind)
         if pa.types.is_timestamp(kind):
             # Nanoseconds are truncated. A time of a coarser unit that is out of range is an error: it must not wrap.
             plain = plain.cast(pa.timestamp("us", kind.tz), safe=kind.unit in ("s", "ms"))

@@ -93,7 +93,17 @@ def line(document: Any) -> bytes:
     return orjson.dumps(document)
 
 
-BROKEN_JSON = [b"", b"{", b'{"messages": [', b"\xff\xfe", b'{"messages": [{"value": NaN}]}', b"[" * 5000, b'"\\ud800"']
+TWICE = [b'{"messages": [{"value": {"a": 1, "a": 2}}]}', b'{"messages": [{"value": 1, "value": 2}]}']
+BROKEN_JSON = [
+    *TWICE,
+    b"",
+    b"{",
+    b'{"messages": [',
+    b"\xff\xfe",
+    b'{"messages": [{"value": NaN}]}',
+    b"[" * 5000,
+    b'"\\ud800"',
+]
 
 
 async def test_broken_json(topic: HttpBroker) -> None:

@@ -36,9 +36,20 @@ REFUSED: list[tuple[pa.DataType, str, str]] = [
     (pa.timestamp("us", "UTC"), '"2024-01-31T10:00:00.1234567Z"', "whole number of us"),
     (pa.timestamp("us", "UTC"), '"0001-01-01T00:00:00+01:00"', "years 1 to 9999"),
     (pa.timestamp("us", "UTC"), "1500000000", "not text"),
-    (pa.time64("us"), '"25:00:00"', "not a time such as"),
+    (pa.timestamp("us", "UTC"), '"2024-01-31T10:00:00,5Z"', "not a time such as"),
+    (pa.timestamp("us", "UTC"), '"2024-01-31T10:00Z"', "not a time such as"),
+    (pa.timestamp("us", "UTC"), '"2024-01-31T10:00:00+01:00:30.5"', "not a time such as"),
+    (pa.timestamp("us", "UTC"), '"2024-01-31T10:00:00+24:00"', "not a time of RFC 3339"),
+    (pa.time64("us"), '"10:00:00,5"', "not a time such as"),
+    (pa.time64("us"), '"T10:00:00"', "not a time such as"),
+    (pa.date32(), '"2024-W01-1"', "not a date such as"),
+    (pa.date32(), '"20240131"', "not a date such as"),
+    (pa.list_(pa.int8(), 0), "[1]", "JSON array of 0 items"),
+    (pa.dictionary(pa.int8(), pa.string()), "1", "not text"),
+    (pa.time64("us"), '"25:00:00"', "not a time of the day"),
     (pa.time64("us"), '"10:00:00Z"', "without an offset"),
     (pa.date32(), '"31.01.2024"', "not a date such as"),
+    (pa.float32(), "3.4028236e38", "not a number that type float has"),
     (pa.float32(), "1e39", "not a number that type float has"),
     (pa.float64(), "true", "not a number"),
     (pa.decimal128(5, 2), "1.111", "does not fit type decimal128"),
@@ -81,3 +92,9 @@ def test_a_null_where_the_schema_allows_none_is_refused() -> None:
         column(pa.int8(), "null", nullable=False)
     items = pa.list_(pa.field("item", pa.struct([pa.field("x", pa.int8(), nullable=False)])))
     assert column(items, "[null]") == [[None]]
+
+
+def test_what_does_not_fit_an_encoding_is_refused() -> None:
+    schema = pa.schema([("c", pa.dictionary(pa.int8(), pa.string()))])
+    with pytest.raises(InvalidArgument, match="column 'c': the values do not fit its type"):
+        rows_from_json(pa.array([f'{{"c":"{number}"}}' for number in range(200)]), schema)

@@ -3,9 +3,11 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -28,6 +30,10 @@ ROW: dict[str, Any] = {
 }
 
 
+class Grade(Enum):
+    NONE = math.nan
+
+
 @dataclass
 class Point:
     x: float
@@ -45,6 +51,11 @@ def test_a_dictionary_has_the_bytes_that_the_row_of_a_table_has() -> None:
         (math.inf, "no number Infinity$"),
         (Point(math.nan), r"no number NaN \(at x\)"),
         ({"a": Decimal("NaN")}, "no such number"),
+        ({"a": Decimal("1E+999999999")}, "more than 1,000 digits"),
+        ({"a": Decimal("1E-999999999")}, "more than 1,000 digits"),
+        ({"a": Grade.NONE}, r"no number NaN \(at a\)"),
+        ({"a": {"b\0": 1}}, r"name 'b\\x00' has the character U\+0000 \(at a\)"),
+        ({"a": pd.NaT}, "NaT is no time: give None"),
         ({"a": time(1, tzinfo=UTC)}, "time of the day with a zone"),
         ({"a": {1, 2}}, "set has no form in JSON"),
         ({1: 2}, "key must be str"),
@@ -87,3 +98,18 @@ def _differs(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.JsonType):
         return True
     return any(_differs(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def test_times_of_pandas_keep_their_nanoseconds() -> None:
+    row = {
+        "at": pd.Timestamp("2024-01-01T00:00:00.123456789", tz="Europe/Paris"),
+        "naive": pd.Timestamp("2024-01-01T00:00:00.123456789"),
+        "micros": pd.Timestamp("2024-01-01T00:00:00.123456"),
+        "pause": pd.Timedelta(nanoseconds=-1_234_567),
+    }
+    table = pa.Table.from_pandas(pd.DataFrame([row]))
+    assert value_json(row) == rows_to_json(table)[0].as_py()
+
+
+def test_texts_with_u_0000_are_no_names() -> None:
+    assert value_json({"a": "null\0"}) == b'{"a":"null\\u0000"}'

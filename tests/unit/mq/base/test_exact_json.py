@@ -62,3 +62,16 @@ def test_what_is_no_json_is_refused(text: str) -> None:
 def test_what_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(orjson.JSONDecodeError, match="nested too deeply"):
         loads(b"[" * 1020 + b"12345678901234567890,12345678901234567890" + b"]" * 1020)
+
+
+@pytest.mark.parametrize("text", ["-0", "[-0]", '{"a":-0}', '[-0,1,-10,"-0",-0.0,-0e1]'])
+def test_a_negative_zero_stays_negative(text: str) -> None:
+    assert dumps(loads(text.encode())) == text.encode()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":1,"a":2}', '[{"b":{"a":1,"x":2,"a":1}}]', '{"\\u0061":1,"a":1}', '{"a":null,"a":null}']
+)
+def test_an_object_that_has_a_name_twice_is_refused(text: str) -> None:
+    with pytest.raises(orjson.JSONDecodeError, match="an object has the name 'a' twice"):
+        loads(text.encode())

@@ -107,6 +107,14 @@ def test_whole_numbers_are_event_times_in_the_unit_that_is_given(unit: Any, fact
     assert [row["event_time"] for row in rows] == [NOON, None]
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.uint32(), pa.uint64(), pa.int64()])
+def test_whole_numbers_of_any_width_are_event_times(kind: Any) -> None:
+    column = pa.array([int(NOON.timestamp()), None], kind)
+    for each in (column, column.dictionary_encode()):
+        rows = wire(pa.table({"v": ["x", "y"], "t": each}), value="v", event_time="t", event_time_unit="s")
+        assert [row["event_time"] for row in rows] == [NOON, None]
+
+
 def test_days_are_event_times_at_midnight() -> None:
     rows = wire(pa.table({"v": ["x"], "t": [date(2013, 1, 1)]}), value="v", event_time="t")
     assert rows[0]["event_time"] == datetime(2013, 1, 1, tzinfo=UTC)
@@ -131,6 +139,11 @@ def test_slices_cover_every_row_once_in_order() -> None:
         (pa.table({"n": [True]}), {"event_time": "n"}, "column 'n' of type bool cannot be the event time"),
         (FAR, {"value": "v", "event_time": "t", "event_time_unit": "s"}, "no column of whole numbers: leave out"),
         (pa.table({"n": [2**62]}), {"event_time": "n", "event_time_unit": "s"}, "cannot be the event time"),
+        (
+            pa.table({"n": pa.array([2**64 - 1], pa.uint64())}),
+            {"event_time": "n", "event_time_unit": "s"},
+            "column 'n' of",
+        ),
         (pa.table({"n": [1]}), {"event_time": "n", "event_time_unit": "m"}, "did you mean 'ms'"),
         (pa.table({"n": [1]}), {"event_time_unit": "s"}, "needs event_time"),
         (pa.table({"n": [1]}), {"non_finite": "nul"}, "did you mean 'null'"),
