@@ -1,15 +1,23 @@
 """Restarts of a broker without a cluster (docs/design.md §8, "An incarnation"), as a small model.
 
 Each process is frozen data and takes one step at a time. It takes an incarnation: the one of the process before, if the
-record says that this one has stopped; else a new one. A segment belongs to an incarnation. A process that has the
-segment's incarnation goes on with it; any other seals it and opens the next. It may be killed anywhere, and two may
-start at the same time. Its puts may land late, also after its end, or never; writes of the record may land twice. All
+record says that this one has stopped; else a new one. Of two that change the record at the same moment one starts, and
+the other does not. A segment belongs to an incarnation. When it is first used, a process that has the segment's
+incarnation goes on with it; any other seals it and opens the next. A process may be killed anywhere, and two may run at
+the same time. Its puts may land late, also after its end, or never; writes of the record may land twice. All
 interleavings are explored. Each process publishes the same two requests again, as a producer without answers does.
+
+Three more actors may be there. An older version of the broker knows nothing of the record, and takes a new incarnation.
+A meddler copies the record, and puts the copy back, once, at any moments. A thief takes the last file of the newest
+segment, once, while no process runs and the last one has stopped cleanly.
+
 After every step the promises are checked:
 
-- what was acknowledged is in the log;
+- what was acknowledged is in the log, unless it was stolen;
 - no request is in the log twice;
+- what was stolen keeps its segment and offset: a reader that had it would miss another request there;
 - no process loses its segment to a file of its own incarnation: it would have to seal the segment, as after a kill.
+  The last one is not kept where an older record is put back. The others are: the names of files fence.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -30,21 +38,30 @@ class Rules:
 
     `stops_idle`: the record says that a process has stopped only once nothing of it is under way. `compares`: the
     record is changed only as it was read. `renames`: the incarnation of a process that was killed is never taken.
-    `looks`: a process that goes on with a segment reads which requests it has first.
+    `looks`: a process that goes on with a segment reads which requests it has first. `tells_end`: the record of a stop
+    says where the log ends, and whoever goes on begins no earlier.
     """
 
     stops_idle: bool = True
     compares: bool = True
     renames: bool = True
     looks: bool = True
+    tells_end: bool = True
 
 
 class Record(NamedTuple):
-    """Which incarnation was taken last, whether its process has stopped, and the number of this version."""
+    """Which incarnation was taken last, whether its process has stopped, and the number of this version.
+
+    `ends`: where segments ended at the last clean stop that knew of them, as (segment, offset).
+    """
 
     incarnation: int = 0
     stopped: bool = False
     version: int = 0
+    ends: tuple[tuple[int, int], ...] = ()
+
+
+STOLEN = (0, 0)
 
 
 class Segment(NamedTuple):
@@ -53,6 +70,24 @@ class Segment(NamedTuple):
     incarnation: int
     files: tuple[tuple[int, int], ...] = ()
     sealed: bool = False
+
+    @property
+    def end(self) -> int:
+        """Where whoever reads the names believes that the log ends: a file that is gone at the end leaves no trace."""
+        end = len(self.files)
+        while end and self.files[end - 1] == STOLEN:
+            end -= 1
+        return end
+
+    def has(self, name: int) -> bool:
+        """Whether there is a file of that name now."""
+        return name < len(self.files) and self.files[name] != STOLEN
+
+    def with_file(self, name: int, file: tuple[int, int]) -> "Segment":
+        """With that file; names before it that are free are a hole."""
+        files = [*self.files, *[STOLEN] * (name + 1 - len(self.files))]
+        files[name] = file
+        return self._replace(files=tuple(files))
 
 
 class Put(NamedTuple):
@@ -84,9 +119,13 @@ class World(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A broker process: `phase` is off, taking, ready, putting or over."""
+    """A broker process: `phase` is off, taking, taken, ready, putting or over.
+
+    `knows`: the version knows of the record.
+    """
 
     number: int
+    knows: bool = True
     phase: str = "off"
     write: Write | None = None
     incarnation: int = 0
@@ -95,12 +134,37 @@ class Process(NamedTuple):
     known: frozenset[int] = frozenset()
     put: Put | None = None
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has started and not ended."""
+        return self.phase not in ("off", "over")
+
+    @property
+    def ended(self) -> "Process":
+        """After its end. What it knew counts no more, so that all its ends are one state."""
+        return Process(self.number, self.knows, "over")
+
 
 class Store(NamedTuple):
     """Has what is on its way take effect."""
 
 
-Actor = Process | Store
+class Meddler(NamedTuple):
+    """Copies the record, and puts the copy back."""
+
+    copy: Record | None = None
+    done: bool = False
+
+
+class Thief(NamedTuple):
+    """Takes the last file of the newest segment: that request, which was in that segment at that offset."""
+
+    request: int = 0
+    segment: int = -1
+    name: int = -1
+
+
+Actor = Process | Store | Meddler | Thief
 Step = tuple[str, World, Actor]
 
 
@@ -108,11 +172,15 @@ def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
     """Every step that the actor may take now."""
     if isinstance(actor, Store):
         yield from _store(actor, world, rules)
+    elif isinstance(actor, Meddler):
+        yield from _meddle(actor, world)
+    elif isinstance(actor, Thief):
+        yield from _steal(actor, world)
     elif actor.phase != "over":
         who = f"process {actor.number}"
         if actor.phase != "off":
-            yield f"{who} is killed", world, actor._replace(phase="over")
-        steps = {"off": _start, "taking": _take, "ready": _ready, "putting": _putting}[actor.phase]
+            yield f"{who} is killed", world, actor.ended
+        steps = {"off": _start, "taking": _take, "taken": _taken, "ready": _ready, "putting": _putting}[actor.phase]
         for what, after, changed in steps(actor, world, rules):
             yield f"{who} {what}", after, changed
 
@@ -121,9 +189,9 @@ def _store(store: Store, world: World, rules: Rules) -> Iterator[Step]:
     for put in world.puts:
         landed = world._replace(puts=world.puts - {put})
         segment = world.segments[put.segment]
-        if not segment.sealed and put.name == len(segment.files):
-            files = (*segment.files, (put.request, put.process))
-            landed = landed._replace(segments=_with(world, put.segment, segment._replace(files=files)))
+        if not segment.sealed and not segment.has(put.name):
+            with_file = segment.with_file(put.name, (put.request, put.process))
+            landed = landed._replace(segments=_with(world, put.segment, with_file))
         yield f"{put} lands", landed, store
     for write in world.writes:
         # It stays under way: a client may have sent it twice.
@@ -131,15 +199,40 @@ def _store(store: Store, world: World, rules: Rules) -> Iterator[Step]:
             yield f"{write} lands", world._replace(record=write.record), store
 
 
+def _meddle(meddler: Meddler, world: World) -> Iterator[Step]:
+    if meddler.copy is None:
+        if world.record.version:
+            yield "the record is copied", world, Meddler(world.record)
+    elif not meddler.done and world.record != meddler.copy:
+        yield "the copy is put back", world._replace(record=meddler.copy), meddler._replace(done=True)
+
+
+def _steal(thief: Thief, world: World) -> Iterator[Step]:
+    """Not what is on its way: one fault at a time."""
+    if thief.request or not world.segments or not world.record.stopped or world.puts:
+        return
+    newest = world.segments[-1]
+    if newest.files and not newest.sealed:
+        request, _ = newest.files[-1]
+        taken = newest._replace(files=(*newest.files[:-1], STOLEN))
+        number = len(world.segments) - 1
+        without = world._replace(segments=_with(world, number, taken))
+        yield f"request {request} is stolen", without, Thief(request, number, len(newest.files) - 1)
+
+
 def _with(world: World, number: int, segment: Segment) -> tuple[Segment, ...]:
     return (*world.segments[:number], segment, *world.segments[number + 1 :])
 
 
 def _start(process: Process, world: World, rules: Rules) -> Iterator[Step]:
+    if not process.knows:
+        fresh = process._replace(phase="taking", incarnation=10 + process.number)
+        yield "of an older version starts", world, fresh
+        return
     seen = world.record
     takes = seen.version > 0 and (seen.stopped or not rules.renames)
     incarnation = seen.incarnation if takes else 10 + process.number
-    record = Record(incarnation, False, seen.version * 10 + process.number)
+    record = Record(incarnation, False, seen.version * 10 + process.number, seen.ends)
     write = Write(process.number, seen.version, record)
     yield (
         f"takes incarnation {incarnation}",
@@ -149,23 +242,30 @@ def _start(process: Process, world: World, rules: Rules) -> Iterator[Step]:
 
 
 def _take(process: Process, world: World, rules: Rules) -> Iterator[Step]:
-    """Its write has taken effect, or another one has: then it needs a new incarnation."""
-    assert process.write is not None
-    if world.record == process.write.record:
-        yield from _settle(process, world, rules)
+    """Its write has taken effect, or another one has: then it does not start."""
+    if process.write is None or world.record == process.write.record:
+        yield "has started", world, process._replace(phase="taken")
     elif rules.compares and world.record.version != process.write.replaces:
-        yield from _settle(process._replace(incarnation=20 + process.number, write=None), world, rules)
+        yield "does not start", world, process.ended
+
+
+def _taken(process: Process, world: World, rules: Rules) -> Iterator[Step]:
+    """It settles when the topic is first used, which may be much later, or never."""
+    yield from _settle(process, world, rules)
+    yield from _stop(process, world)
 
 
 def _settle(process: Process, world: World, rules: Rules) -> Iterator[Step]:
     number = len(world.segments) - 1
-    stored = frozenset(request for segment in world.segments for request, _ in segment.files)
-    if number >= 0 and world.segments[number].incarnation == process.incarnation and not world.segments[number].sealed:
+    stored = frozenset(request for segment in world.segments for request, _ in segment.files if request)
+    told = dict(process.write.record.ends) if process.write is not None and rules.tells_end else {}
+    newest = world.segments[number] if number >= 0 else None
+    if newest is not None and newest.incarnation == process.incarnation and not newest.sealed:
         known = stored if rules.looks else frozenset[int]()
-        end = len(world.segments[number].files)
+        end = max(newest.end, told.get(number, 0))
         yield "goes on", world, process._replace(phase="ready", segment=number, end=end, known=known)
         return
-    sealed = _with(world, number, world.segments[number]._replace(sealed=True)) if number >= 0 else ()
+    sealed = _with(world, number, newest._replace(sealed=True)) if newest is not None else ()
     opened = (*sealed, Segment(process.incarnation))
     ready = process._replace(phase="ready", segment=number + 1, known=stored)
     yield "seals, and opens the next", world._replace(segments=opened), ready
@@ -175,7 +275,8 @@ def _ready(process: Process, world: World, rules: Rules) -> Iterator[Step]:
     for request in REQUESTS:
         if request in process.known:
             if request not in world.acknowledged:
-                yield f"answers {request} again", _acknowledge(world, request), process
+                acknowledged = world._replace(acknowledged=world.acknowledged | {request})
+                yield f"answers {request} again", acknowledged, process
         else:
             put = Put(process.number, process.segment, process.end, request)
             sent = world._replace(puts=world.puts | {put})
@@ -187,48 +288,63 @@ def _putting(process: Process, world: World, rules: Rules) -> Iterator[Step]:
     put = process.put
     assert put is not None
     if put not in world.puts:
-        files = world.segments[put.segment].files
-        if put.name < len(files) and files[put.name] == (put.request, put.process):
+        segment = world.segments[put.segment]
+        if segment.has(put.name) and segment.files[put.name] == (put.request, put.process):
             known = process.known | {put.request}
             ready = process._replace(phase="ready", put=None, end=process.end + 1, known=known)
-            yield f"acknowledges {put.request}", _acknowledge(world, put.request), ready
+            acknowledged = world._replace(acknowledged=world.acknowledged | {put.request})
+            yield f"acknowledges {put.request}", acknowledged, ready
         else:
-            own = put.name < len(files) and world.segments[put.segment].incarnation == process.incarnation
-            broken = "a process lost its segment to its own incarnation" if own else world.broken
-            yield "has lost the segment", world._replace(broken=broken), process._replace(phase="over")
+            own = segment.has(put.name) and segment.incarnation == process.incarnation
+            broken = LOST_TO_ITSELF if own else world.broken
+            yield "has lost the segment", world._replace(broken=broken), process.ended
     if not rules.stops_idle:
         yield from _stop(process, world)
 
 
 def _stop(process: Process, world: World) -> Iterator[Step]:
     if process.write is None:
-        return  # another process took the record: it says nothing of this one
+        yield "stops, and says so nowhere", world, process.ended
+        return
     taken = process.write.record
-    record = Record(process.incarnation, True, taken.version * 10 + 9)
+    ends = dict(taken.ends) | ({process.segment: process.end} if process.segment >= 0 else {})
+    record = Record(process.incarnation, True, taken.version * 10 + 9, tuple(sorted(ends.items())))
     stopped = world._replace(writes=world.writes | {Write(process.number, taken.version, record)})
-    yield "stops", stopped, process._replace(phase="over")
-
-
-def _acknowledge(world: World, request: int) -> World:
-    return world._replace(acknowledged=world.acknowledged | {request})
+    yield "stops", stopped, process.ended
 
 
 # -- promises ----------------------------------------------------------------------------------------------
 
 
+NOTHING = World()
+LOST_TO_ITSELF = "a process lost its segment to its own incarnation"
+
+
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
     """The promise that is broken now; None if all are kept."""
-    stored = [request for segment in world.segments for request, _ in segment.files]
-    if world.broken:
+    stored = [request for segment in world.segments for request, _ in segment.files if request]
+    thief = next((each for each in actors if isinstance(each, Thief) and each.request), Thief())
+    if world.broken and not any(isinstance(each, Meddler) and each.done for each in actors):
         return world.broken
-    if not world.acknowledged <= set(stored):
+    if not world.acknowledged <= {*stored, thief.request}:
         return "an acknowledged request is not in the log"
     if len(set(stored)) < len(stored):
         return "a request is in the log twice"
+    if thief.request and world.segments[thief.segment].has(thief.name):
+        return "another request has the offset of the stolen one"
     return None
 
 
-def explore(processes: int, rules: Rules) -> tuple[int, set[World]]:
-    """Explore all interleavings; returns the number of states, and the worlds at the ends. Raises `Violation`."""
-    actors: list[Actor] = [Process(number) for number in range(1, processes + 1)]
-    return explore_all(World(), [*actors, Store()], steps_of=partial(steps_of, rules=rules), complaint=complaint)
+def explore(actors: Sequence[Actor], rules: Rules, begin: World = NOTHING) -> tuple[int, set[World]]:
+    """Explore all interleavings from there on; returns the number of states, and the worlds at the ends.
+
+    Raises `Violation`.
+    """
+    return explore_all(
+        begin, [*actors, Store()], steps_of=partial(steps_of, rules=rules), complaint=complaint, waits=_waits
+    )
+
+
+def _waits(actor: Actor, actors: Sequence[Actor]) -> bool:
+    """Whether the thief has to wait: it comes while nobody runs."""
+    return isinstance(actor, Thief) and any(isinstance(each, Process) and each.runs for each in actors)
