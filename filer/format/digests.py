@@ -11,6 +11,7 @@ written by an earlier version, and is read unchecked.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -19,7 +20,7 @@ import xxhash
 from filer.errors import CorruptFile
 from filer.varint import varint
 
-Bytes: TypeAlias = "bytes | memoryview"
+Bytes: TypeAlias = "bytes | bytearray | memoryview"
 
 MAGIC = b"PAR1"
 PIECE_BYTES = 8 * 1024 * 1024
@@ -77,13 +78,16 @@ def fill_in(data: memoryview, ends: Sequence[int]) -> None:
     data = data.cast("B")
     begin = len(data) - footer_size_bytes(data[-8:])
     row_groups = "".join(digest_of(data[start:stop]) for start, stop in pairwise(ends))
-    footer = bytes(data[begin:])
-    for name, old, new in (
-        (BODY, _ZEROS, digest_of(data[:begin])),
-        (ROW_GROUPS, "0" * len(row_groups), row_groups),
-    ):
-        footer = footer.replace(_entry(name, old), _entry(name, new))
-    data[begin:] = footer.replace(_entry(FOOTER, _ZEROS), _entry(FOOTER, digest_of(footer)))
+    footer = bytearray(data[begin:])
+    for mark, digits in ((_BODY_MARK, digest_of(data[:begin])), (_row_groups_mark(len(row_groups)), row_groups)):
+        _write_behind(mark, digits, footer)
+    _write_behind(_FOOTER_MARK, digest_of(footer), footer)
+    data[begin:] = footer
+
+
+def _write_behind(mark: bytes, digits: str, footer: bytearray) -> None:
+    at = footer.index(mark) + len(mark)
+    footer[at : at + len(digits)] = digits.encode()
 
 
 def footer_size_bytes(tail: Bytes) -> int:
@@ -147,4 +151,12 @@ def _entry(name: str, value: str) -> bytes:
     return b"".join((_STRING, varint(len(name)), name.encode(), _STRING, varint(len(value)), value.encode()))
 
 
+_BODY_MARK = _entry(BODY, _ZEROS)[:-DIGITS]
 _FOOTER_MARK = _entry(FOOTER, _ZEROS)[:-DIGITS]
+
+
+@lru_cache(maxsize=64)
+def _row_groups_mark(size: int) -> bytes:
+    """What precedes the digests of row groups, which have so many digits together."""
+    entry = _entry(ROW_GROUPS, "0" * size)
+    return entry[: len(entry) - size]

@@ -8,13 +8,13 @@ import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile
 from filer.format import digests
+from filer.format.compression import Compression, owner_compression
 from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
 from filer.format.schema import JSON_TYPE, log_schema
@@ -24,6 +24,8 @@ FORMAT_VERSION = 1
 FOOTER_GUESS_BYTES = 64 * 1024
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 PAGE_BYTES = 1024 * 1024
+_ROOM_FROM_BYTES = 2 * 1024 * 1024
+"""With fewer bytes of values, a file is copied as it grows in less time than new memory takes."""
 WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
 """A file of up to this size is read and decoded whole, a larger one by row groups."""
 _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
@@ -132,7 +134,25 @@ class Footer:
 
 def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
     """The bytes of an owner's file of `table`, with that footer, in one row group."""
-    encoder = SegmentFileEncoder(table.schema, compression="lz4")
+    compression = owner_compression(table)
+    if table["value"].nbytes >= _ROOM_FROM_BYTES and not footer.windows:
+        try:
+            return _encode(table, footer, compression, _room_bytes(table, footer))
+        except OSError:
+            # It did not fit.
+            return _encode(table, footer, compression, None)
+    return _encode(table, footer, compression, None)
+
+
+def _room_bytes(table: pa.Table, footer: Footer) -> int:
+    """About the most that a file of these rows can take: what is plain in memory is plain in the file."""
+    rows_bytes, count = int(table.nbytes), int(table.num_rows)
+    # LZ4, pages and their headers add little; the levels of nested columns take bits a row.
+    return rows_bytes + rows_bytes // 50 + count + 256 * len(footer.requests) + 64 * 1024
+
+
+def _encode(table: pa.Table, footer: Footer, compression: Compression, room_bytes: int | None) -> pa.Buffer:
+    encoder = SegmentFileEncoder(table.schema, compression=compression, room_bytes=room_bytes)
     if table.num_rows:
         encoder.add_row_group(table)
     return encoder.finish(footer)
@@ -142,20 +162,24 @@ class SegmentFileEncoder:
     """Encodes a segment file in memory, row group by row group.
 
     A page ends with the row that brings it to `page_bytes` or to `page_rows` (None: Arrow's default). Without `checks`,
-    the file has neither digests nor page checksums, as in version 0.1.
+    the file has neither digests nor page checksums, as in version 0.1. With `room_bytes` it takes the memory for the
+    whole file at once, and does not copy the file each time that it has grown. Then `add_row_group` and `finish` raise
+    `OSError` if the file is larger.
     """
 
     def __init__(
         self,
         schema: pa.Schema,
         *,
-        compression: Literal["lz4", "zstd"],
+        compression: Compression,
         page_bytes: int = PAGE_BYTES,
         page_rows: int | None = None,
         checks: bool = True,
+        room_bytes: int | None = None,
     ) -> None:
         self._checks = checks
-        self._sink = pa.BufferOutputStream()
+        self._room = None if room_bytes is None else pa.allocate_buffer(room_bytes)
+        self._sink = pa.BufferOutputStream() if self._room is None else pa.FixedSizeBufferWriter(self._room)
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
@@ -173,7 +197,8 @@ class SegmentFileEncoder:
 
     def add_row_group(self, table: pa.Table) -> None:
         """Add messages as one row group, at least one message."""
-        self._writer.write_table(table, row_group_size=table.num_rows)
+        with self._all_or_nothing():
+            self._writer.write_table(table, row_group_size=table.num_rows)
         self._ends.append(self._sink.tell())
 
     def finish(self, footer: Footer) -> pa.Buffer:
@@ -181,12 +206,29 @@ class SegmentFileEncoder:
         metadata = footer.to_metadata()
         if self._checks:
             metadata |= digests.place_holders(footer.previous, row_groups=len(self._ends) - 1)
-        self._writer.add_key_value_metadata(metadata)
-        self._writer.close()
-        data = self._sink.getvalue()
+        with self._all_or_nothing():
+            self._writer.add_key_value_metadata(metadata)
+            self._writer.close()
+        data, size_bytes = self._written()
         if self._checks:
-            digests.fill_in(memoryview(data), self._ends)
-        return data
+            digests.fill_in(memoryview(data)[:size_bytes], self._ends)
+        return data if data.size == size_bytes else data.slice(0, size_bytes)
+
+    def _written(self) -> tuple[pa.Buffer, int]:
+        """What the file is in, and how many bytes of that it has."""
+        if self._room is not None:
+            return self._room, self._sink.tell()
+        data = self._sink.getvalue()
+        return data, data.size
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # Else Arrow's writer would try to write a footer when it goes.
+            self._writer.is_open = False
+            raise
 
 
 def mark_json(table: pa.Table) -> pa.Table:

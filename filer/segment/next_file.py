@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from filer.tracing import NO_SPAN, Span
 
 # The memory of an accepted request besides its messages. For a single small message this is nearly all of it.
 ACCEPTED_OVERHEAD_BYTES = 1024
+_MOST_NULLS = 1024
 
 
 @dataclass(slots=True)
@@ -180,12 +182,26 @@ def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 
 
 def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
-    count = len(singles)
     columns = [
-        pa.array([single.key for single in singles], schema.field("key").type),
+        _column_of([single.key for single in singles], schema.field("key").type),
         pa.array([single.value for single in singles], schema.field("value").type),
-        pa.array([single.event_time_us for single in singles], schema.field("event_time").type),
-        pa.array([single.headers for single in singles], schema.field("headers").type),
-        pa.nulls(count, schema.field("_ref").type),
+        _column_of([single.event_time_us for single in singles], schema.field("event_time").type),
+        _column_of([single.headers for single in singles], schema.field("headers").type),
+        _nulls(len(singles), schema.field("_ref").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    # Most messages by themselves lack most of it, and a file may have one message.
+    return _nulls(len(values), kind) if not any(value is not None for value in values) else pa.array(values, kind)
+
+
+def _nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """A column without values. Arrow takes long to make one of a nested type."""
+    return _most_nulls(kind).slice(0, count) if count <= _MOST_NULLS else pa.nulls(count, kind)
+
+
+@lru_cache
+def _most_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(_MOST_NULLS, kind)

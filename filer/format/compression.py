@@ -1,0 +1,59 @@
+"""Which columns of an owner's file are compressed, and how.
+
+LZ4 costs little where it helps. Values that are compressed or encrypted already it only copies, which is a fifth of the
+work of encoding a large file, and readers pay for it again. So a sample of the values is tried first.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+Codec: TypeAlias = Literal["lz4", "zstd"]
+Compression: TypeAlias = Codec | Mapping[str, Codec]
+"""One for all columns, or one by the path of a column in the Parquet schema. Columns without one are not compressed."""
+
+_ALL_BUT_VALUES: Mapping[str, Codec] = {
+    "_offset": "lz4",
+    "_timestamp": "lz4",
+    "key": "lz4",
+    "event_time": "lz4",
+    "headers.key_value.key": "lz4",
+    "headers.key_value.value": "lz4",
+}
+_TRIED_FROM_BYTES = 256 * 1024
+"""Values of less, in all, are compressed untried: there is little to save."""
+_SAMPLES, _SAMPLE_BYTES = 4, 8 * 1024
+_WORTHWHILE = 0.95
+_LZ4 = pa.Codec("lz4_raw")
+
+
+def owner_compression(table: pa.Table) -> Compression:
+    """How the columns of a file of `table` are compressed: with LZ4, except values that it does not make smaller."""
+    values = table["value"]
+    if values.nbytes < _TRIED_FROM_BYTES:
+        return "lz4"
+    plain_bytes = compressed_bytes = 0
+    for sample in _samples(values):
+        plain_bytes += sample.size
+        compressed_bytes += len(_LZ4.compress(sample, asbytes=True))
+    return "lz4" if compressed_bytes <= _WORTHWHILE * plain_bytes else _ALL_BUT_VALUES
+
+
+def _samples(values: pa.ChunkedArray) -> Iterator[pa.Buffer]:
+    """Some bytes of a column, from places that are spread evenly over its rows."""
+    step = -(-len(values) // _SAMPLES)
+    for row in range(0, len(values), step):
+        chunk = next(chunk for chunk in values.slice(row, step).chunks if len(chunk))
+        sample = _first_bytes(chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk)
+        if sample is not None:
+            yield sample
+
+
+def _first_bytes(values: pa.Array) -> pa.Buffer | None:
+    """The bytes of an array of strings or bytes, at most a sample of them; None if there are none."""
+    _, offsets, data = values.buffers()
+    (first,) = struct.unpack_from("<i", offsets, 4 * values.offset)
+    (end,) = struct.unpack_from("<i", offsets, 4 * (values.offset + len(values)))
+    return data.slice(first, min(end - first, _SAMPLE_BYTES)) if end > first else None
