@@ -6,9 +6,12 @@ from typing import Protocol
 
 from filer.clock import Clock
 from filer.errors import UnreadableObject
+from filer.event_log import EventLog
 from filer.topic.catalogue import Catalogue, TopicRecord
 from filer.topic.topic_state import Segment, TopicState, Transition
 from leader.transitions import Begin, SealedEnd, finished, leaves_out, with_sealed, without_unsealable
+
+_log = EventLog(__name__)
 
 
 class Sealer(Protocol):
@@ -71,11 +74,31 @@ class TransitionRunner:
             leaving = with_sealed(state, record, ends, now_us=now_us)
             await self._catalogue.write_history(state.topic, leaving)
 
+        is_ours = False
+
         def finish(newest: TopicState) -> TopicState | None:
-            return finished(newest, record, ends, now_us=now_us)
+            nonlocal is_ours
+            after = finished(newest, record, ends, now_us=now_us)
+            is_ours = after is not None
+            return after
 
         after = await self._catalogue.change_record(state.topic, finish, known=found)
+        if is_ours:
+            self._tell(state.topic, record, sealing)
         return None if after is None else after.state
+
+    def _tell(self, topic: str, record: Transition, sealed: Sequence[Segment]) -> None:
+        """Log a transition once, by the broker that finished it."""
+        _log.info(
+            "transition_finished",
+            topic=topic,
+            reason=record.reason,
+            segments=[segment.id for segment in sealed],
+            from_=dict.fromkeys(segment.owner for segment in sealed),
+            successors=[segment.id for segment in record.open],
+            to=dict.fromkeys(segment.owner for segment in record.open),
+            duration_seconds=round((self._clock.now_us() - record.started_us) / 1e6, 3),
+        )
 
     async def _seal_all(
         self, state: TopicState, sealing: Sequence[Segment]

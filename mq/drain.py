@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from leader.membership.coordinator import BrokerInfo, Coordinator
 from mq.base.errors import Draining, NoOtherBroker
 from mq.limits.reads import Reads
@@ -19,6 +20,8 @@ HAND_OVER_REST = 4.0
 
 Counting 100,000 segments takes some 100 ms, on the event loop that also seals them.
 """
+
+_log = EventLog(__name__)
 
 
 class Drainer:
@@ -73,6 +76,7 @@ class Drainer:
         """
         if self._info is not None and not self._info.draining and self._clustered:
             await self.join(replace(self._info, draining=True))
+            _log.info("drain_began", broker=self._broker, segments=self.segments_owned)
         return sum(self._segments_left(runtime) for runtime in self._topics.values())
 
     async def take_part_again(self) -> int:
@@ -85,6 +89,7 @@ class Drainer:
             raise Draining(f"{self._broker} is shutting down: start it again instead")
         if self._info is not None and self._info.draining:
             await self.join(replace(self._info, draining=False))
+            _log.info("drain_taken_back", broker=self._broker, segments=self.segments_owned)
         return self.segments_owned
 
     @property
@@ -103,6 +108,7 @@ class Drainer:
         every accepted message is stored and answered. It is safe to cancel: unanswered messages were never promised.
         """
         self._ending = True
+        began_seconds = self._clock.monotonic_seconds()
         if self._clustered:
             await self._hand_over_in_time()
         self._draining.set()
@@ -115,6 +121,8 @@ class Drainer:
         # This broker may hold the only copies of segments that no broker has taken over: the owner and the other
         # followers may be gone.
         await self._early_flush.store_all()
+        duration_seconds = round(self._clock.monotonic_seconds() - began_seconds, 3)
+        _log.info("broker_drained", broker=self._broker, duration_seconds=duration_seconds)
 
     def _others(self) -> list[BrokerInfo]:
         """Brokers that could take over from this one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from leader.membership.coordinator import BrokerInfo
 from leader.membership.zookeeper_round import RoundResult
 
@@ -13,6 +14,7 @@ CERTAIN_SHARE = 2 / 3
 """A round proves that the session lives for this share of its time-out, counted from the round's beginning."""
 
 _log = logging.getLogger(__name__)
+_events = EventLog(__name__)
 
 
 class ClusterView:
@@ -71,6 +73,9 @@ class Listeners:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._last: object = None
+        self._told_brokers: dict[str, BrokerInfo] = {}
+        self._told_leader: str | None = None
+        self._told_leads = False
         self.on_change: list[Callable[[], None]] = []
         self.on_topic_change: list[Callable[[str], None]] = []
 
@@ -79,8 +84,32 @@ class Listeners:
         state = (self._view.brokers, self._view.leader, self._view.leads(), self._view.in_touch())
         if state != self._last:
             self._last = state
+            self._tell()
             for call in self.on_change:
                 _call_safely(call)
+
+    def _tell(self) -> None:
+        """Log what has changed since the last call."""
+        brokers = {broker.id: broker for broker in self._view.brokers}
+        for broker in brokers.values():
+            told = self._told_brokers.get(broker.id)
+            if told is None:
+                _events.info("broker_joined", broker=broker.id, url=broker.url, zone=broker.zone or None)
+            if broker.draining and (told is None or not told.draining):
+                _events.info("broker_drains", broker=broker.id)
+            elif told is not None and told.draining and not broker.draining:
+                _events.info("broker_takes_part_again", broker=broker.id)
+        for gone in self._told_brokers.keys() - brokers.keys():
+            _events.warning("broker_left", broker=gone)
+        if self._view.leader != self._told_leader:
+            _events.info("leader_changed", leader=self._view.leader or "nobody", before=self._told_leader)
+        leads = self._view.leads()
+        if leads and not self._told_leads:
+            _events.info("leadership_gained")
+        elif self._told_leads and not leads:
+            _events.warning("leadership_lost")
+        self._told_brokers, self._told_leader = brokers, self._view.leader
+        self._told_leads = leads
 
     def topic_changed(self, topic: str) -> None:
         """Call the listeners with that topic."""
