@@ -15,6 +15,11 @@ LONGEST_PATH_BYTES = 4096
 LONGEST_URI_BYTES = 65_535
 # Requests that a client may send ahead of the answers. Each takes some kilobytes once it is parsed.
 MOST_AHEAD = 64
+# After so many chunks of a body, they have to have so many bytes on average.
+MOST_SMALL_CHUNKS = 4096
+LEAST_CHUNK_BYTES = 32
+# What stands around the chunks of a body may have as many bytes as headers, and the body's divided by this.
+FRAMING_SHARE = 4
 # All headers together that are not complete yet. Those of nearly all requests arrive in one piece and never count.
 HALF_HEADS_BYTES = 16 * 1024 * 1024
 # All parts of bodies together that lie in the connections' buffers because an endpoint does not read them for now. One

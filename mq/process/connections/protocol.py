@@ -11,8 +11,17 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mq.peers.calls import PREFIX
-from mq.process.connections.limits import LONGEST_PATH_BYTES, LONGEST_URI_BYTES, MOST_AHEAD, MOST_HEADERS
+from mq.process.connections.limits import (
+    FRAMING_SHARE,
+    LEAST_CHUNK_BYTES,
+    LONGEST_PATH_BYTES,
+    LONGEST_URI_BYTES,
+    MOST_AHEAD,
+    MOST_HEADERS,
+    MOST_SMALL_CHUNKS,
+)
 from mq.process.connections.refusals import (
+    FRAMING,
     HEAD_TOO_LARGE,
     NOT_HTTP,
     TOO_FAR_AHEAD,
@@ -64,6 +73,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_limit_bytes = watch.connections.limits.head_bytes
         self._fed_bytes = self._head_bytes = 0
         self._in_head = self._in_message = self._body_is_late = False
+        # Of the body that is arriving: its bytes, its chunks, and the bytes of what stands around them.
+        self._body_bytes = self._chunks = self._framing_bytes = 0
         self._refusal: Refusal | None = None
         # The request that is being answered. `cycle` is the newest one, which may have to wait for it.
         self._served: RequestResponseCycle | None = None
@@ -153,10 +164,15 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, and look at what is incomplete then."""
         if self._ended:
+            # Nobody waits for what comes behind a refusal.
+            if not self.transport.is_closing():
+                self._watch.unwanted.came(self)
             return
         self._fed_bytes = len(data)
         self.received_bytes += self._fed_bytes
         starts_here = not self._in_message
+        cycle = self.cycle if self._in_body else None
+        body_bytes = self._body_bytes
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -167,9 +183,13 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self._in_head:
             self._look_at_half_head(starts_here)
-        elif self._in_message and not self._body_is_late:
-            self._body_is_late = True
-            self._connections.body_part(self)
+        elif self._in_message:
+            if self._framing_is_too_large(cycle, self._body_bytes - body_bytes):
+                self._watch.end(self, FRAMING)
+                return
+            if not self._body_is_late:
+                self._body_is_late = True
+                self._connections.body_part(self)
         if self.flow.read_paused:
             self._watch.carry_out(self._connections.unread(self, len(self.cycle.body)))
         elif self._in_message and not self._in_head and self.cycle.response_complete:
@@ -185,6 +205,20 @@ class LimitedProtocol(HttpToolsProtocol):
         elif self.cycle is None or self.cycle.response_complete:
             self._watch.carry_out(self._connections.head_part(self, self._head_bytes))
 
+    @property
+    def _in_body(self) -> bool:
+        return self._in_message and not self._in_head
+
+    def _framing_is_too_large(self, cycle: RequestResponseCycle | None, body_bytes: int) -> bool:
+        """Whether extensions of chunks and trailers, which no endpoint sees, come without end.
+
+        The parser puts a trailer together piece by piece, in a time that grows with the square of its length.
+        """
+        # Where the body has begun in what has just arrived, that is bounded, and not looked at.
+        if self.cycle is cycle:
+            self._framing_bytes += self._fed_bytes - body_bytes
+        return self._framing_bytes > self._head_limit_bytes + self._body_bytes // FRAMING_SHARE
+
     def _uri_is_too_long(self) -> bool:
         return len(self.url) > LONGEST_URI_BYTES or len(self.url.partition(b"?")[0]) > LONGEST_PATH_BYTES
 
@@ -192,10 +226,12 @@ class LimitedProtocol(HttpToolsProtocol):
         """A request begins."""
         super().on_message_begin()
         self._in_head = self._in_message = True
-        self._head_bytes = 0
+        self._head_bytes = self._body_bytes = self._chunks = self._framing_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take one header, of a bounded number."""
+        if not self._in_head:
+            return  # a trailer: the request was authorized, and is served, by what came before its body
         if len(self.headers) >= MOST_HEADERS:
             self._refuse(TOO_MANY_HEADERS)
         # As in the base class, without one more call for each header of each request.
@@ -228,6 +264,17 @@ class LimitedProtocol(HttpToolsProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         self._refusal = refusal
         raise _Refused
+
+    def on_chunk_header(self) -> None:
+        """A chunk begins. Each costs as much as some hundred bytes of a body."""
+        self._chunks += 1
+        if self._chunks > MOST_SMALL_CHUNKS and self._chunks * LEAST_CHUNK_BYTES > self._body_bytes:
+            self._refuse(FRAMING)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is there as a whole."""

@@ -73,6 +73,13 @@ TOO_MANY_HEADERS = _refusal(
 URI_TOO_LONG = _refusal(
     "uri", "uri-too-long", "The URI is too long", 414, "no path of this broker, and no query, is that long"
 )
+FRAMING = _refusal(
+    "framing",
+    "invalid-request",
+    "The request cannot be parsed",
+    400,
+    "the chunks of the body are too small, or their extensions or trailers too long: send chunks of some kilobytes",
+)
 NOT_HTTP = _refusal("not-http", "invalid-request", "The request cannot be parsed", 400, "this is not valid HTTP/1.1")
 # Nothing is told to these: an answer is under way already, or there was no request.
 TOO_FAR_AHEAD = Refusal("ahead")
@@ -89,6 +96,7 @@ COUNTED = (
     HEAD_TOO_LARGE,
     TOO_MANY_HEADERS,
     URI_TOO_LONG,
+    FRAMING,
     NOT_HTTP,
     TOO_FAR_AHEAD,
     ANSWER_LATE,

@@ -122,6 +122,44 @@ async def test_a_body_that_trickles_is_cut_off_and_nothing_of_it_is_stored() -> 
         assert broker.broker.front_store.pending_bytes == 0
 
 
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        pytest.param(b"1;x=", b"x" * 64 * 1024, id="the extension of a chunk"),
+        pytest.param(b"1\r\nx\r\n0\r\nx-trailer: ", b"x" * 64 * 1024, id="a trailer"),
+        pytest.param(b"1\r\nx\r\n0\r\n", b"x-trailer: x\r\n" * 5_000, id="many trailers"),
+        pytest.param(b"", b"1\r\nx\r\n" * 10_000, id="chunks of a byte"),
+    ],
+)
+async def test_what_stands_around_chunks_is_bounded(start: bytes, piece: bytes) -> None:
+    async with http_broker(MemoryStore()) as broker, connected(broker) as raw:
+        await broker.client.put("/v1/topics/t", json={})
+        await raw.send(CHUNKED + start)
+        for _ in range(20):
+            await raw.send(piece)
+        answer = await raw.rest()
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"chunks" in answer
+        assert refused(broker, "framing") == 1
+        assert await broker.end_offsets("t") == {0: 0}
+        assert broker.broker.front_store.pending_bytes == 0
+
+
+async def test_small_chunks_and_trailers_are_served_and_a_trailer_is_no_header() -> None:
+    async with http_broker(MemoryStore()) as broker, connected(broker) as raw:
+        await broker.client.put("/v1/topics/t", json={})
+        line = b'{"value":"0123456789012345678901234567890"}\n'
+        await raw.send(CHUNKED.replace(b"t/messages", b"t/messages?acks=stored"))
+        for _ in range(10):
+            await raw.send(b"%x\r\n%b\r\n" % (len(line), line) * 1_000)
+        await raw.send(b"0\r\nbraid-header-a: b\r\ncontent-type: application/json\r\n\r\n")
+        assert b"HTTP/1.1 200 " in await raw.head()
+        (message,) = (await broker.client.get("/v1/topics/t/messages")).json()["messages"]
+        assert message["headers"] == {} and message["value"].count("\n") == 10_000
+
+
 async def _trickle(raw: Raw, start: bytes) -> None:
     await raw.send(start)
     while True:
