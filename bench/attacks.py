@@ -1,170 +1,157 @@
-"""What attacks on its connections do to a broker: the p99 of other clients and its memory, before and during each.
+"""What attacks do to a broker: the p99 of other clients and its memory, without and with each.
 
-    python bench/attacks.py [--seconds 30] [--only ATTACK ...] [--checkout FOLDER]
+    python bench/attacks.py [--rounds 3] [--seconds 5] [--only ATTACK ...] [--all] [--checkout FOLDER]
 
-Each attack gets a new `mq serve` with default settings. The other clients publish single messages at an even pace,
-half of them on connections that stay open and half on new ones. All traffic stays on 127.0.0.1, bounded in count and
-time. See bench/README.md.
+Each attack gets two new `mq serve` with default settings. In each round other clients use the first one at an even pace
+three times: alone, while the *second* broker is attacked, and while the first one is. What they lose in the second
+case is the machine's share: the attacker, the clients and both brokers run on the same processors. The attacker is a
+process of the lowest priority. All traffic stays on 127.0.0.1, bounded in count and time. See bench/README.md.
 """
 
 import argparse
 import asyncio
 import contextlib
-import json
-import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import httpx
 from rich.table import Table
 
-from bench.harness.attacker import ATTACKS, BIG_BYTES, BIG_TOPIC, TOPIC, Attack
+from bench.attacking import ATTACKS, OF_THE_ISSUE
+from bench.attacking.attack import TOPIC, Attack
+from bench.harness.other_clients import OtherClients, Window
 from bench.harness.running import console, machine, show_progress
 from bench.harness.server_process import BenchFailed, running_server, scratch_folder
 
-PUBLISHES_PER_SECOND = 50
-QUIET_SECONDS = 10.0
-GIVE_UP_SECONDS = 5.0
 MOST_GROWTH_MIB, MOST_RATIO = 100, 2.0
 """More than this is a finding."""
+WARM_UP_SECONDS = 2.0
 _ROOT = Path(__file__).parents[1]
 
 
 @dataclass(slots=True)
-class Window:
-    """What other clients saw, and the broker's memory, for some time."""
+class Figures:
+    """All rounds of one attack."""
 
-    waits_ms: list[float] = field(default_factory=list)
-    failures: int = 0
-    resident_mib: float = 0.0
+    alone: Window = field(default_factory=Window)
+    elsewhere: Window = field(default_factory=Window)
+    attacked: Window = field(default_factory=Window)
+    before_mib: float = 0.0
+    seen: str = ""
 
     @property
-    def p99_ms(self) -> float:
-        return statistics.quantiles(self.waits_ms, n=100)[98]
+    def growth_mib(self) -> float:
+        return self.attacked.resident_mib - self.before_mib
+
+    @property
+    def met(self) -> bool:
+        """Whether the other clients and the memory are within the bounds."""
+        within = self.attacked.p99_ms <= MOST_RATIO * self.alone.p99_ms and self.growth_mib <= MOST_GROWTH_MIB
+        return within and not self.attacked.failures
+
+    def row(self, what: str) -> list[str]:
+        return [
+            what,
+            f"{self.alone.p99_ms:.1f} ms",
+            f"{self.elsewhere.p99_ms:.1f} ms",
+            f"{self.attacked.p99_ms:.1f} ms",
+            f"{self.attacked.p99_ms / self.alone.p99_ms:.2f}",
+            f"{self.attacked.p99_ms / self.elsewhere.p99_ms:.2f}",
+            str(self.attacked.failures),
+            f"{self.before_mib:.0f} MiB",
+            f"{self.attacked.resident_mib:.0f} MiB",
+            self.seen,
+            "met" if self.met else "missed",
+        ]
 
 
-class OtherClients:
-    """Publish steadily; one that fails or waits for `GIVE_UP_SECONDS` counts as a failure with that wait."""
-
-    def __init__(self, url: str, pid: int) -> None:
-        self._url, self._pid = f"{url}/v1/topics/{TOPIC}/messages", pid
-        self.window = Window()
-
-    async def during(self, seconds: float) -> Window:
-        """Publish for that long; what was seen."""
-        self.window = window = Window()
-        timeout = aiohttp.ClientTimeout(total=GIVE_UP_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout) as kept:
-            began = time.perf_counter()
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(int(seconds * PUBLISHES_PER_SECOND)):
-                    await asyncio.sleep(max(0.0, began + number / PUBLISHES_PER_SECOND - time.perf_counter()))
-                    tasks.create_task(self._publish(kept if number % 2 else None, window))
-                    window.resident_mib = max(window.resident_mib, resident_mib(self._pid))
-        return window
-
-    async def _publish(self, kept: aiohttp.ClientSession | None, window: Window) -> None:
-        began = time.perf_counter()
-        try:
-            if kept is not None:
-                await self._post(kept)
-            else:
-                timeout = aiohttp.ClientTimeout(total=GIVE_UP_SECONDS)
-                async with aiohttp.ClientSession(timeout=timeout) as new:
-                    await self._post(new)
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            window.failures += 1
-            window.waits_ms.append(GIVE_UP_SECONDS * 1000)
-        else:
-            window.waits_ms.append((time.perf_counter() - began) * 1000)
-
-    async def _post(self, session: aiohttp.ClientSession) -> None:
-        async with session.post(self._url, data=b"x" * 100) as answer:
-            await answer.read()
-            answer.raise_for_status()
-
-
-def resident_mib(pid: int) -> float:
-    """The resident memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-def main() -> None:
-    options = _options()
-    table = Table("attack", "others' p99 before", "during", "failed", "memory before", "during", "the attacker saw", "")
-    for column in table.columns[1:6]:
-        column.justify = "right"
-    try:
-        for name in options.only or ATTACKS:
-            show_progress(ATTACKS[name].what)
-            _add(table, ATTACKS[name], *asyncio.run(measure(name, options.seconds, options.checkout)))
-    except BenchFailed as error:
-        sys.exit(f"bench: {error}")
-    screen = console()
-    screen.print(f"{machine()}; each attack for {options.seconds:g} s", markup=False)
-    screen.print(table)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long each attack lasts (30)")
-    parser.add_argument("--only", action="append", choices=list(ATTACKS), metavar="ATTACK", help=", ".join(ATTACKS))
-    parser.add_argument("--checkout", type=Path, default=_ROOT, help="attack the broker of another checkout")
-    options = parser.parse_args()
-    if not 1 <= options.seconds <= 600:
-        parser.error("--seconds must be from 1 to 600")
-    return options
-
-
-async def measure(name: str, seconds: float, checkout: Path) -> tuple[Window, Window, dict[str, Any]]:
-    """Other clients before and during an attack on a new broker, and what the attacker saw."""
-    attack = ATTACKS[name]
-    with _broker(attack, checkout) as (url, pid):
-        httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
-        httpx.put(f"{url}/v1/topics/{BIG_TOPIC}", json={}).raise_for_status()
-        httpx.post(f"{url}/v1/topics/{BIG_TOPIC}/messages", content=b"x" * BIG_BYTES).raise_for_status()
-        others = OtherClients(url, pid)
-        await others.during(2.0)
-        before = await others.during(QUIET_SECONDS)
-        attacking = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.harness.attacker", name, url, str(seconds), stdout=subprocess.PIPE, cwd=_ROOT
-        )
-        during = await others.during(seconds)
-        output, _ = await attacking.communicate()
-    return before, during, json.loads(output or b'{"outcomes": {"failed": 1}, "last_seconds": null}')
+async def measure(name: str, rounds: int, seconds: float, checkout: Path) -> Figures:
+    """What other clients of a broker see, alone, while another one is attacked, and while it is."""
+    attack, figures = ATTACKS[name], Figures()
+    with ExitStack() as running:
+        url, pid = running.enter_context(_broker(attack, checkout))
+        other, _ = running.enter_context(_broker(attack, checkout))
+        for each in (url, other):
+            await asyncio.to_thread(_prepare, each, attack)
+        clients = OtherClients(url, pid)
+        await clients.during(WARM_UP_SECONDS)
+        for number in range(rounds):
+            figures.alone.add(await clients.during(seconds))
+            if not number:
+                figures.before_mib = figures.alone.resident_mib
+            elsewhere, _ = await _under_attack(clients, name, other, seconds)
+            figures.elsewhere.add(elsewhere)
+            attacked, figures.seen = await _under_attack(clients, name, url, seconds)
+            figures.attacked.add(attacked)
+    return figures
 
 
 @contextlib.contextmanager
 def _broker(attack: Attack, checkout: Path) -> Iterator[tuple[str, int]]:
     with scratch_folder() as folder:
-        arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "warning"]
+        arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error"]
         with running_server("mq.cli.main", arguments, checkout=checkout, open_files=attack.open_files) as running:
             yield running
 
 
-def _add(table: Table, attack: Attack, before: Window, during: Window, seen: dict[str, Any]) -> None:
-    growth_mib = during.resident_mib - before.resident_mib
-    met = during.p99_ms <= MOST_RATIO * before.p99_ms and growth_mib <= MOST_GROWTH_MIB and not during.failures
-    outcomes = ", ".join(f"{count}x {what}" for what, count in sorted(seen["outcomes"].items()))
-    last = "" if seen["last_seconds"] is None else f", the last after {seen['last_seconds']:g} s"
-    table.add_row(
-        attack.what,
-        f"{before.p99_ms:.1f} ms",
-        f"{during.p99_ms:.1f} ms",
-        str(during.failures),
-        f"{before.resident_mib:.0f} MiB",
-        f"{during.resident_mib:.0f} MiB",
-        outcomes + last,
-        "met" if met else "missed",
-    )
+def _prepare(url: str, attack: Attack) -> None:
+    httpx.put(f"{url}/v1/topics/{TOPIC}", json={}).raise_for_status()
+    httpx.post(f"{url}/v1/topics/{TOPIC}/messages", content=b"x").raise_for_status()
+    attack.prepare(url)
+
+
+async def _under_attack(clients: OtherClients, name: str, url: str, seconds: float) -> tuple[Window, str]:
+    """What the clients see while that broker is attacked, and what the attacker sees."""
+    attacker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.attacking", name, url, str(seconds),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT,
+    )  # fmt: skip
+    try:
+        assert attacker.stdout is not None
+        await attacker.stdout.readline()
+        output = asyncio.create_task(attacker.communicate(b"\n"))
+        window = await clients.during(seconds, output)
+        return window, (await output)[0].decode().strip() or "failed"
+    finally:
+        if attacker.returncode is None:
+            attacker.kill()
+            await attacker.wait()
+
+
+def main() -> None:
+    options = _options()
+    columns = ("alone", "elsewhere", "attacked", "/ alone", "/ elsewhere", "failed", "memory before", "during")
+    table = Table("attack", *columns, "the attacker saw", "")
+    for column in table.columns[1:9]:
+        column.justify = "right"
+    try:
+        for name in options.only or (ATTACKS if options.all else OF_THE_ISSUE):
+            figures = asyncio.run(measure(name, options.rounds, options.seconds, options.checkout))
+            row = figures.row(ATTACKS[name].what)
+            show_progress(f"{name}: " + "; ".join(row[1:]))
+            table.add_row(*row)
+    except BenchFailed as error:
+        sys.exit(f"bench: {error}")
+    screen = console()
+    screen.print(f"{machine()}; p99 of other clients, {options.rounds} rounds of {options.seconds:g} s", markup=False)
+    screen.print(table)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each case is measured (3)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long each time (5)")
+    parser.add_argument("--only", action="append", choices=list(ATTACKS), metavar="ATTACK", help=", ".join(ATTACKS))
+    parser.add_argument("--all", action="store_true", help="also the attacks beyond those of the issue")
+    parser.add_argument("--checkout", type=Path, default=_ROOT, help="attack the broker of another checkout")
+    options = parser.parse_args()
+    if options.rounds < 1 or not 1 <= options.seconds <= 600:
+        parser.error("--rounds must be 1 or more, --seconds from 1 to 600")
+    return options
 
 
 if __name__ == "__main__":
