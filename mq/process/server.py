@@ -46,7 +46,7 @@ from mq.tracing.tracer import Tracer
 LISTEN_BACKLOG = 2048
 # How long an encoder thread that returns from C++ may wait for the interpreter while the event loop runs (the default
 # is 5 ms). Encoding a file has several such waits, and all publishers of the file wait with it.
-SWITCH_INTERVAL_SECONDS = 0.0005
+SWITCH_INTERVAL_SECONDS = 0.0001
 
 _log = logging.getLogger(__name__)
 
