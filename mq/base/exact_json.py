@@ -46,6 +46,27 @@ def _each_name_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_decoder = json.JSONDecoder(parse_float=orjson.Fragment, object_pairs_hook=_each_name_once)
+_careful_decoder = json.JSONDecoder(parse_float=orjson.Fragment, parse_int=_integer, object_pairs_hook=_each_name_once)
+
+
+def loads_at(text: str, start: int) -> tuple[Any, int]:
+    """As `loads`, of the JSON value that begins there, and where it ends."""
+    try:
+        value, end = _decoder.raw_decode(text, start)
+        part = text[start:end].encode()
+        orjson.loads(part)  # as in `loads`
+        if _NEGATIVE_ZERO.search(part):
+            value, _ = _careful_decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise orjson.JSONDecodeError(error.msg, error.doc, error.pos) from error
+    except RecursionError as error:
+        raise orjson.JSONDecodeError("nested too deeply", "", 0) from error
+    except UnicodeEncodeError as error:
+        raise orjson.JSONDecodeError("a lone surrogate is not valid Unicode", "", 0) from error
+    return value, end
+
+
 def dumps(value: Any) -> bytes:
     """What `loads` returned, or a part of it, as JSON again. Raises `TypeError` for what is nested too deeply."""
     try:

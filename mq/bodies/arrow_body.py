@@ -20,6 +20,8 @@ from mq.bodies.rows import Columns, Rows, check_header_count, check_json_values
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
 MAX_BATCHES = 10_000
+MOST_ROWS = 1_000_000
+"""An empty message takes four bytes in a body, and some hundred while it is stored."""
 _BYTES_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _HEADER_TABLE_FIELD, _COMPRESSION_FIELD = 2, 3
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -38,8 +40,11 @@ def decode_arrow(body: bytes, columns: Columns) -> Rows:
         _refuse_compression(buffer)
         with pa.ipc.open_stream(buffer) as reader:
             _check_schema(reader.schema)
-            batches = []
+            batches, rows = [], 0
             for batch in reader:
+                rows += batch.num_rows
+                if rows > MOST_ROWS:
+                    raise InvalidInput(f"more than {MOST_ROWS} messages in one request: send fewer")
                 batch.validate(full=True)
                 batches.append(batch)
                 if len(batches) > MAX_BATCHES:

@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import io
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,28 +17,42 @@ from filer.times import parse_rfc3339
 from filer.uploads import Claim
 from mq.base import exact_json
 from mq.base.errors import Malformed
-from mq.bodies.rows import JSON_HEADER, Columns, Rows, check_header_count, check_json_text, check_parsed_size
+from mq.bodies.rows import (
+    JSON_HEADER,
+    Columns,
+    Rows,
+    check_header_count,
+    check_json_text,
+    check_parsed_size,
+    parsed_size_checked,
+)
+from mq.limits.steps import STEP_BYTES, Steps
 
 MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")
 MOST_LINES = 200_000
 """Each message takes several hundred bytes while a body is read."""
 REF_FIELDS = ("upload", "size", "etag", "sha256")
+_WHOLE_BYTES = 64 * 1024
+"""A document up to this is parsed at once."""
+_FIRST_MESSAGE = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"messages"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*')
+_BEHIND_MESSAGE = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
+_END = re.compile(r"[ \t\r\n]*\}[ \t\r\n]*\Z")
+# A message and a header cost as much as so many bytes of a value.
+_MESSAGE_BYTES, _HEADER_BYTES = 2048, 512
 
 
-def decode_json(body: bytes, columns: Columns) -> Rows:
+def decode_json(body: bytes, columns: Columns) -> Steps[Rows]:
     """The rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
-    check_parsed_size(body, "the body")
-    document = _parse(body, "the body")
-    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        raise InvalidInput('the body must be an object {"messages": [...]}')
-    for name in document:
-        if name != "messages":
-            raise InvalidInput(unknown_name("field", name, ["messages"]))
-    messages = document["messages"]
-    return _to_rows(((f"messages[{n}]", message) for n, message in enumerate(messages)), columns)
+    if len(body) <= _WHOLE_BYTES:
+        return (yield from _to_rows(_of_document(body), columns))
+    yield from parsed_size_checked(body, "the body")
+    start = _FIRST_MESSAGE.match(body)
+    if start is None:
+        raise InvalidInput('the body must be an object {"messages": [...]}, and begin with that')
+    return (yield from _to_rows(_one_by_one(body, start.end()), columns))
 
 
-def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) -> Rows:
+def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) -> Steps[Rows]:
     """The row of a body that is the `value` of one message; `fields` are the others. Errors as `decode_json`.
 
     A document of messages is refused: it would be stored as one value, which nobody means.
@@ -51,7 +67,7 @@ def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) 
     return _to_rows([("the body", {**fields, "value": value})], columns)
 
 
-def decode_ndjson(body: bytes, columns: Columns) -> Rows:
+def decode_ndjson(body: bytes, columns: Columns) -> Steps[Rows]:
     """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
     if body.count(b"\n") > MOST_LINES:
         raise InvalidInput(f"the body has more than {MOST_LINES} lines: send fewer messages in a request, or Arrow")
@@ -59,11 +75,45 @@ def decode_ndjson(body: bytes, columns: Columns) -> Rows:
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        if line and not line.isspace():
+    for number, line in enumerate(io.BytesIO(body), start=1):
+        if not line.isspace():
             where = f"line {number}"
             check_parsed_size(line, where)
             yield where, _parse(line, where)
+
+
+def _of_document(body: bytes) -> Iterator[tuple[str, Any]]:
+    """The messages of a small document, parsed at once."""
+    document = _parse(body, "the body")
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        raise InvalidInput('the body must be an object {"messages": [...]}')
+    for name in document:
+        if name != "messages":
+            raise InvalidInput(unknown_name("field", name, ["messages"]))
+    return ((f"messages[{number}]", message) for number, message in enumerate(document["messages"]))
+
+
+def _one_by_one(body: bytes, start: int) -> Iterator[tuple[str, Any]]:
+    """The messages of a large document, parsed one after the other: parsed at once they would hold up everybody."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"the body is not valid JSON: {error}") from error
+    # Up to `start` all is ASCII: that many bytes are as many characters.
+    place, number, more = start, 0, text[start : start + 1] != "]"
+    while more:
+        where = f"messages[{number}]"
+        try:
+            message, end = exact_json.loads_at(text, place)
+        except orjson.JSONDecodeError as error:
+            raise Malformed(f"the body is not valid JSON: {where}: {error}") from error
+        yield where, message
+        behind = _BEHIND_MESSAGE.match(text, end)
+        if behind is None:
+            raise Malformed(f"the body is not valid JSON: behind {where} there is neither a comma nor a bracket")
+        place, more, number = behind.end(), behind[1] == ",", number + 1
+    if _END.match(text, place if number else place + 1) is None:
+        raise InvalidInput('the body must be an object {"messages": [...]}, with nothing beside it')
 
 
 def _parse(data: bytes, where: str) -> Any:
@@ -73,13 +123,33 @@ def _parse(data: bytes, where: str) -> Any:
         raise Malformed(f"{where} is not valid JSON: {error}") from error
 
 
-def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Rows:
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    times: list[int | None] = []
-    headers: list[list[tuple[str, bytes]] | None] = []
+class _Batch:
+    """Columns of a few rows, as lists of Python."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.times: list[int | None] = []
+        self.headers: list[list[tuple[str, bytes]] | None] = []
+
+    def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The same as Arrow, which takes far less memory."""
+        arrays = [
+            pa.array(self.keys, schema.field("key").type),
+            pa.array(self.values, schema.field("value").type),
+            pa.array(self.times, schema.field("event_time").type),
+            pa.array(self.headers, schema.field("headers").type),
+            pa.nulls(len(self.keys), REF),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows]:
+    schema = columns.schema
+    done: list[pa.RecordBatch] = []
+    batch, step_bytes = _Batch(), 0
     claims: list[tuple[int, Claim]] = []
-    for where, message in messages:
+    for row, (where, message) in enumerate(messages):
         if not isinstance(message, dict):
             raise InvalidInput(f"{where}: a message must be an object with fields of {', '.join(MESSAGE_FIELDS)}")
         _check_fields(message, where)
@@ -88,21 +158,26 @@ def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Rows:
         if is_json and columns.value_type != "json":
             named.append(JSON_HEADER)
         if "ref" in message:
-            claims.append((len(keys), _claim(message["ref"], where)))
-        keys.append(_key(message, where))
-        values.append(value)
-        times.append(_event_time(message.get("event_time"), where))
-        headers.append(named or None)
-        check_types(keys[-1], value, columns, where)
-    schema = columns.schema
-    arrays = [
-        pa.array(keys, schema.field("key").type),
-        pa.array(values, schema.field("value").type),
-        pa.array(times, schema.field("event_time").type),
-        pa.array(headers, schema.field("headers").type),
-        pa.nulls(len(keys), REF),
-    ]
-    return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), claims)
+            claims.append((row, _claim(message["ref"], where)))
+        batch.keys.append(_key(message, where))
+        batch.values.append(value)
+        batch.times.append(_event_time(message.get("event_time"), where))
+        batch.headers.append(named or None)
+        check_types(batch.keys[-1], value, columns, where)
+        step_bytes += _MESSAGE_BYTES + len(value or b"") + _HEADER_BYTES * len(named)
+        if step_bytes >= STEP_BYTES:
+            done.append(batch.to_arrow(schema))
+            batch, step_bytes = _Batch(), 0
+            yield
+    done.append(batch.to_arrow(schema))
+    return Rows(_joined(done), claims)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    joined: pa.RecordBatch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return joined
 
 
 def check_types(key: bytes | None, value: bytes | None, columns: Columns, where: str) -> None:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from filer.errors import InvalidInput
 from filer.format.schema import KeyType, ValueType, rows_schema
 from filer.uploads import Claim
-from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
+from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes_in_steps
+from mq.limits.steps import Steps, at_once
 
 MOST_HEADERS = 1000
 """Of one message. Each takes some 200 bytes when it is read as JSON, and may take nine in a body."""
@@ -55,7 +56,12 @@ def check_json_text(value: str | bytes, where: str) -> None:
 
 def check_parsed_size(text: bytes, where: str) -> None:
     """Raise `InvalidInput` if a JSON text takes too much memory while it is parsed."""
-    if parsed_bytes(text) > MOST_PARSED_BYTES:
+    at_once(parsed_size_checked(text, where))
+
+
+def parsed_size_checked(text: bytes, where: str) -> Steps[None]:
+    """As `check_parsed_size`, a step at a time."""
+    if (yield from parsed_bytes_in_steps(text)) > MOST_PARSED_BYTES:
         raise InvalidInput(
             f"{where}: JSON of so many lists, objects and strings takes more than {MOST_PARSED_BYTES} bytes of memory "
             "while it is read: send fewer messages in a request, or Arrow"

@@ -1,8 +1,7 @@
 """What the endpoints that give messages share: the format of the answer and the bounds of a page."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query, Request
@@ -13,16 +12,13 @@ from mq.base.errors import UnsupportedMedia
 from mq.http.formats import Format
 from mq.http.reply import PageResponse
 from mq.limits.read_budget import ReadLease
+from mq.limits.steps import Steps, at_once, in_turns
 from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
 
 MIB = 1024 * 1024
-# Rendering more rows blocks the event loop for longer than it costs to use a thread.
-INLINE_ROWS = 200
 # Room is taken in steps of 1 MiB: a page of small messages holds at most two.
-INLINE_BYTES = 2 * MIB
-# A page takes several times its size while it is rendered. So large ones wait for each other.
-LARGE_BYTES = MIB
+LONG_ROWS, LONG_BYTES = 1_000, 2 * MIB
 T = TypeVar("T")
 JSON_PAGE_ROWS = 10_000
 JSON_PAGE_BYTES = 8 * MIB
@@ -52,20 +48,23 @@ def page_bounds(chosen: Format, limit: int, max_bytes: int) -> tuple[int, int]:
     return limit, max_bytes
 
 
-async def in_thread(render: Callable[[], T], size_bytes: int, lease: ReadLease) -> T:
-    """What `render` returns for messages of that size, without holding up the event loop."""
-    loop = asyncio.get_running_loop()
-    if size_bytes <= LARGE_BYTES:
-        return await loop.run_in_executor(None, render)
+async def rendered(steps: Steps[T], rows: int, lease: ReadLease) -> T:
+    """What is rendered of the messages that the lease was taken for, without holding up the event loop.
+
+    Long answers wait for each other: meanwhile they are there several times.
+    """
+    if rows <= LONG_ROWS and lease.taken_bytes <= LONG_BYTES:
+        return await in_turns(steps, lease.turns)
     async with lease.large_page:
-        return await loop.run_in_executor(None, render)
+        return await in_turns(steps, lease.turns)
 
 
-async def rendered(render: Callable[[], T], rows: int, lease: ReadLease) -> T:
-    """What `render` returns for the messages that the lease was taken for, in a thread if they are many or large."""
-    if rows <= INLINE_ROWS and lease.taken_bytes <= INLINE_BYTES:
-        return render()
-    return await in_thread(render, lease.taken_bytes, lease)
+async def copied(steps: Steps[T], rows: int, lease: ReadLease) -> T:
+    """As `rendered`, for work that the interpreter has no part in, in a thread if it is long."""
+    if rows <= LONG_ROWS and lease.taken_bytes <= LONG_BYTES:
+        return at_once(steps)
+    async with lease.large_page:
+        return await asyncio.get_running_loop().run_in_executor(None, at_once, steps)
 
 
 async def messages_response(
@@ -82,8 +81,9 @@ async def messages_response(
     """
     assert chosen.page is not None
     rows = sum(run.table.num_rows for run in runs)
+    rendering = rendered if chosen.is_json else copied
     with tracing.current().child("render") as span:
-        parts = await rendered(partial(chosen.page, runtime.state, runs, about), rows, lease)
+        parts = await rendering(chosen.page(runtime.state, runs, about), rows, lease)
         body_bytes = sum(map(len, parts))
         span.note(size_bytes=body_bytes)
     tracing.current().note(messages=rows)

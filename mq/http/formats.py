@@ -16,6 +16,7 @@ from mq.bodies.rows import Columns, Rows
 from mq.http.render import Part, arrow_page, json_page, ndjson_page
 from mq.http.reply import JSON
 from mq.http.stream_forms import NdjsonForm, SseForm, StreamForm
+from mq.limits.steps import Steps
 from mq.topic.run import Run
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -48,19 +49,25 @@ class Format:
     """A media type and what can be done in it.
 
     `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of the
-    body of a publish; a body above `inline_decode_bytes` is decoded in a thread, since it would block the event loop
-    for longer than that costs. `publish_schema` is the body in OpenAPI. `page` renders runs of messages; with
-    `page_tells_about` its body also says where the next page begins, else headers do. `stream` writes a subscription.
+    body of a publish. A body above `inline_decode_bytes` is decoded a step at a time, or in a thread if the interpreter
+    has no part in it: at once it would block the event loop for longer than that costs. `publish_schema` is the body in
+    OpenAPI. `page` renders runs of messages; with `page_tells_about` its body also says where the next page begins,
+    else headers do. `stream` writes a subscription.
     """
 
     media_type: str
     is_json: bool = False
-    decode: Callable[[bytes, Columns], Rows] | None = None
+    decode: Callable[[bytes, Columns], Steps[Rows]] | None = None
     inline_decode_bytes: int = 0
     publish_schema: Mapping[str, Any] = field(default_factory=lambda: _BINARY)
-    page: Callable[[TopicState, Sequence[Run], dict[str, Any]], Sequence[Part]] | None = None
+    page: Callable[[TopicState, Sequence[Run], dict[str, Any]], Steps[Sequence[Part]]] | None = None
     page_tells_about: bool = False
     stream: StreamForm | None = None
+
+
+def _arrow_rows(body: bytes, columns: Columns) -> Steps[Rows]:
+    yield from ()
+    return decode_arrow(body, columns)
 
 
 FORMATS: Sequence[Format] = (
@@ -77,7 +84,7 @@ FORMATS: Sequence[Format] = (
     Format(
         NDJSON, is_json=True, decode=decode_ndjson, inline_decode_bytes=32_768, page=ndjson_page, stream=NdjsonForm()
     ),
-    Format(ARROW, decode=decode_arrow, inline_decode_bytes=4 * 1024 * 1024, page=arrow_page),
+    Format(ARROW, decode=_arrow_rows, inline_decode_bytes=4 * 1024 * 1024, page=arrow_page),
 )
 PUBLISH_FORMATS: Mapping[bytes, Format] = {each.media_type.encode(): each for each in FORMATS if each.decode}
 """By content type. A body of any other type is one value."""

@@ -1,7 +1,7 @@
 """Large values as JSON, without more copies of them than the text itself, and a little at a time.
 
 A string of Python takes up to four times the bytes of its UTF-8, and orjson reserves eight times them to write it.
-While one thread copies many mebibytes at once, no other runs.
+While one copies many mebibytes at once, no other runs: so everything here goes in steps (`mq/limits/steps.py`).
 """
 
 import base64
@@ -12,10 +12,14 @@ from typing import Any, Protocol
 
 import orjson
 
+from mq.limits.steps import Steps
+
 LARGE_BYTES = 256 * 1024
 _STEP_BYTES = 64 * 1024
 _BASE64_STEP_BYTES = 3 * 16 * 1024
 _PART_BYTES = 1024 * 1024
+# So many of these steps take some 0.2 ms.
+_AT_ONCE = 3
 # JSON has no such byte: it is written as \u0000. So none is part of what a client has sent.
 _PLACE = re.compile(rb"\x00([0-9]+)\x00")
 
@@ -23,7 +27,7 @@ _PLACE = re.compile(rb"\x00([0-9]+)\x00")
 class LargeTexts(Protocol):
     """Takes the large texts of messages that are rendered."""
 
-    def put(self, message: dict[str, Any], name: str, data: memoryview) -> None:
+    def put(self, message: dict[str, Any], name: str, data: memoryview) -> Steps[None]:
         """As a string if it is UTF-8, else as base64 under `<name>_base64`."""
         ...
 
@@ -31,9 +35,9 @@ class LargeTexts(Protocol):
 class InPlace:
     """Large texts that become part of their message at once."""
 
-    def put(self, message: dict[str, Any], name: str, data: memoryview) -> None:
+    def put(self, message: dict[str, Any], name: str, data: memoryview) -> Steps[None]:
         """As `LargeTexts.put`."""
-        name, parts = _text(name, data)
+        name, parts = yield from _text(name, data)
         message[name] = orjson.Fragment(b"".join(parts))
 
 
@@ -43,34 +47,30 @@ class Aside:
     def __init__(self) -> None:
         self._texts: list[list[bytes]] = []
 
-    def put(self, message: dict[str, Any], name: str, data: memoryview) -> None:
+    def put(self, message: dict[str, Any], name: str, data: memoryview) -> Steps[None]:
         """As `LargeTexts.put`, with the number of the text in its place."""
-        name, parts = _text(name, data)
+        name, parts = yield from _text(name, data)
         message[name] = orjson.Fragment(b"\x00%d\x00" % len(self._texts))
         self._texts.append(parts)
 
-    @property
-    def has_any(self) -> bool:
-        """Whether there was a large text."""
-        return bool(self._texts)
-
     def fill(self, written: bytes) -> list[bytes]:
-        """The parts of what was written of these messages, each text in its place."""
+        """The parts of what was written of the messages since the last call, each text in its place."""
         if not self._texts:
             return [written]
+        texts, self._texts = self._texts, []
         parts: list[bytes] = []
         for number, piece in enumerate(_PLACE.split(written)):
             # Between the pieces are the numbers of the texts.
-            parts += self._texts[int(piece)] if number % 2 else [piece]
+            parts += texts[int(piece)] if number % 2 else [piece]
         return parts
 
 
-def _text(name: str, data: memoryview) -> tuple[str, list[bytes]]:
-    """The JSON string, in parts, and the name of its field."""
+def _text(name: str, data: memoryview) -> Steps[tuple[str, list[bytes]]]:
+    """The name of the field, and the JSON string in parts."""
     try:
-        return name, _joined(_escaped(data))
+        return name, (yield from _joined(_escaped(data)))
     except UnicodeDecodeError:
-        return f"{name}_base64", _joined(_base64(data))
+        return f"{name}_base64", (yield from _joined(_base64(data)))
 
 
 def _escaped(data: memoryview) -> Iterator[bytes]:
@@ -90,14 +90,16 @@ def _base64(data: memoryview) -> Iterator[bytes]:
     yield b'"'
 
 
-def _joined(steps: Iterable[bytes]) -> list[bytes]:
-    """The steps in parts of about `_PART_BYTES`: each part of an answer is sent by itself."""
+def _joined(pieces: Iterable[bytes]) -> Steps[list[bytes]]:
+    """The pieces in parts of about `_PART_BYTES`: each part of an answer is sent by itself."""
     parts: list[bytes] = []
     held: list[bytes] = []
     size_bytes = 0
-    for step in steps:
-        held.append(step)
-        size_bytes += len(step)
+    for number, piece in enumerate(pieces):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        held.append(piece)
+        size_bytes += len(piece)
         if size_bytes >= _PART_BYTES:
             parts.append(b"".join(held))
             held, size_bytes = [], 0

@@ -1,6 +1,7 @@
 """Messages as readers get them: as JSON for people, as Arrow for programs."""
 
 import base64
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
@@ -16,11 +17,17 @@ from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import TopicState
 from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
+from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 from mq.topic.run import Run
 
 JSON_TYPE = b"application/json"
 Part = bytes | memoryview
 """A part of the body of an answer."""
+_PART_BYTES = 1024 * 1024
+# A message costs as much to put in its place as so many bytes.
+_MESSAGE_BYTES = 64
+_FEW_ROWS, _TINY_BYTES = 8, 16 * 1024
+_BESIDE_BYTES = 16 * 1024
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -33,21 +40,42 @@ class MessageRenderer:
     def __init__(self, topic: str, config: TopicConfig, large: LargeTexts | None = None) -> None:
         self._topic, self._json_values = topic, config.value_type == "json"
         self._large = InPlace() if large is None else large
+        self._aside: list[tuple[str, memoryview]] = []
 
     def messages(self, run: Run) -> Iterator[dict[str, Any]]:
         """The JSON objects of a run's messages, in order."""
-        table = run.table
-        columns = (
-            table["_offset"].to_pylist(),
-            table["_timestamp"].cast(pa.int64()).to_pylist(),
-            table["key"].to_pylist(),
-            values_of(table["value"]),
-            table["event_time"].cast(pa.int64()).to_pylist(),
-            table["headers"].to_pylist(),
-            table["_ref"].to_pylist(),
-        )
-        for row in zip(*columns, strict=True):
-            yield self._message(run.segment, *row)
+        return (message for message in self.in_steps(run) if message is not None)
+
+    def in_steps(self, run: Run) -> Iterator[dict[str, Any] | None]:
+        """As `messages`, with None wherever others may go first."""
+        batches, step_rows = _in_pieces(run.table)
+        rows = 0
+        for batch in batches:
+            if rows and rows + batch.num_rows > step_rows:
+                rows = 0
+                yield None
+            rows += batch.num_rows
+            columns = (
+                batch["_offset"].to_pylist(),
+                batch["_timestamp"].cast(pa.int64()).to_pylist(),
+                batch["key"].to_pylist(),
+                _values_of_chunk(batch["value"]),
+                batch["event_time"].cast(pa.int64()).to_pylist(),
+                batch["headers"].to_pylist(),
+                batch["_ref"].to_pylist(),
+            )
+            for row in zip(*columns, strict=True):
+                message = self._message(run.segment, *row)
+                if self._aside:
+                    yield from self._put_large(message)
+                yield message
+
+    def _put_large(self, message: dict[str, Any]) -> Steps[None]:
+        headers = message.pop("headers")  # they come behind the value
+        for name, data in self._aside:
+            yield from self._large.put(message, name, data)
+        self._aside.clear()
+        message["headers"] = headers
 
     def _message(
         self,
@@ -80,7 +108,7 @@ class MessageRenderer:
     def _put_text(self, message: dict[str, Any], name: str, data: bytes | str | memoryview | None) -> None:
         """As a string if it is UTF-8, else as base64 under `<name>_base64`."""
         if isinstance(data, memoryview):
-            self._large.put(message, name, data)
+            self._aside.append((name, data))
             return
         if data is None or isinstance(data, str):
             message[name] = data
@@ -111,16 +139,35 @@ class MessageRenderer:
             message["value"] = orjson.Fragment(text.translate(_ONE_LINE))
 
 
+def _in_pieces(table: pa.Table) -> tuple[list[pa.RecordBatch], int]:
+    """The rows in pieces, and how many rows are about a step.
+
+    What came in tiny pieces is put together: each costs as much as a row.
+    """
+    rows, chunks, size_bytes = table.num_rows, table["_offset"].num_chunks, table.nbytes
+    if rows < chunks * _FEW_ROWS and size_bytes < chunks * _TINY_BYTES:
+        table = table.combine_chunks()
+    # Most of it is the values, which are taken one by one; thousands of headers are not.
+    beside_bytes = size_bytes - table["value"].nbytes
+    step_rows = max(1, min(STEP_ROWS, _BESIDE_BYTES * rows // max(beside_bytes, 1)))
+    return table.to_batches(max_chunksize=step_rows), step_rows
+
+
 def values_of(column: pa.ChunkedArray) -> Iterable[bytes | str | memoryview | None]:
     """The values, large ones as views of their bytes."""
-    if column.nbytes <= LARGE_BYTES:
-        values: list[bytes | str | None] = column.to_pylist()
-        return values
     return chain.from_iterable(map(_values_of_chunk, column.chunks))
 
 
-def _values_of_chunk(chunk: pa.Array) -> Iterator[bytes | str | memoryview | None]:
-    """As `values_of`. A scalar of Arrow would have a copy of its bytes."""
+def _values_of_chunk(chunk: pa.Array) -> Iterable[bytes | str | memoryview | None]:
+    """As `values_of`."""
+    if chunk.nbytes <= LARGE_BYTES:
+        values: list[bytes | str | None] = chunk.to_pylist()
+        return values
+    return _with_views(chunk)
+
+
+def _with_views(chunk: pa.Array) -> Iterator[bytes | str | memoryview | None]:
+    """A scalar of Arrow would have a copy of its bytes."""
     _, offsets, data = chunk.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(chunk) + 1, 4 * chunk.offset).tolist()
     for row, (start, stop) in enumerate(pairwise(bounds)):
@@ -137,28 +184,83 @@ def _header(value: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def json_message(state: TopicState, run: Run) -> Sequence[Part]:
+class Written:
+    """The parts of an answer as its messages are written, and when to let others go first."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._step_bytes = 0
+
+    def add(self, written: Sequence[bytes]) -> None:
+        """Add what was written of a message: a piece, or several with large texts between them."""
+        for piece in written:
+            self._held.append(piece)
+            self._held_bytes += len(piece)
+            if self._held_bytes >= _PART_BYTES:
+                self._close()
+
+    def step_is_over(self, size_bytes: int) -> bool:
+        """Whether so much was written since the last time that others may go first."""
+        self._step_bytes += size_bytes
+        if self._step_bytes < STEP_BYTES:
+            return False
+        self._step_bytes = 0
+        return True
+
+    def all_parts(self) -> list[Part]:
+        """All of them."""
+        if self._held:
+            self._close()
+        return self.parts
+
+    def _close(self) -> None:
+        self.parts.append(b"".join(self._held) if len(self._held) > 1 else self._held[0])
+        self._held, self._held_bytes = [], 0
+
+
+def json_message(state: TopicState, run: Run) -> Steps[Sequence[Part]]:
     """The first message of a run as one JSON object."""
     large = Aside()
-    return large.fill(orjson.dumps(next(MessageRenderer(state.topic, state.config, large).messages(run))))
+    for message in MessageRenderer(state.topic, state.config, large).in_steps(run):
+        if message is not None:
+            return large.fill(orjson.dumps(message))
+        yield
+    raise AssertionError("a run of one message has one")
 
 
-def json_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Sequence[Part]:
+def json_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """One JSON object: the messages of all segments by time, and what `about` says of the page."""
-    large = Aside()
-    renderer = MessageRenderer(state.topic, state.config, large)
-    return large.fill(orjson.dumps({"messages": in_time_order(state, runs, renderer), **about}))
+    written = Written()
+    written.add([b'{"messages":['])
+    separator = b""
+    for piece in (yield from _in_time_order(state, runs)):
+        written.add([separator, *piece])
+        separator = b","
+        if written.step_is_over(sum(map(len, piece)) + _MESSAGE_BYTES):
+            yield
+    written.add([b"]", *(b",%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in about.items()), b"}"])
+    return written.all_parts()
 
 
-def ndjson_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Sequence[Part]:
+def ndjson_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """One message a line, run by run."""
-    large = Aside()
+    large, written = Aside(), Written()
     renderer = MessageRenderer(state.topic, state.config, large)
-    messages = (message for run in runs for message in renderer.messages(run))
-    return large.fill(b"".join(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE) for message in messages))
+    for run in runs:
+        for message in renderer.in_steps(run):
+            if message is None:
+                yield
+                continue
+            line = large.fill(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE))
+            written.add(line)
+            if written.step_is_over(sum(map(len, line))):
+                yield
+    return written.all_parts()
 
 
-def arrow_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Sequence[Part]:
+def arrow_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """An Arrow IPC stream of the runs with a column `segment` in front, one or more record batches a run."""
     schema = log_schema(state.config.key_type, state.config.value_type)
     schema = pa.schema([pa.field("segment", pa.int64(), nullable=False), *schema])
@@ -167,23 +269,44 @@ def arrow_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) ->
         for run in runs:
             segment = pa.array(np.full(run.table.num_rows, run.segment, dtype=np.int64))
             writer.write_table(pa.Table.from_arrays([segment, *run.table.columns], schema=schema))
+            yield
     return [memoryview(sink.getvalue())]
 
 
-def in_time_order(state: TopicState, runs: Sequence[Run], renderer: MessageRenderer) -> list[dict[str, Any]]:
-    """The messages of all segments by time. None comes before those of a predecessor, even if clocks differed."""
+_Timed = tuple[str, int, int, Sequence[bytes]]
+
+
+def _in_time_order(state: TopicState, runs: Sequence[Run]) -> Steps[Iterable[Sequence[bytes]]]:
+    """The messages of all segments, written, by time.
+
+    None comes before those of a predecessor, even if clocks differed.
+    """
+    large = Aside()
+    renderer = MessageRenderer(state.topic, state.config, large)
     by_segment: dict[int, list[Run]] = {}
     for run in runs:
         by_segment.setdefault(run.segment, []).append(run)
     predecessors = {segment.id: segment.predecessors for segment in state.segments}
     reached: dict[int, str] = {}
-    timed: list[tuple[str, int, int, dict[str, Any]]] = []
+    timed: list[list[_Timed]] = []
+    step_bytes = 0
     for segment in sorted(by_segment.keys() | predecessors.keys()):
         time = max((reached.get(before, "") for before in predecessors.get(segment, ())), default="")
+        of_segment: list[_Timed] = []
         for run in by_segment.get(segment, ()):
-            for message in renderer.messages(run):
+            for message in renderer.in_steps(run):
+                if message is None:
+                    yield
+                    continue
                 time = max(time, message["timestamp"])
-                timed.append((time, segment, message["offset"], message))
+                written = large.fill(orjson.dumps(message))
+                of_segment.append((time, segment, message["offset"], written))
+                step_bytes += len(written[0])
+                if step_bytes > STEP_BYTES:
+                    step_bytes = 0
+                    yield
         reached[segment] = time
-    timed.sort(key=itemgetter(0, 1, 2))
-    return [message for _, _, _, message in timed]
+        if of_segment:
+            timed.append(of_segment)
+    # Each segment's are in order already.
+    return map(itemgetter(3), timed[0] if len(timed) == 1 else heapq.merge(*timed))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from mq.base.errors import ReadsFull
+from mq.limits.round_limiter import RoundLimiter
 
 WAIT_SECONDS = 5.0
 """How long a read waits for its first room. Most reads give theirs back within milliseconds."""
@@ -33,6 +34,8 @@ class ReadBudget:
         self.held_bytes = 0
         # While it is rendered, a page takes several times its size.
         self.large_page = asyncio.Semaphore(1)
+        # Pages are rendered a step in each round of the event loop, and readers who waited for news go on one in each.
+        self.turns = RoundLimiter(1)
         self._on_change = on_change
         self._large_bytes = 0
         self._waiting: tuple[_Queue, _Queue] = (deque(), deque())
@@ -121,7 +124,7 @@ class ReadLease:
         self._closed = False
         self.held_bytes = self.taken_bytes = 0
         self._short_bytes = 0
-        self.large_page = budget.large_page
+        self.large_page, self.turns = budget.large_page, budget.turns
 
     def __enter__(self) -> "ReadLease":
         return self

@@ -287,9 +287,13 @@ class TopicReader:
         for hole in reversed(index.holes):
             # Messages of that time may be in what is lost right before.
             offset = hole.start if hole.end == offset else offset
+        # It is in this very file, unless something of it is lost: no other one needs to be read.
+        most_rows = max(1, index.files[file_index].end - offset) if is_known else SEEK_ROWS
         while True:
             try:
-                run = await self.read_segment(segment_id, offset, max_rows=SEEK_ROWS, max_bytes=SEEK_BYTES)
+                run = await self.read_segment(
+                    segment_id, offset, max_rows=min(most_rows, SEEK_ROWS), max_bytes=SEEK_BYTES
+                )
             except UnreadableObject:
                 return offset  # whoever reads from there is told
             if not run.table.num_rows:
@@ -299,7 +303,7 @@ class TopicReader:
             ).as_py()
             if late >= 0:
                 return offset + int(late)
-            offset = run.end
+            offset, most_rows = run.end, SEEK_ROWS
 
     async def check(self, positions: Mapping[int, int]) -> None:
         """Raise `InvalidMarker` or `PositionExpired` if one cannot read on from there."""

@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -66,7 +65,8 @@ class Page:
     wait_seconds: float
 
 
-def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes = 8 * MIB, wait: Wait = 0) -> Page:
+async def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes = 8 * MIB, wait: Wait = 0) -> Page:
+    # Not a plain function: the framework would call it in a thread.
     chosen = negotiate(request, PAGE_FORMATS)
     rows, size_bytes = page_bounds(chosen, limit, max_bytes)
     return Page(chosen, rows, size_bytes, wait)
@@ -161,7 +161,7 @@ def messages_router(broker: Broker) -> APIRouter:
         with broker.read_budget.lease() as lease:
             runtime = await broker.topics.topic(topic)
             run = await _one(broker, runtime, message_id, lease)
-            parts = await rendered(partial(json_message, runtime.state, run), 1, lease)
+            parts = await rendered(json_message(runtime.state, run), 1, lease)
             runtime.reads.count_read(run.segment, 1, sum(map(len, parts)))
             return PageResponse(parts, {}, JSON, lease)
 
@@ -190,6 +190,7 @@ async def _browse(
             runtime.reads.follow(reached)
             with tracing.current().child("wait"):
                 await patience.wait(news)
+                await lease.turns.wait()
         except OwnerSilent as silent:
             lease.release()
             with tracing.current().child("wait") as span:
@@ -217,6 +218,7 @@ async def _read_segment(
             runtime.reads.follow({segment: run.end})
             with tracing.current().child("wait"):
                 await patience.wait(news)
+                await lease.turns.wait()
         except OwnerSilent as silent:
             lease.release()
             with tracing.current().child("wait") as span:

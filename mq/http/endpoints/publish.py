@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from urllib.parse import parse_qsl
@@ -27,6 +28,7 @@ from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
 from mq.http.problems import SLUGS, problem_of
 from mq.http.reply import JSON, Reply
+from mq.limits.steps import Steps, at_once, in_turns
 from mq.topic.topic_runtime import TopicRuntime
 
 _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
@@ -165,9 +167,13 @@ class Publisher:
         config = runtime.state.config
         decode = _decoding(request, body_format, body, Columns(config.key_type, config.value_type))
         if len(body) <= body_format.inline_decode_bytes:
-            rows = decode()
+            rows = at_once(decode())
+        elif body_format.is_json:
+            arrivals = self._broker.arrivals
+            async with contextlib.nullcontext() if len(body) <= LARGE_BYTES else arrivals.decoding:
+                rows = await in_turns(decode(), arrivals.turns)
         else:
-            rows = await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, decode)
+            rows = await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, at_once, decode())
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return ()
@@ -206,7 +212,7 @@ def _refuse_forms(content_type: bytes, topic: str) -> None:
         )
 
 
-def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns: Columns) -> Callable[[], Rows]:
+def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns: Columns) -> Callable[[], Steps[Rows]]:
     """What makes rows of a body of several messages, or of one in JSON whose key is in the query."""
     keys = {name: value for name, value in request.parameters.items() if name not in _ANY_PARAMETERS}
     if keys and body_format.media_type == JSON:

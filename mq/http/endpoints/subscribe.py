@@ -19,16 +19,17 @@ from filer.errors import UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
 from mq.broker import Broker
-from mq.http.answers import in_thread, negotiate
+from mq.http.answers import negotiate
 from mq.http.formats import STREAM_FORMATS
 from mq.http.large_values import Aside
 from mq.http.problems import problem_of
-from mq.http.render import MessageRenderer, Part
+from mq.http.render import MessageRenderer, Part, Written
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.start import check_positions, start_positions
 from mq.http.stream_forms import StreamForm
 from mq.limits.read_budget import ReadLease
+from mq.limits.steps import Steps, in_turns
 from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -131,7 +132,7 @@ async def _parts(
                 yield form.keepalive(to_marker(topic, positions))
                 continue
             if runs:
-                page = await _rendered(runtime, runs, positions, form, lease)
+                page = await _rendered(broker, runtime, runs, positions, form, lease)
                 # A client that does not read holds what was rendered for it, and not the rows, nor what they lay in.
                 runs.clear()
                 size_bytes = sum(map(len, page))
@@ -165,29 +166,38 @@ async def _parts(
 
 
 async def _rendered(
-    runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm, lease: ReadLease
+    broker: Broker, runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm, lease: ReadLease
 ) -> list[Part]:
     """The runs as parts of the stream, each message with the marker behind it."""
-    topic = runtime.topic
-    large, reached = Aside(), dict(positions)
-    renderer = MessageRenderer(topic, runtime.state.config, large)
-
-    def render() -> list[list[Part]]:
-        rendered: list[list[Part]] = []
-        for run in runs:
-            written: list[bytes] = []
-            for message in renderer.messages(run):
-                reached[run.segment] = message["offset"] + 1
-                written.append(form.message(message, to_marker(topic, reached)))
-            rendered.append([*large.fill(b"".join(written))])
-        return rendered
-
-    size_bytes = sum(run.table.nbytes for run in runs)
-    pages = render() if size_bytes <= LARGEST_PAGE_BYTES else await in_thread(render, size_bytes, lease)
+    turns = broker.streams.page_limiter
+    steps = _page(runtime, runs, positions, form)
+    if sum(run.table.nbytes for run in runs) <= LARGEST_PAGE_BYTES:
+        pages = await in_turns(steps, turns)
+    else:
+        async with lease.large_page:
+            pages = await in_turns(steps, turns)
     for run, page in zip(runs, pages, strict=True):
         runtime.reads.count_read(run.segment, run.table.num_rows, sum(map(len, page)))
-    body = list(chain.from_iterable(pages))
-    return body if large.has_any else [b"".join(body)]
+    return list(chain.from_iterable(pages))
+
+
+def _page(
+    runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm
+) -> Steps[list[list[Part]]]:
+    """The parts of each run."""
+    topic, reached, large = runtime.topic, dict(positions), Aside()
+    renderer = MessageRenderer(topic, runtime.state.config, large)
+    pages: list[list[Part]] = []
+    for run in runs:
+        written = Written()
+        for message in renderer.in_steps(run):
+            if message is None:
+                yield
+                continue
+            reached[run.segment] = message["offset"] + 1
+            written.add(large.fill(form.message(message, to_marker(topic, reached))))
+        pages.append(written.all_parts())
+    return pages
 
 
 def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.base.exact_json import dumps, loads
+from mq.base.exact_json import dumps, loads, loads_at
 
 NUMBERS = [
     "0", "-0", "1.5", "9223372036854775807", "-9223372036854775808", "-9223372036854775809", "18446744073709551616",
@@ -75,3 +75,19 @@ def test_a_negative_zero_stays_negative(text: str) -> None:
 def test_an_object_that_has_a_name_twice_is_refused(text: str) -> None:
     with pytest.raises(orjson.JSONDecodeError, match="an object has the name 'a' twice"):
         loads(text.encode())
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_one_value_of_a_text_is_read_as_a_text_of_its_own(number: str) -> None:
+    value = f'{{"a":[{number},"é"]}}'
+    text = f"ü,{value} ,-0"
+    found, end = loads_at(text, 2)
+    assert text[2:end] == value and dumps(found) == dumps(loads(value.encode()))
+
+
+@pytest.mark.parametrize("value", ['{"a":1,"a":2}', "NaN", "[" * 100_000, "[1,", "]", '"\\ud800"', ""])
+def test_what_is_no_text_of_its_own_is_none_in_a_text(value: str) -> None:
+    with pytest.raises(orjson.JSONDecodeError):
+        loads(value.encode())
+    with pytest.raises(orjson.JSONDecodeError):
+        loads_at(f"  {value}", 2)

@@ -6,17 +6,17 @@ import pytest
 
 from filer.errors import InvalidInput
 from mq.base.errors import Malformed
-from mq.bodies.arrow_body import decode_arrow
+from mq.bodies.arrow_body import MOST_ROWS, decode_arrow
 from mq.bodies.rows import MOST_HEADERS, Columns
 
 BINARY, STRING, JSON = Columns("binary", "binary"), Columns("string", "string"), Columns("string", "json")
 MUTATIONS = 4000
 
 
-def stream(table: pa.Table, **options: Any) -> bytes:
+def stream(table: pa.Table, chunk_rows: int = 3, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table, max_chunksize=3)
+        writer.write_table(table, max_chunksize=chunk_rows)
     return bytes(sink.getvalue())
 
 
@@ -124,3 +124,10 @@ def test_headers_of_a_message_are_bounded() -> None:
         else:
             with pytest.raises(InvalidInput, match=f"at most {MOST_HEADERS} headers, not {count}"):
                 decode_arrow(body, Columns("binary", "binary"))
+
+
+def test_a_request_has_a_number_of_messages_that_is_bounded() -> None:
+    empty = pa.table({"value": pa.array([b""] * (MOST_ROWS + 1))})
+    with pytest.raises(InvalidInput, match=f"more than {MOST_ROWS} messages"):
+        decode_arrow(stream(empty, 10_000), BINARY)
+    assert decode_arrow(stream(empty.slice(1), 10_000), BINARY).batch.num_rows == MOST_ROWS

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from filer.errors import InvalidInput
 from filer.times import EARLIEST_US, LATEST_US, rfc3339
 from mq.base.errors import Malformed
-from mq.bodies.json_body import MOST_LINES, decode_json, decode_ndjson, parse_time
-from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Columns
+from mq.bodies import json_body
+from mq.bodies.json_body import MOST_LINES, parse_time
+from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Columns, Rows
+from mq.limits.steps import at_once
 
 BINARY = Columns("binary", "binary")
 VALUES = st.recursive(
@@ -28,6 +30,14 @@ HEADERS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
 MESSAGES = st.lists(
     st.fixed_dictionaries({"value": VALUES}, optional={"key": st.none() | st.text(), "headers": st.none() | HEADERS})
 )
+
+
+def decode_json(body: bytes, columns: Columns) -> Rows:
+    return at_once(json_body.decode_json(body, columns))
+
+
+def decode_ndjson(body: bytes, columns: Columns) -> Rows:
+    return at_once(json_body.decode_ndjson(body, columns))
 
 
 def expected_value(value: Any) -> bytes | None:
@@ -166,3 +176,61 @@ def test_a_value_holds_no_more_memory_than_its_bytes() -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes < 20_000 * 1024
+
+
+# -- large documents, whose messages are parsed one by one ------------------------------------------------------
+
+PADDING = {"value": "x" * 70_000}
+
+
+@given(MESSAGES, st.sampled_from(["", " ", "\n\t "]))
+def test_large_documents_say_the_same_as_lines(messages: list[dict[str, Any]], space: str) -> None:
+    messages = [*messages, PADDING]
+    inner = f"{space},{space}".join(orjson.dumps(message).decode() for message in messages)
+    body = f'{space}{{{space}"messages"{space}:{space}[{space}{inner}{space}]{space}}}{space}'.encode()
+    lines = decode_ndjson(b"\n".join(orjson.dumps(message) for message in messages), BINARY)
+    assert decode_json(body, BINARY).batch.equals(lines.batch)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "wrong"),
+    [
+        (b'{"messages":[%b,{"value":}]}', Malformed, r"the body is not valid JSON: messages\[1\]: "),
+        (b'{"messages":[%b,{"value":NaN}]}', Malformed, r"the body is not valid JSON: messages\[1\]: "),
+        (b'{"messages":[%b,]}', Malformed, r"the body is not valid JSON: messages\[1\]: "),
+        (b'{"messages":[%b {"value":1}]}', Malformed, r"behind messages\[0\] there is neither"),
+        (b'{"messages":[%b', Malformed, r"behind messages\[0\] there is neither"),
+        (b'{"messages":[%b]', InvalidInput, "with nothing beside it"),
+        (b'{"messages":[%b],"more":1}', InvalidInput, "with nothing beside it"),
+        (b'{"messages":[%b]}}', InvalidInput, "with nothing beside it"),
+        (b'{"messages":[]%b}', InvalidInput, "with nothing beside it"),
+        (b'{"messages":[%b,' + b"[" * 100_000, Malformed, r"messages\[1\]: nested too deeply"),
+        (b"[%b]", InvalidInput, "and begin with that"),
+        (b'{"messages":[%b,"\xff"]}', Malformed, "the body is not valid JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_large_document_is_told(body: bytes, error: type[Exception], wrong: str) -> None:
+    with pytest.raises(error, match=wrong):
+        decode_json(body.replace(b"%b", orjson.dumps(PADDING)), BINARY)
+
+
+def test_a_large_document_of_no_messages_has_none() -> None:
+    assert decode_json(b'{"messages":[' + b" " * 70_000 + b"]}", BINARY).batch.num_rows == 0
+
+
+@pytest.mark.parametrize("decode", [json_body.decode_json, json_body.decode_ndjson])
+def test_others_go_first_while_many_messages_are_decoded(decode: Any) -> None:
+    messages = [{"value": n, "headers": {str(h): "" for h in range(n % 50)}} for n in range(5_000)]
+    lines = decode is json_body.decode_ndjson
+    body = b"\n".join(map(orjson.dumps, messages)) if lines else orjson.dumps({"messages": messages})
+    steps = decode(body, BINARY)
+    turns = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            rows = end.value
+            break
+        turns += 1
+    assert rows.batch["value"].to_pylist() == [str(n).encode() for n in range(5_000)]
+    assert turns > 5_000 // 64, "some 64 messages without headers are a step, or fewer with"

@@ -9,6 +9,7 @@ import pytest
 
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace
 from mq.http.render import values_of
+from mq.limits.steps import at_once as finish
 
 TEXTS = ["x", "é", "日", "😀", '\x00\n"\\', "a😀", "日é"]
 NO_TEXTS = {
@@ -22,9 +23,9 @@ NO_TEXTS = {
 def written(data: bytes) -> list[dict[str, Any]]:
     """The message, as each of the two ways writes it."""
     at_once: dict[str, Any] = {}
-    InPlace().put(at_once, "value", memoryview(data))
+    finish(InPlace().put(at_once, "value", memoryview(data)))
     aside, later = Aside(), dict[str, Any]()
-    aside.put(later, "value", memoryview(data))
+    finish(aside.put(later, "value", memoryview(data)))
     parts = aside.fill(orjson.dumps(later))
     assert all(len(part) <= 2**20 + 2**19 for part in parts), "in parts that are copied within a moment"
     return [orjson.loads(orjson.dumps(at_once)), orjson.loads(b"".join(parts))]
@@ -45,7 +46,7 @@ def test_what_is_no_text_is_base64(data: bytes) -> None:
 def test_texts_come_where_they_belong_in_whatever_order_they_are_written() -> None:
     aside, messages = Aside(), [dict[str, Any](id=number) for number in range(12)]
     for message in messages:
-        aside.put(message, "value", memoryview(str(message["id"]).encode()))
+        finish(aside.put(message, "value", memoryview(str(message["id"]).encode())))
         message["headers"] = {"a\x003\x00": "\x003\x00", "n": str(message["id"])}
     page = aside.fill(orjson.dumps({"messages": messages[::-1], "marker": "m"}))
     assert orjson.loads(b"".join(page)) == {
