@@ -115,6 +115,12 @@ class BrokerSettings(BaseModel):
     tracing: Literal["off", "otlp"] = Field(
         "off", description="Send traces to a collector by OTLP, as the OTEL_* variables say; needs the extra otel."
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest level that is logged to stderr."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Lines of the log: text for people, or a JSON document each (json) for machines."
+    )
     metrics_topics: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
         METRICS_TOPICS, description="Topics that /metrics shows by name; it shows the others together."
     )

@@ -21,8 +21,6 @@ def open_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> Tra
         _log.warning("OTEL_SDK_DISABLED is set: there are no traces, although --tracing asks for them")
         return NO_TRACER
     # Imported here: a broker that does not trace needs none of it.
-    from mq.tracing.log_lines import put_into_lines
     from mq.tracing.otlp import otlp_tracer
 
-    put_into_lines()
     return otlp_tracer(settings, environment)

@@ -11,7 +11,7 @@ import typer
 from mq.base.read_settings import ResolvedSettings
 from mq.base.settings import setting_text
 from mq.cli.output import print_json, print_table
-from mq.cli.server.settings_options import LogLevel, settings_of, with_settings_options
+from mq.cli.server.settings_options import settings_of, with_settings_options
 
 _FORMAT = typer.Option("--format", help="table: for people. json: one document.")
 _JSON = typer.Option("--json", help="The same as --format json.")
@@ -26,7 +26,7 @@ _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 _MASK = "***"
 
 
-def _show(config: Path | None, quiet: bool, log_level: LogLevel, form: str, as_json: bool, **flags: str | None) -> None:
+def _show(config: Path | None, quiet: bool, form: str, as_json: bool, **flags: str | None) -> None:
     """Show each setting of `mq serve` with the same options: what is in force, and where it came from.
 
     `mq serve` refuses what this refuses. Passwords in addresses are masked.

@@ -15,7 +15,6 @@ from mq.base.settings import BrokerSettings, quantity_of, setting_text
 from mq.cli.failures import CommandFailed
 
 _METAVARS: dict[type, str] = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
-LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def with_settings_options(function: Any, own: Sequence[inspect.Parameter] = ()) -> Any:
@@ -80,10 +79,8 @@ def _metavar_of_type(annotation: Any) -> str:
 def _serve_options() -> list[inspect.Parameter]:
     config = typer.Option("--config", envvar="BRAIDMQ_CONFIG", metavar="FILE", help="Settings from a TOML file.")
     quiet = typer.Option("--quiet", help="Print nothing on start.")
-    level = typer.Option("--log-level", help="Lowest level that is logged to stderr.")
     kind = inspect.Parameter.KEYWORD_ONLY
     return [
         inspect.Parameter("config", kind, default=None, annotation=Annotated[Path | None, config]),
         inspect.Parameter("quiet", kind, default=False, annotation=Annotated[bool, quiet]),
-        inspect.Parameter("log_level", kind, default="info", annotation=Annotated[LogLevel, level]),
     ]

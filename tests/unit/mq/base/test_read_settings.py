@@ -29,6 +29,8 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
         "tracing": "otlp",
+        "log_level": "debug",
+        "log_format": "json",
     }.get(field, "10000000")  # fmt: skip
     clustered = {"zookeeper": "z", "store": "s"}
     others = {"session_timeout": clustered, "refused_timeout": clustered, "zookeeper": {"store": "s"}}.get(field, {})

@@ -1,0 +1,90 @@
+"""Lines of the log as text and as JSON: what they tell, and that nobody forges one."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from filer import request_ids
+from filer.event_log import EventLog
+from mq.process.log_output import JsonLines, TextLines
+from tests.support.traces.recorded_traces import TRACE_ID, TRACEPARENT, RecordedTraces
+
+NAME = "tests.log_output"
+PLAIN, EVENTS = logging.getLogger(NAME), EventLog(NAME)
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    handler = Kept()
+    PLAIN.propagate, PLAIN.handlers = False, [handler]
+    PLAIN.setLevel("INFO")
+    yield handler
+    PLAIN.propagate, PLAIN.handlers = True, []
+
+
+def log_all() -> None:
+    PLAIN.warning("%s failed, 100%%", "GET /")
+    EVENTS.info("segment_lost", topic="birds", segments=[3, 4], level="wrong", note="two\nlines request_id=forged")
+
+
+def within_a_request() -> None:
+    tracer = RecordedTraces().tracer_of("a")
+    with request_ids.within("mine"), tracer.begin("publish", "birds", {"traceparent": TRACEPARENT}):
+        log_all()
+
+
+def test_text_ends_with_the_ids(kept: Kept) -> None:
+    kept.setFormatter(TextLines())
+    log_all()
+    within_a_request()
+    messages = [line.partition(f"{NAME}: ")[2] for line in kept.lines]
+    event = r'segment_lost topic=birds segments=3,4 level=wrong note="two\nlines request_id=forged"'
+    assert messages == [
+        "GET / failed, 100%",
+        event,
+        f"GET / failed, 100% request_id=mine trace_id={TRACE_ID}",
+        f"{event} trace_id={TRACE_ID} request_id=mine",
+    ]
+
+
+def test_json_has_the_fields_of_events_and_the_ids(kept: Kept) -> None:
+    kept.setFormatter(JsonLines())
+    log_all()
+    within_a_request()
+    lines: list[dict[str, Any]] = [json.loads(line) for line in kept.lines]
+    assert all(line.pop("time").endswith("Z") for line in lines)
+    plain = {"level": "warning", "logger": NAME, "message": "GET / failed, 100%"}
+    event = {
+        "level": "info",
+        "logger": NAME,
+        "event": "segment_lost",
+        "topic": "birds",
+        "segments": ["3", "4"],
+        "note": "two\nlines request_id=forged",
+    }
+    ids = {"request_id": "mine", "trace_id": TRACE_ID}
+    assert lines == [plain, event, plain | ids, event | ids]
+
+
+def test_an_error_that_nobody_foresaw_has_its_traceback(kept: Kept) -> None:
+    kept.setFormatter(JsonLines())
+    try:
+        raise ValueError("unforeseen")
+    except ValueError as error:
+        EVENTS.error("request_failed", traceback_of=error)
+        PLAIN.exception("failed")
+    for line in kept.lines:
+        assert "\n" not in line
+        assert "ValueError: unforeseen" in json.loads(line)["traceback"]
