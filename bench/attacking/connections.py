@@ -61,7 +61,7 @@ async def _read_a_byte_a_second(reader: asyncio.StreamReader, writer: asyncio.St
 
 async def _pipeline(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(f"GET /v1/topics/{TOPIC}/messages?from=latest&wait=30 HTTP/1.1\r\n".encode() + _HOST + b"\r\n")
-    await _send(writer, b"GET /healthz HTTP/1.1\r\n" + _HOST + b"\r\n" * 5_000)
+    await _send(writer, (b"GET /healthz HTTP/1.1\r\n" + _HOST + b"\r\n") * 5_000)
 
 
 async def _pipeline_and_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
