@@ -29,8 +29,15 @@ def ended(*arguments: str, folder: Path | None = None, **env: str) -> tuple[int,
     return done.returncode, line
 
 
-def test_without_java_it_is_one_line() -> None:
-    code, said = ended("skew", "t", PATH="/nowhere")
+@pytest.fixture
+def backfill(tmp_path: Path) -> tuple[str, ...]:
+    """A job that needs Spark whatever there is to do. Others ask their broker first."""
+    pq.write_table(pa.table({"n": ["1"]}), tmp_path / "n.parquet")
+    return ("backfill", str(tmp_path / "n.parquet"), "t", "--value", "n")
+
+
+def test_without_java_it_is_one_line(backfill: tuple[str, ...]) -> None:
+    code, said = ended(*backfill, PATH="/nowhere")
     assert code == 1 and said.startswith("mq: Spark needs Java 17 or later, and there is no java on the PATH")
 
 
@@ -50,8 +57,8 @@ def test_a_folder_that_is_called_like_it_is_not_taken_for_it(tmp_path: Path) -> 
     )
 
 
-def test_a_cluster_that_is_not_to_be_had_is_one_line() -> None:
-    assert ended("skew", "t", "--master", "spark://nowhere") == (
+def test_a_cluster_that_is_not_to_be_had_is_one_line(backfill: tuple[str, ...]) -> None:
+    assert ended(*backfill, "--master", "spark://nowhere") == (
         1,
         "mq: Spark does not start on spark://nowhere: Invalid master URL: spark://nowhere\n",
     )
