@@ -1,4 +1,5 @@
 import math
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -75,7 +76,8 @@ def test_nulls_stay_nulls() -> None:
 def test_any_row_that_python_holds_without_loss_has_the_same_bytes(table: pa.Table) -> None:
     wanted = rows_to_json(table).to_pylist()
     for text, row in zip(wanted, _python_rows(table), strict=True):
-        if row is not None:
+        if row is not None and b"\\u0000" not in re.sub(rb"\\\\", b"", text):
+            # A key of a map may have U+0000; that of a dict counts as a name, which may not.
             assert value_json(row) == text
 
 
