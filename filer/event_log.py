@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from filer import tracing
-
 MOST_CHARACTERS = 2000
 MOST_ITEMS = 20
 # What may stand in a line of text as it is: nothing that separates fields, ends a line or moves a cursor.
@@ -39,9 +37,9 @@ class Event:
 class EventLog:
     """Logs events under the name of a module.
 
-    A field that is None is left out. A field named `from_` is written as `from`. `trace_id` is added where the request
-    at hand is traced. Fields may hold what clients sent: they are bounded and escaped where they are written. Never
-    pass secrets, nor values of messages.
+    A field that is None is left out. A field named `from_` is written as `from`. Whoever writes the lines adds
+    the ids of the request and of its trace. Fields may hold what clients sent: they are bounded and escaped where they
+    are written. Never pass secrets, nor values of messages.
     """
 
     __slots__ = ("_logger",)
@@ -70,8 +68,6 @@ class EventLog:
     ) -> None:
         if self._logger.isEnabledFor(level):
             named = {name.rstrip("_"): value for name, value in fields.items() if value is not None}
-            if (trace_id := tracing.current().trace_id) is not None:
-                named["trace_id"] = trace_id
             self._logger.log(level, Event(event, named), exc_info=traceback_of, stacklevel=3)
 
 

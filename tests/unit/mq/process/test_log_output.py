@@ -55,7 +55,7 @@ def test_text_ends_with_the_ids(kept: Kept) -> None:
         "GET / failed, 100%",
         event,
         f"GET / failed, 100% request_id=mine trace_id={TRACE_ID}",
-        f"{event} trace_id={TRACE_ID} request_id=mine",
+        f"{event} request_id=mine trace_id={TRACE_ID}",
     ]
 
 
