@@ -20,6 +20,7 @@ _LIBRARY_LEVELS = {
     "aiobotocore": "WARNING",
     "botocore": "WARNING",
     "httpx": "WARNING",
+    "httpx2": "WARNING",
     "kazoo": "ERROR",
 }
 

@@ -5,11 +5,13 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
+import httpx2
 import pytest
 
 from filer import request_ids
 from filer.event_log import EventLog
-from mq.process.log_output import JsonLines, TextLines
+from mq.process.log_output import JsonLines, TextLines, write_log
 from tests.support.traces.recorded_traces import TRACE_ID, TRACEPARENT, RecordedTraces
 
 NAME = "tests.log_output"
@@ -88,3 +90,18 @@ def test_an_error_that_nobody_foresaw_has_its_traceback(kept: Kept) -> None:
     for line in kept.lines:
         assert "\n" not in line
         assert "ValueError: unforeseen" in json.loads(line)["traceback"]
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_requests_to_stores_and_brokers_are_no_news(library: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Each of them logs every request: on S3 that was a line for each put and read."""
+    caplog.set_level("INFO")
+    levels = {each: each.level for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)}
+    try:
+        write_log("info", "text")
+        with library.Client(transport=library.MockTransport(lambda _: library.Response(200))) as client:
+            client.get("http://store/")
+        assert caplog.records == []
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
