@@ -5,11 +5,14 @@ import contextlib
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import httpx
 
+from bench.harness.request_counts import COUNTS_PATH
 from bench.harness.server_process import BenchFailed, scratch_folder
 from filer.clock import SystemClock
 from filer.slots import slot_of
@@ -42,6 +45,11 @@ class BenchCluster:
         self.brokers: dict[str, LocalBroker] = {broker.name: broker for broker in cluster.brokers}
         self._first = next(iter(self.brokers.values()))
         self._cluster = cluster
+
+    def store_requests(self) -> Counter[tuple[str, str]]:
+        """How many requests the S3 server has had so far, by topic (empty: none) and kind."""
+        answer = httpx.get(f"{self._cluster.s3_endpoint}{COUNTS_PATH}", timeout=_TIMEOUT_SECONDS).raise_for_status()
+        return Counter({(topic, kind): count for topic, kind, count in answer.json()})
 
     def open_store(self) -> Store:
         """The store of the brokers. The caller closes it."""
@@ -83,9 +91,17 @@ def local_cluster(
     put_delay_seconds: float | None = None,
     flush_interval_seconds: float | None = None,
     refused_timeout_seconds: float | None = None,
+    more_seconds: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[BenchCluster]:
-    """A cluster on a directory in memory, or with `put_delay_seconds` on an S3 server that delays its puts."""
-    settings_of_brokers = {_FLUSH_INTERVAL: flush_interval_seconds, _REFUSED_TIMEOUT: refused_timeout_seconds}
+    """A cluster on a directory in memory, or with `put_delay_seconds` on an S3 server that delays its puts.
+
+    `more_seconds` are further settings of its brokers, by the names of their variables.
+    """
+    settings_of_brokers = {
+        _FLUSH_INTERVAL: flush_interval_seconds,
+        _REFUSED_TIMEOUT: refused_timeout_seconds,
+        **more_seconds,
+    }
     with scratch_folder() as folder, asyncio.Runner() as runner, _environment(settings_of_brokers):
         settings = LocalSettings(
             folder,

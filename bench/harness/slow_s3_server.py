@@ -1,10 +1,14 @@
-"""The S3 server of `mq local` with slow puts: `python -m bench.harness.slow_s3_server PORT PUT_DELAY_SECONDS`."""
+"""The S3 server of `mq local` with slow puts: `python -m bench.harness.slow_s3_server PORT PUT_DELAY_SECONDS`.
+
+It counts the requests that it gets (`RequestCounts`).
+"""
 
 import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bench.harness.request_counts import RequestCounts
 from mq.local.s3_server import main
 
 
@@ -18,7 +22,7 @@ def slow_puts(delay_seconds: float) -> Callable[[Any], Any]:
             answer: Iterable[bytes] = application(environ, start_response)
             return answer
 
-        return serve
+        return RequestCounts(serve)
 
     return around
 
