@@ -5,12 +5,12 @@ yet that it was deposed, or two leaders at once, can do the same work twice, but
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal, Protocol
 
 from filer import request_ids
 from filer.clock import Clock, comes_within
+from filer.event_log import EventLog
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import BrokerInfo, Coordinator
@@ -29,7 +29,7 @@ SETTLE_SECONDS = 2.0
 
 LeaderReason = Literal["failover", "drain", "move"]
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class LeaderActions(Protocol):
@@ -139,7 +139,7 @@ class LeaderLoop:
             await self._round()
         except Exception as error:
             # Catch every error: the next round may succeed, and no other broker leads while this one lives.
-            _log.warning("the leader's round failed: %s: %s", type(error).__name__, error)
+            _log.warning("leader_round_failed", error=error)
 
     async def _round(self) -> None:
         now_seconds = self._clock.monotonic_seconds()
@@ -227,7 +227,7 @@ class LeaderLoop:
                     state = await self._actions.give_successors(topic, segments, reason, owners)
         except Exception as error:
             # Catch every error: the other topics go on, and this one is tried again.
-            _log.warning("topic %r is not settled yet: %s: %s", topic, type(error).__name__, error)
+            _log.warning("topic_not_settled", topic=topic, reason=reason if segments else None, error=error)
             state = None
         if state is not None and self._coordinator.leads():
             self._topics.apply(state)

@@ -1,11 +1,11 @@
 """The leader looks at brokers that refuse connections, and has others look at them as well (docs/design.md §8)."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from leader.membership.coordinator import BrokerInfo, Coordinator
 from leader.membership.refusing_brokers import RefusingBrokers, Sight, agreed
 
@@ -16,7 +16,7 @@ MOST_WITNESSES = 3
 LOOKS_AT_ONCE = 16
 _TWO_BROKERS = 2
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Eyes(Protocol):
@@ -127,10 +127,6 @@ class RefusalWatch:
     def _tell(self, broker: BrokerInfo, was_gone: bool, witnesses: Sequence[str]) -> None:
         is_gone = broker.id in self._refusing.gone
         if is_gone and not was_gone:
-            seen = f"by {', '.join(witnesses)} as well" if witnesses else "by this broker, which is the only other one"
-            _log.warning(
-                "%s refuses connections at %s, seen %s: its segments are failed over before its session ends",
-                broker.id, broker.url, seen,
-            )  # fmt: skip
+            _log.warning("broker_refuses", broker=broker.id, url=broker.url, seen_by=[self._broker, *witnesses])
         elif was_gone and not is_gone:
-            _log.warning("%s at %s does not refuse connections any more: it lives", broker.id, broker.url)
+            _log.warning("broker_answers_again", broker=broker.id, url=broker.url)

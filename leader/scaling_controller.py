@@ -1,12 +1,12 @@
 """The leader's scaling: each report interval the policy decides on the reported traffic, and transitions follow."""
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from filer import request_ids
 from filer.clock import Clock, comes_within
+from filer.event_log import EventLog
 from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import Coordinator
 from leader.policy.cut_points import Cut, SlotTraffic, cut_hot, equal_parts, pressing
@@ -19,7 +19,7 @@ HOLD_SECONDS = 60.0
 MOST_AT_ONCE = 32
 """So many topics are split or merged at the same time, the most urgent first. The others wait for a later round."""
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class ScalingActions(Protocol):
@@ -90,7 +90,7 @@ class ScalingController:
             self._round(minimum_only=minimum_only)
         except Exception as error:
             # Catch every error: it must not end scaling for as long as this broker leads.
-            _log.warning("a round of scaling failed: %s: %s", type(error).__name__, error)
+            _log.warning("scaling_round_failed", error=error)
 
     def _round(self, *, minimum_only: bool) -> None:
         """Start what is most urgent.
@@ -132,7 +132,7 @@ class ScalingController:
                 await self._work(decision)
         except Exception as error:
             # Either nothing has begun, and a later round decides again; or it has, and finishes as any transition.
-            _log.warning("topic %r is not scaled yet: %s: %s", decision.topic, type(error).__name__, error)
+            _log.warning("topic_not_scaled", topic=decision.topic, error=error)
 
     async def _work(self, decision: ScalingDecision) -> None:
         """Split and merge as was decided.

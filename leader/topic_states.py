@@ -1,10 +1,10 @@
 """The states of all topics as a leader has read them, and the topics that it has to check."""
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping, Set
 
 from filer.errors import BraidError, UnreadableObject
+from filer.event_log import EventLog
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.broker_names import BrokerNames
@@ -12,7 +12,7 @@ from leader.traffic.traffic_table import TrafficTable
 
 READS_AT_ONCE = 16
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class TopicStates:
@@ -57,7 +57,7 @@ class TopicStates:
                 try:
                     record = await self._catalogue.read(topic)
                 except BraidError as error:
-                    _log.warning("topic %r cannot be looked after: %s: %s", topic, type(error).__name__, error)
+                    _log.warning("topic_unreadable", topic=topic, error=error)
                     unread.add(topic)
                     # Such a record stays as it is, so only the regular reads of all topics read it again.
                     if not isinstance(error, UnreadableObject):

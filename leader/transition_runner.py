@@ -47,8 +47,20 @@ class TransitionRunner:
         None if there is no such topic. Safe to stop at any line: the record in topic.json names the steps, and any
         broker can repeat them from the start without harm.
         """
-        found = await self._catalogue.change_record(topic, begin)
-        return None if found is None else await self.resume(found)
+        is_begun = False
+
+        def begin_and_note(newest: TopicState) -> TopicState | None:
+            nonlocal is_begun
+            after = begin(newest)
+            is_begun = after is not None
+            return after
+
+        found = await self._catalogue.change_record(topic, begin_and_note)
+        if found is None:
+            return None
+        if is_begun and (record := found.state.transition) is not None:
+            _log.info("transition_begun", topic=topic, reason=record.reason, segments=record.seal)
+        return await self.resume(found)
 
     async def resume(self, found: TopicRecord) -> TopicState | None:
         """Finish the transition in the record, if there is one; the state after it.
@@ -60,6 +72,7 @@ class TransitionRunner:
         if record is None:
             return state
         sealing = [s for s in state.segments if s.id in record.seal]
+        began_seconds = self._clock.monotonic_seconds()
         ends, failed = await self._seal_all(state, sealing)
         if failed:
             unsealable = {id_: error for id_, error in failed.items() if isinstance(error, UnreadableObject)}
@@ -67,6 +80,14 @@ class TransitionRunner:
                 # The others can be sealed again: nothing is undone. What may pass comes first.
                 raise [*(error for id_, error in failed.items() if id_ not in unsealable), *unsealable.values()][0]
             return await self._go_on_without(found, record, unsealable)
+        if sealing:
+            _log.info(
+                "segments_sealed",
+                topic=state.topic,
+                reason=record.reason,
+                segments=list(ends),
+                duration_seconds=round(self._clock.monotonic_seconds() - began_seconds, 3),
+            )
         now_us = self._catalogue.stamp_us()
         if record.reason == "delete":
             # Before topic.json forgets the segments. Stopped here, the transition is still under way: the next broker

@@ -1,13 +1,13 @@
 """The broker: puts together all that accepts, stores and serves messages, starts it and closes it."""
 
 import asyncio
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from filer import keys, request_ids
 from filer.clock import Clock
 from filer.errors import InvalidConfig
+from filer.event_log import EventLog
 from filer.segment.read_room import ReadRoom
 from filer.segment.segment_reader import SegmentReader
 from filer.segment.writer.segment_writer import WriterContext
@@ -76,7 +76,7 @@ FORWARDED_SHARE = 0.9
 # Answers with messages hold so much of `read_bytes` before the cache of files gives its room to them.
 FREE_OF_CACHE_SHARE = 4
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Broker:
@@ -350,6 +350,7 @@ class Broker:
         Raises `StoreCannotFence` for a store on which two writers could both succeed, `InvalidConfig` if the brokers of
         this cluster use another store, and as `open_cluster`.
         """
+        began_seconds = self.clock.monotonic_seconds()
         # First of all: a store that does not answer keeps everything below from ending.
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
         await check_fencing(self.store, self.clock)
@@ -382,6 +383,8 @@ class Broker:
             self._loops.append(asyncio.create_task(run.run(), name=name))
         self._loops.append(asyncio.create_task(self.faults.recheck(self.topics.refresh), name="recheck records"))
         self._started = True
+        duration_seconds = round(self.clock.monotonic_seconds() - began_seconds, 3)
+        _log.info("broker_started", broker=self.id, url=url, version=VERSION, duration_seconds=duration_seconds)
 
     def _check_store(self, store: str) -> None:
         """Raise `InvalidConfig` if the cluster uses another store: others could not find segments given to us.
@@ -445,6 +448,7 @@ class Broker:
         self._read_pool.shutdown(wait=True)
         self._upkeep_pool.shutdown(wait=True)
         await self.store.close()
+        _log.info("broker_stopped", broker=self.id)
 
     def _share_with_cache(self, held_bytes: int) -> None:
         """Have the cache of files give its room to answers, above the share that they need all the time."""

@@ -16,7 +16,6 @@ over the same files. That takes damage to two of them at once.
 
 import base64
 import contextlib
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -34,6 +33,7 @@ from filer.errors import (
     ObjectNotFound,
     OutcomeUnknown,
 )
+from filer.event_log import EventLog
 from filer.stores.store import Store
 from filer.topic.record_check import checked, with_check
 
@@ -41,7 +41,7 @@ FORMAT_VERSION = 1
 _SECRET_BYTES = 32
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class ClusterRecord(BaseModel):
@@ -194,7 +194,7 @@ async def _complete(store: Store, found: _Records, settings: ClusterSettings) ->
 
 async def _mend(store: Store, key: str, etag: str, data: bytes) -> None:
     """Write a damaged record again, unless somebody has done so. The next start does what did not take effect."""
-    _log.warning("%s is damaged: it is written again, from the records beside it", key)
+    _log.warning("record_mended", key=key)
     with contextlib.suppress(EtagMismatch, ObjectNotFound, OutcomeUnknown):
         await store.replace(key, data, etag=etag)
 

@@ -6,17 +6,17 @@ the store is a directory of this machine, its time is that of the wall clock. Th
 sets that clock forward. What was marked before looks older by that much, so this process goes on without the leap.
 """
 
-import logging
 from dataclasses import dataclass
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from filer.stores.store import Store
 
 DIFFERENCE_SHARE = 0.1
 """The share of the grace period by which clocks may differ."""
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ class DeletionClock:
         self.ahead_seconds = ahead_us_ / 1e6
         was_off, self._is_off = self._is_off, abs(ahead_us_) > self._most_us
         if self._is_off and not was_off:
-            _log.warning("%s", self.problem)
+            _log.warning("clock_off", ahead_seconds=self.ahead_seconds, error=self.problem)
         elif was_off and not self._is_off:
-            _log.info("the clock of this machine agrees with the store's again")
+            _log.info("clock_recovered")
         holds = self._held_until_us is not None and look.monotonic_us[1] < self._held_until_us
         self.now_us = None if self._is_off or holds else look.told_us - self._leapt_us
 

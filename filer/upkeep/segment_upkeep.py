@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from filer.clock import Clock
 from filer.errors import EtagMismatch, ObjectExists, OutcomeUnknown, SegmentMoved
+from filer.event_log import EventLog
 from filer.format.requests import StoredRequest
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex, Superseded
@@ -29,6 +30,8 @@ CROWD_FILES = 256
 """With more live files than this, small ones are rolled up however young they are."""
 GATHER_SHARE = 0.02
 """Two deletions are at least this part of the grace period apart: each takes a listing."""
+
+_log = EventLog(__name__)
 
 
 @dataclass(slots=True)
@@ -211,6 +214,14 @@ class SegmentUpkeep:
         # the store has told a time since it was created.
         self.index.supersede(rolled, context.store.time.latest_us)
         self._snapshot_due = True
+        _log.debug(
+            "files_rolled_up",
+            topic=self.ref.topic,
+            segment=self.ref.segment,
+            key=self.ref.key(rolled.name),
+            files=len(run),
+            size_bytes=rolled.size_bytes,
+        )
 
     def _requests_of(self, run: list[FileFacts]) -> list[StoredRequest]:
         """The requests in these files that still count. Where there is a seal, it has them as well."""

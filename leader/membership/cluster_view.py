@@ -1,6 +1,5 @@
 """A broker's view of its cluster from the last round with ZooKeeper, and for how long it may rely on that view."""
 
-import logging
 import math
 from collections.abc import Callable
 from functools import partial
@@ -13,8 +12,7 @@ from leader.membership.zookeeper_round import RoundResult
 CERTAIN_SHARE = 2 / 3
 """A round proves that the session lives for this share of its time-out, counted from the round's beginning."""
 
-_log = logging.getLogger(__name__)
-_events = EventLog(__name__)
+_log = EventLog(__name__)
 
 
 class ClusterView:
@@ -94,20 +92,20 @@ class Listeners:
         for broker in brokers.values():
             told = self._told_brokers.get(broker.id)
             if told is None:
-                _events.info("broker_joined", broker=broker.id, url=broker.url, zone=broker.zone or None)
+                _log.info("broker_joined", broker=broker.id, url=broker.url, zone=broker.zone or None)
             if broker.draining and (told is None or not told.draining):
-                _events.info("broker_drains", broker=broker.id)
+                _log.info("broker_drains", broker=broker.id)
             elif told is not None and told.draining and not broker.draining:
-                _events.info("broker_takes_part_again", broker=broker.id)
+                _log.info("broker_takes_part_again", broker=broker.id)
         for gone in self._told_brokers.keys() - brokers.keys():
-            _events.warning("broker_left", broker=gone)
+            _log.warning("broker_left", broker=gone)
         if self._view.leader != self._told_leader:
-            _events.info("leader_changed", leader=self._view.leader or "nobody", before=self._told_leader)
+            _log.info("leader_changed", leader=self._view.leader or "nobody", before=self._told_leader)
         leads = self._view.leads()
         if leads and not self._told_leads:
-            _events.info("leadership_gained")
+            _log.info("leadership_gained")
         elif self._told_leads and not leads:
-            _events.warning("leadership_lost")
+            _log.warning("leadership_lost")
         self._told_brokers, self._told_leader = brokers, self._view.leader
         self._told_leads = leads
 
@@ -120,6 +118,6 @@ class Listeners:
 def _call_safely(call: Callable[[], None]) -> None:
     try:
         call()
-    except Exception:
+    except Exception as error:
         # Rounds must go on: without them this broker would be counted as gone.
-        _log.exception("a listener for changes of the cluster failed")
+        _log.error("listener_failed", error=error, traceback_of=error)

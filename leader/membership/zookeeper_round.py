@@ -1,7 +1,6 @@
 """One round with ZooKeeper: stay registered, lead if no broker does, read the members (docs/design.md §8)."""
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,10 +11,11 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from pydantic import TypeAdapter, ValidationError
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from leader.membership.coordinator import BrokerInfo, CoordinationFailed
 
 _BROKER: TypeAdapter[BrokerInfo] = TypeAdapter(BrokerInfo)
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class ZooKeeperRound:
             # It left after it was listed.
             return None
         except ValidationError as error:
-            _log.warning("the node of a broker is not valid: %s", error)
+            _log.warning("broker_node_invalid", error=error)
             return None
 
     def _counters(self, topics: Sequence[str]) -> dict[str, int]:

@@ -5,12 +5,12 @@ A round is done every sixth of the session time-out, and whenever a watch says t
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Protocol
 
 from filer.clock import Clock, comes_within
+from filer.event_log import EventLog
 from leader.membership.cluster_view import ClusterView, Listeners
 from leader.membership.coordinator import BrokerInfo, CoordinationFailed
 from leader.membership.topic_announcements import TopicAnnouncements
@@ -25,7 +25,7 @@ _RETRY_SECONDS = 1.0
 # Changes come in bursts: one round serves all changes within so long.
 _BURST_SECONDS = 0.02
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Session(Protocol):
@@ -132,11 +132,11 @@ class ZooKeeperRounds:
         except CoordinationFailed as failure:
             self._topics.put_back(announce, read)
             if self._failure is None and self._joined.is_set():
-                _log.warning("no answer from ZooKeeper at %s: %s; going on with what is known", self._hosts, failure)
+                _log.warning("zookeeper_lost", hosts=self._hosts, error=failure)
             self._failure = failure
             return False
         if self._failure is not None and self._joined.is_set():
-            _log.info("in touch with ZooKeeper at %s again", self._hosts)
+            _log.info("zookeeper_recovered", hosts=self._hosts)
         self._failure = None
         self._apply(result, began_seconds)
         if self._topics.are_waiting:

@@ -1,6 +1,5 @@
 """A broker's connection to ZooKeeper, on kazoo. Blocking: one thread makes all calls, one after the other."""
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +8,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from leader.membership.coordinator import CoordinationFailed
 from leader.membership.zookeeper_round import Errand, Paths, RoundResult, Watches, ZooKeeperRound
 
@@ -19,7 +19,7 @@ _LONGEST_ROUND_SECONDS = 5.0
 _SHORTEST_PATIENCE_SECONDS = 5.0
 _CONNECTING = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class ZooKeeperSession:
@@ -120,7 +120,7 @@ def _dispose(client: KazooClient) -> threading.Thread:
             client.stop()
             client.close()
         except Exception as error:
-            _log.debug("a ZooKeeper client did not stop cleanly: %s", _words(error))
+            _log.debug("zookeeper_client_not_stopped", error=error)
 
     thread = threading.Thread(target=stop, name="braidmq-zookeeper-stop", daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from filer.clock import Clock
 from filer.errors import BraidError, InvalidConfig
+from filer.event_log import EventLog
 from filer.keys import check_name
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_config import AT_CREATION, FIXED_FIELDS, TopicConfig, parse_config
@@ -20,6 +21,8 @@ from mq.transitions.segment_placement import SegmentPlacement
 from mq.transitions.split_merge_requests import MergeRequest, SplitRequest, carry_out
 from mq.transitions.state_broadcast import StateBroadcast
 from mq.transitions.transition_executor import TransitionExecutor
+
+_log = EventLog(__name__)
 
 
 class Difference(NamedTuple):
@@ -74,6 +77,7 @@ class TopicAdministration:
                 count = _segments_at_creation(segments, config)
                 self._check_bounded(count, AT_CREATION if segments is not None else "min_segments")
                 if await self._create(name, record.state if record else None, config, count):
+                    _log.info("topic_created", topic=name, segments=count)
                     return await self._topics.topic(name), Put(created=True)
                 await self._topics.refresh(name)  # another broker has just created it
                 state = (await self._topics.topic(name)).state
@@ -88,6 +92,7 @@ class TopicAdministration:
         """Seal all segments and leave a tombstone; the files go after the grace period. Raises `NotFound`."""
         await self._topics.topic(name)
         await self._executor.delete(name)
+        _log.info("topic_deleted", topic=name)
 
     async def split_or_merge(self, name: str, wanted: SplitRequest | MergeRequest) -> tuple[TopicState, list[Segment]]:
         """Split or merge segments. Returns the new state and the successors. Raises `NotFound`, and as `carry_out`."""
@@ -141,6 +146,8 @@ class TopicAdministration:
 
         changed = await self._catalogue.change(state.topic, change) or state
         self._topics.apply(changed)
+        if names := _changed_settings(state.config, changed.config):
+            _log.info("topic_configured", topic=state.topic, settings=names)
         if changed.version != state.version:
             # The leader opens segments for a larger min_segments at once; owners use the new windows of their averages.
             self._broadcast.broadcast(changed)
@@ -159,6 +166,10 @@ class TopicAdministration:
         if config.replicas > alive:
             brokers = "is 1 broker" if alive == 1 else f"are {alive} brokers"
             raise InvalidConfig(f"replicas is {config.replicas}, but there {brokers}: at most {alive} can hold a copy")
+
+
+def _changed_settings(before: TopicConfig, after: TopicConfig) -> list[str]:
+    return [name for name in TopicConfig.model_fields if getattr(before, name) != getattr(after, name)]
 
 
 def _ignored(segments: Any, open_segments: int) -> dict[str, Difference]:

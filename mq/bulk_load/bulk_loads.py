@@ -18,6 +18,7 @@ from filer import keys
 from filer.bulk_load.load_check import FileClaim
 from filer.clock import Clock
 from filer.errors import InvalidInput, LoadRefused, ObjectNotFound, OutcomeUnknown
+from filer.event_log import EventLog
 from filer.keys import FileName
 from filer.slots import SLOTS
 from filer.stores.store import ObjectInfo, PresignedRequest, Store
@@ -47,6 +48,8 @@ MOST_FILE_BYTES = 4 * 1024**3
 URL_SECONDS = 3600
 TRIES = 5
 _SHOWN_LOADS = 8
+
+_log = EventLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class BulkLoads:
         load = find_load(state, load_id)
         if load is None or is_overtaken(state, load) or is_expired(state, load, now_us=now_us):
             raise Conflict("too-many-loads", _too_many(state))
+        if made:
+            _log.info("load_reserved", topic=topic, load=load_id, segments=segments)
         return load, made
 
     async def find(self, topic: str, load_id: str) -> tuple[TopicState, Load]:
@@ -127,6 +132,7 @@ class BulkLoads:
         load = find_load(state, load_id) or load
         if load.version is not None or is_committing(state, load):
             raise Conflict("load-committed", f"load {load_id!r} of topic {topic!r} has been committed")
+        _log.info("load_abandoned", topic=topic, load=load_id)
 
     # -- files ---------------------------------------------------------------------------------------------
 
@@ -197,8 +203,13 @@ class BulkLoads:
                 state, load = await self._settled(topic, load_id)
                 if load.version is None:
                     self._check_open(state, load)
+                    _log.info("load_commit_began", topic=topic, load=load_id, files=len(files))
                     load = await self._commit(state, load, files)
+                    _log.info("load_committed", topic=topic, load=load_id, files=len(files), messages=sum(load.ends))
                 return await self._confirmed(topic, load)
+        except LoadRefused as error:
+            _log.warning("load_refused", topic=topic, load=load_id, error=error)
+            raise
         except OutcomeUnknown as error:
             raise Repeatable(error) from error
 

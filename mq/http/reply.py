@@ -4,7 +4,6 @@ Answers with messages hold no more than a client takes: the socket gets a piece 
 """
 
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -13,7 +12,8 @@ import orjson
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from filer.errors import BraidError
+from filer.errors import BraidError, DataMissing, UnreadableObject
+from filer.event_log import EventLog
 from mq.bodies.intake import ClientGone
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
@@ -22,7 +22,7 @@ from mq.limits.read_budget import ReadLease
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
 PIECE_BYTES = 1024 * 1024
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Reply(NamedTuple):
@@ -47,11 +47,26 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
 
 
 def logged_problem(error: Exception, method: str, path: str) -> Problem:
-    """The problem by which to answer that error. An error that has no problem of its own is logged."""
+    """The problem by which to answer that error. What nobody foresaw is logged, and so are unreadable objects."""
     problem = problem_of(error)
     if problem.status == 500:
-        _log.error("%s %s failed", method, path, exc_info=error)
+        _log.error("request_failed", method=method, path=path, error=error, traceback_of=error)
+    elif isinstance(error, UnreadableObject):
+        log_unreadable(error)
     return problem
+
+
+def log_unreadable(error: UnreadableObject) -> None:
+    """Log that a request came upon an object that is missing or damaged."""
+    _log.warning(
+        "object_unreadable",
+        segment=error.segment,
+        key=error.key,
+        condition="missing" if isinstance(error, DataMissing) else "damaged",
+        offset=error.offset,
+        next_offset=error.next_offset,
+        error=error,
+    )
 
 
 def problem_reply(problem: Problem) -> Reply:
@@ -123,7 +138,7 @@ class PacedStream(StreamingResponse):
                     for piece in pieces(part):
                         await send_drained(send, piece)
             except BraidError as error:
-                _log.error("an answer breaks off: %s", error)
+                _log.error("answer_broke_off", error=error)
                 return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

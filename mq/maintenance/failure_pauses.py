@@ -1,15 +1,15 @@
 """Pauses for work that fails again and again."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from mq.metrics.metrics import Metrics
 
 LONGEST_PAUSE_SECONDS = 600.0
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class FailurePauses:
             pause.failures += 1
             pause.until_seconds = self._clock.monotonic_seconds() + min(wait_seconds, LONGEST_PAUSE_SECONDS)
             self._metrics.upkeep.maintenance_errors.inc()
-            _log.warning("upkeep of topic %r, %s: %s: %s", topic, what, type(error).__name__, error)
+            _log.warning("upkeep_failed", topic=topic, work=what, error=error)
 
     def forget_old(self) -> None:
         """Forget pauses that ended long ago: their topics or segments may be gone."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from filer.event_log import EventLog
 from filer.segment.segment_index import SegmentIndex
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
@@ -13,6 +14,8 @@ from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
 from mq.metrics.metrics import Metrics
 from mq.topic.topic_runtime import TopicRuntime
+
+_log = EventLog(__name__)
 
 
 class RetentionRound:
@@ -35,8 +38,8 @@ class RetentionRound:
         if now_us is None or (retention.seconds is None and retention.bytes is None):
             return
         starts = plan_retention(runtime.state, await _indexes(runtime, at_hand), now_us)
-        if starts:
-            await self._change(runtime, lambda state: with_starts(state, starts))
+        if starts and await self._change(runtime, lambda state: with_starts(state, starts)):
+            _log.debug("messages_expired", topic=runtime.topic, segments=starts)
         leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds)
         if leaving:
             # The history is written before topic.json forgets the segments. Stopped in between, both have them, and the
@@ -49,7 +52,8 @@ class RetentionRound:
                 # The record was just read, so this is no earlier than what it says.
                 return without_segments(state, still & written, self._store.time.latest_us)
 
-            await self._change(runtime, remove)
+            if await self._change(runtime, remove):
+                _log.info("segments_removed", topic=runtime.topic, segments=written)
 
     async def delete_removed(self, runtime: TopicRuntime) -> None:
         """Delete the files of segments that were removed a grace period ago, those of deleted topics too.
@@ -63,7 +67,8 @@ class RetentionRound:
         for removal in [r for r in runtime.state.removals if r.since_us <= oldest_us]:
             count = await delete_segment(self._store, runtime.topic, removal.segment)
             self._metrics.upkeep.deleted.inc(count)
-            await self._change(runtime, partial(without_removal, segment_id=removal.segment))
+            if await self._change(runtime, partial(without_removal, segment_id=removal.segment)):
+                _log.info("segment_deleted", topic=runtime.topic, segment=removal.segment, files=count)
 
     async def abandon_bulk_loads(self, runtime: TopicRuntime) -> None:
         """Abandon bulk loads that were never committed; their files go like those of any removed segment.
@@ -76,12 +81,25 @@ class RetentionRound:
             return
         decide = partial(sweeping, now_us=now_us)
         if decide(runtime.state) is not None:
-            await self._change(runtime, decide)
+            reserved = {load.id for load in runtime.state.loads if load.reserved}
+            if await self._change(runtime, decide):
+                for load_id in reserved - {load.id for load in runtime.state.loads if load.reserved}:
+                    _log.info("load_abandoned", topic=runtime.topic, load=load_id)
 
-    async def _change(self, runtime: TopicRuntime, decide: Callable[[TopicState], TopicState | None]) -> None:
-        state = await self._catalogue.change(runtime.topic, decide)
+    async def _change(self, runtime: TopicRuntime, decide: Callable[[TopicState], TopicState | None]) -> bool:
+        """Whether the record was changed."""
+        is_changed = False
+
+        def decide_and_note(newest: TopicState) -> TopicState | None:
+            nonlocal is_changed
+            after = decide(newest)
+            is_changed = after is not None
+            return after
+
+        state = await self._catalogue.change(runtime.topic, decide_and_note)
         if state is not None:
             runtime.apply(state)
+        return is_changed
 
 
 async def _indexes(runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> dict[int, SegmentIndex]:

@@ -1,14 +1,14 @@
 """What the scrubs of all brokers have found to be damaged or missing: logged once, counted, and shown."""
 
-import logging
 from typing import Any
 
+from filer.event_log import EventLog
 from filer.keys import FileName
 from filer.verification.scrub_record import RECORDS, Finding, ScrubRecord
 from mq.metrics.metrics import Metrics
 from mq.metrics.topic_families import LOSSES, SCRUB_FINDINGS
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class ScrubFindings:
@@ -26,9 +26,9 @@ class ScrubFindings:
             return
         for key, (_, each) in found.items():
             if key not in before:
-                _log.warning("the scrub of topic %r found that %s is %s: %s", topic, key, each.condition, each.why)
+                _log.warning("scrub_found", topic=topic, key=key, condition=each.condition, error=each.why)
         for key in before.keys() - found.keys():
-            _log.warning("the scrub of topic %r found nothing wrong with %s any more", topic, key)
+            _log.warning("scrub_found_sound", topic=topic, key=key)
         self._found[topic] = found
         for kind in LOSSES:
             number = sum(each.condition == kind for _, each in found.values())

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from filer.errors import CorruptFile, ObjectNotFound
+from filer.event_log import EventLog
 from filer.segment.segment_index import SegmentIndex
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
@@ -17,6 +18,8 @@ from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
 FIRST_INDEXES_PER_ROUND = 16
+
+_log = EventLog(__name__)
 
 
 class SegmentRounds:
@@ -56,6 +59,7 @@ class SegmentRounds:
         upkeeps = [upkeep for (name, _), upkeep in self._upkeeps.items() if name == topic]
         for upkeep in upkeeps:
             upkeep.invalidate()
+        _log.info("compaction_announced", topic=topic, segments=len(upkeeps))
         return len(upkeeps)
 
     async def prepare(self, runtime: TopicRuntime, segment: Segment) -> None:
@@ -91,6 +95,8 @@ class SegmentRounds:
             raise
         runtime.series.count(ROLLUPS, done.rollups)
         self._metrics.upkeep.deleted.inc(done.deleted)
+        if done.deleted:
+            _log.debug("files_deleted", topic=runtime.topic, segment=segment.id, files=done.deleted)
 
     async def _lose_gone(self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex) -> bool:
         """Files that our index names are gone. Whether the next round goes on around those that are lost.

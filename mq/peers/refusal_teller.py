@@ -1,11 +1,11 @@
 """Tells the leader of refused connections, so that it need not poll all brokers (docs/design.md §8)."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from leader.membership.coordinator import Coordinator
 from mq.base.errors import PeerFailed
 from mq.peers.peers import Peers
@@ -16,7 +16,7 @@ OLDER_LEADER_SECONDS = 30.0
 """A leader that does not know the call is an older one: it is left alone for so long."""
 MOST_AT_ONCE = 16
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class RefusalTeller:
@@ -61,7 +61,7 @@ class RefusalTeller:
             self._quiet_until_seconds = self._clock.monotonic_seconds() + OLDER_LEADER_SECONDS
         except BraidError as error:
             # Whoever is refused next tells again, and in any case the broker's session ends.
-            _log.debug("the leader was not told that %s refuses: %s: %s", broker, type(error).__name__, error)
+            _log.debug("refusal_not_told", broker=broker, error=error)
 
     async def close(self) -> None:
         """Stop telling."""

@@ -1,16 +1,16 @@
 """Logs what a broker waits for while it drains."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from filer.event_log import EventLog
 from mq.broker import Broker
 from mq.topic.topic_runtime import TopicRuntime
 
 LOG_SECONDS = 5.0
 MOST_NAMED = 5
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 async def log_what_is_left(broker: Broker, requests: Callable[[], Sequence[str]]) -> None:
@@ -19,7 +19,7 @@ async def log_what_is_left(broker: Broker, requests: Callable[[], Sequence[str]]
     while True:
         await broker.clock.sleep(LOG_SECONDS)
         seconds = broker.clock.monotonic_seconds() - began_seconds
-        _log.warning("shutting down for %.0f s, waiting for %s", seconds, what_is_left(broker, requests()))
+        _log.warning("drain_waits", duration_seconds=round(seconds, 3), left=what_is_left(broker, requests()))
 
 
 def what_is_left(broker: Broker, requests: Sequence[str] = ()) -> str:

@@ -1,16 +1,21 @@
 """Writes the log to stderr: a line of text for people, or a JSON document a line for machines.
 
-Every line tells the request and the trace that it belongs to, whoever logged it.
+Every line tells the request and the trace that it belongs to, whoever logged it. Warnings and errors that repeat are
+bounded by `repeat_limit`.
 """
 
 import json
 import logging
+import math
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TextIO
 
 from filer import request_ids, tracing
-from filer.event_log import Event, plain
+from filer.clock import Clock
+from filer.event_log import Event, as_text, plain
+from mq.process.repeat_limit import RepeatLimit, Suppressed
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
@@ -25,13 +30,64 @@ _LIBRARY_LEVELS = {
 }
 
 
-def write_log(level: LogLevel, form: LogFormat) -> None:
+MOST_SUBJECT_CHARACTERS = 200
+# What an event is about. Of each, only so many warnings are written in a minute.
+_SUBJECTS = ("topic", "segment", "key", "broker", "reason", "operation", "path")
+
+
+def write_log(level: LogLevel, form: LogFormat, clock: Clock) -> None:
     """Write what is logged in this process from now on to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LimitedHandler(sys.stderr, clock)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     for library, lowest in _LIBRARY_LEVELS.items():
         logging.getLogger(library).setLevel("DEBUG" if level == "debug" else lowest)
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines; warnings and errors as far as `RepeatLimit` admits them.
+
+    What it leaves out of a minute is told before the next line after that minute, whatever that one is about, or at the
+    end of the process.
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        super().__init__(stream)
+        self._clock, self._limit = clock, RepeatLimit()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As `logging.Handler.emit`: the caller holds the handler's lock."""
+        now_seconds = self._clock.monotonic_seconds()
+        self._tell(self._limit.ended(now_seconds))
+        if record.levelno < logging.WARNING or self._limit.admits(*_name_and_subject(record), now_seconds):
+            super().emit(record)
+
+    def close(self) -> None:
+        """As `logging.Handler.close`."""
+        self.acquire()
+        try:
+            self._tell(self._limit.ended(math.inf))
+        finally:
+            self.release()
+        super().close()
+
+    def _tell(self, suppressed: Iterable[Suppressed]) -> None:
+        for each in suppressed:
+            fields = {"name": each.name, "subject": each.subject, "count": each.lines}
+            # Past the loggers: this handler alone has left something out.
+            told = Event("events_suppressed", {name: value for name, value in fields.items() if value})
+            record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, told, None, None)
+            # It belongs to no request, also where a request has logged the line that follows.
+            request_ids.of_nobody().run(super().emit, record)
+
+
+def _name_and_subject(record: logging.LogRecord) -> tuple[str, str]:
+    """By what a line is counted. Libraries' lines have the logger for a name, and what they say as a subject."""
+    if not isinstance(record.msg, Event):
+        return record.name, str(record.msg)[:MOST_SUBJECT_CHARACTERS]
+    fields = record.msg.fields
+    told = {name: str(fields[name])[:MOST_SUBJECT_CHARACTERS] for name in _SUBJECTS if name in fields}
+    return record.msg.name, " ".join(as_text(told))
 
 
 class TextLines(logging.Formatter):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import math
 import os
 import socket
@@ -18,6 +17,7 @@ from prometheus_client import ProcessCollector
 from filer import keys
 from filer.clock import Clock, SystemClock
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from filer.stores.decorators.instrumented_store import InstrumentedStore
 from filer.stores.decorators.retrying_store import RetryingStore
 from filer.stores.decorators.store_health import StoreHealth
@@ -48,7 +48,7 @@ LISTEN_BACKLOG = 2048
 # is 5 ms). Encoding a file has several such waits, and all publishers of the file wait with it.
 SWITCH_INTERVAL_SECONDS = 0.0001
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class DrainTimeout(BraidError):
@@ -215,7 +215,7 @@ def connection_watch(broker: Broker) -> ConnectionWatch:
     """What looks after the connections of a broker that has opened what it needs, and no connection yet."""
     limits = connection_limits(broker.settings, raise_open_files(), open_files())
     if limits.total < broker.settings.connections:
-        _log.info("at most %d connections, as the limit of open files allows", limits.total)
+        _log.info("connections_limited", most=limits.total, wanted=broker.settings.connections)
     return ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id)
 
 

@@ -1,11 +1,12 @@
 """SIGTERM and SIGINT: the first one asks the process to stop, a second one ends it at once."""
 
 import asyncio
-import logging
 import signal
 
+from filer.event_log import EventLog
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class StopSignals:
@@ -22,5 +23,6 @@ class StopSignals:
         for each in _SIGNALS:
             self._loop.remove_signal_handler(each)
             signal.signal(each, signal.SIG_DFL)
-        _log.info("%s: finishing what was accepted; signal again to stop at once", signal.Signals(number).name)
+        # A second signal ends the process at once.
+        _log.info("stop_asked", signal=signal.Signals(number).name)
         self.asked.set()

@@ -1,13 +1,13 @@
 """The owner's side of replication: everything a segment accepts goes to each of its followers, in order."""
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from filer import request_ids, tracing
 from filer.backoff import Backoff
 from filer.clock import Clock, comes_within
+from filer.event_log import EventLog
 from filer.segment.next_file import Accepted, rows_of_payloads
 from filer.segment.segment_log import SegmentRef
 from filer.tracing import Span
@@ -21,7 +21,7 @@ RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS = 0.02, 1.0
 # the follower would hold stored messages for ever.
 STORED_END_SECONDS = 1.0
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Followers:
@@ -145,7 +145,7 @@ class _ReplicationStream:
             except Exception as error:
                 # Whatever the error is, the task must go on: else the follower would never get what comes next.
                 self.in_step = False
-                _log.debug("%s does not take a copy: %s: %s", self._broker, type(error).__name__, error)
+                _log.debug("copy_not_taken", broker=self._broker, error=error)
                 await backoff.pause()
 
     async def _await_work(self) -> None:

@@ -1,13 +1,13 @@
 """Whether the owner of segments may acknowledge what only their followers hold (docs/design.md §6)."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from leader.membership.coordinator import Coordinator
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class ReplicationLease:
@@ -47,7 +47,7 @@ class ReplicationLease:
             await self._read_record()
         except BraidError as error:
             # Until the next try messages are acknowledged when they are stored.
-            _log.debug("the record could not be read: %s: %s", type(error).__name__, error)
+            _log.debug("lease_not_renewed", error=error)
             return
         finally:
             self._renewing = None

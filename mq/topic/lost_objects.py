@@ -1,10 +1,10 @@
 """What this broker knows to be gone or damaged of a topic's segments: logged once, counted, and shown."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from filer.event_log import EventLog
 from filer.segment.live_files import Hole
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
@@ -13,7 +13,7 @@ from mq.metrics.topic_metrics import TopicSeries
 
 SHOWN = 100
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,16 @@ class LostObjects:
         for each in sorted(lost, key=lambda each: each.offset):
             if (each.key, each.damaged) not in known:
                 _log.warning(
-                    "%s is %s: messages [%d, %s) of segment %d of topic %r cannot be read until it is put back",
-                    each.key, each.what, each.offset, "…" if each.next_offset is None else each.next_offset,
-                    segment_id, self._topic,
-                )  # fmt: skip
+                    "object_unreadable",
+                    topic=self._topic,
+                    segment=segment_id,
+                    key=each.key,
+                    condition=each.what,
+                    offset=each.offset,
+                    next_offset=each.next_offset,
+                )
         for key in {each.key for each in before} - {each.key for each in lost}:
-            _log.warning("%s of topic %r can be read again, or is given up", key, self._topic)
+            _log.warning("object_readable_again", topic=self._topic, segment=segment_id, key=key)
         self._lost[segment_id] = frozenset(lost)
         self._count()
 

@@ -1,10 +1,10 @@
 """The segments of one topic that this broker owns: their writers, and their newest messages in memory."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from filer.event_log import EventLog
 from filer.segment.inheritance import handed_over
 from filer.segment.next_file import Accepted, join
 from filer.segment.producer_windows import ProducerWindows
@@ -23,7 +23,7 @@ from mq.topic.topic_services import TopicServices
 from mq.topic.wakeup import Wakeup
 from mq.traffic.topic_traffic import TopicTraffic
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class OwnedSegments:
@@ -187,8 +187,7 @@ class OwnedSegments:
 
     def _lost(self, segment_id: int, why: Exception) -> None:
         if not self._closing:
-            reason, topic = f"{type(why).__name__}: {why}", self._state.topic
-            _log.warning("segment %d of topic %r is lost to this broker: %s", segment_id, topic, reason)
+            _log.warning("segment_lost", topic=self._state.topic, segment=segment_id, error=why)
             self._series.count(SEGMENTS_LOST)
         self._news.wake()
         self._on_lost()

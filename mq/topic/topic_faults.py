@@ -1,11 +1,11 @@
 """What keeps topics from being used: records that cannot be read, and repairs that fail."""
 
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable
 
 from filer.clock import Clock
 from filer.errors import BraidError, DataMissing, UnreadableObject
+from filer.event_log import EventLog
 from filer.topic.known_records import OlderRecord
 from mq.metrics.metrics import Metrics
 from mq.metrics.topic_families import FAULTS, REPAIR_FAILURES
@@ -13,7 +13,7 @@ from mq.metrics.topic_families import FAULTS, REPAIR_FAILURES
 RECHECK_SECONDS = 5.0
 """How often records that cannot be used are read again: once such a record is put back, its topic goes on."""
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class TopicFaults:
@@ -39,11 +39,11 @@ class TopicFaults:
             return
         if fault is None:
             del self._records[topic]
-            _log.warning("topic %r: its record can be used again", topic)
+            _log.warning("topic_usable_again", topic=topic)
         else:
             self._records[topic] = fault
             self._metrics.topics.of(topic).count(FAULTS, label=_kind(fault))
-            _log.warning("topic %r cannot be changed: %s", topic, fault)
+            _log.warning("topic_unusable", topic=topic, key=fault.key, error=fault)
         self._metrics.upkeep.unusable_records.set(len(self._records))
 
     def repair_failed(self, topic: str, error: Exception) -> None:
@@ -51,14 +51,13 @@ class TopicFaults:
         before = self._repairs.get(topic)
         self._repairs[topic] = error
         self._metrics.topics.of(topic).count(REPAIR_FAILURES)
-        text = f"{type(error).__name__}: {error}"
-        if before is None or f"{type(before).__name__}: {before}" != text:
-            _log.warning("topic %r is not repaired yet: %s", topic, text)
+        if before is None or (type(before), str(before)) != (type(error), str(error)):
+            _log.warning("repair_failed", topic=topic, error=error)
 
     def repaired(self, topic: str) -> None:
         """A topic needs no repair any more."""
         if self._repairs.pop(topic, None) is not None:
-            _log.warning("topic %r is repaired", topic)
+            _log.warning("topic_repaired", topic=topic)
 
     async def recheck(self, refresh: Callable[[str], Awaitable[None]]) -> None:
         """Have the records read again that cannot be used, until cancelled."""

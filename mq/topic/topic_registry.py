@@ -1,11 +1,11 @@
 """The topics that run in this broker, by name."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from filer.keys import check_name
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
@@ -21,7 +21,7 @@ The broker that changed it usually sends the record itself. It is read all the s
 not while publishers wait for puts.
 """
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class TopicRegistry(Mapping[str, TopicRuntime]):
@@ -105,7 +105,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         try:
             await self.refresh(name)
         except BraidError as error:
-            _log.warning("topic %r could not be read again: %s: %s", name, type(error).__name__, error)
+            _log.warning("topic_unreadable", topic=name, error=error)
 
     async def close(self) -> None:
         """Stop all topics; messages that they have not stored fail."""

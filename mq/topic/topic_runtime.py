@@ -1,10 +1,10 @@
 """One topic as a broker runs it: its state, and what publishes to it, reads from it and writes it."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 from filer import keys
+from filer.event_log import EventLog
 from filer.segment.inheritance import handed_over, read_inherited
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
@@ -25,7 +25,7 @@ from mq.topic.topic_state_watch import TopicStateWatch
 from mq.topic.wakeup import Wakeup
 from mq.traffic.topic_traffic import TopicTraffic
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class TopicRuntime:
@@ -205,10 +205,8 @@ class TopicRuntime:
             self.series.set(OPEN_SEGMENTS, owned)
 
     def _snapshot_rebuilt(self, segment_id: int) -> None:
-        _log.warning(
-            "%s is damaged or an older one: the segment's files were read instead",
-            keys.index_snapshot(self.topic, segment_id),
-        )
+        key = keys.index_snapshot(self.topic, segment_id)
+        _log.warning("snapshot_rebuilt", topic=self.topic, segment=segment_id, key=key)
         self.series.count(SNAPSHOTS_REBUILT)
 
     def _reroute(self) -> None:

@@ -1,13 +1,13 @@
 """Decides, once at the start, whether a broker traces."""
 
-import logging
 from collections.abc import Mapping
 
+from filer.event_log import EventLog
 from mq.base.settings import BrokerSettings
 from mq.base.trace_environment import is_disabled
 from mq.tracing.tracer import NO_TRACER, Tracer
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 def open_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> Tracer:
@@ -18,7 +18,7 @@ def open_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> Tra
     if settings.tracing == "off":
         return NO_TRACER
     if is_disabled(environment):
-        _log.warning("OTEL_SDK_DISABLED is set: there are no traces, although --tracing asks for them")
+        _log.warning("tracing_disabled", error="OTEL_SDK_DISABLED is set, although --tracing asks for traces")
         return NO_TRACER
     # Imported here: a broker that does not trace needs none of it.
     from mq.tracing.otlp import otlp_tracer

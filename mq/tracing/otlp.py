@@ -15,6 +15,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from filer.event_log import EventLog
 from mq.base.settings import BrokerSettings
 from mq.base.trace_environment import root_ratio
 from mq.base.version import VERSION
@@ -26,7 +27,7 @@ CLOSE_SECONDS = 3.0
 """A broker that ends gives the collector so long to take the last spans."""
 _LIBRARY = "opentelemetry"
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 def otlp_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> OtelTracer:
@@ -90,10 +91,10 @@ class ToldExporter(SpanExporter):
             result, why = SpanExportResult.FAILURE, f"{type(error).__name__}: {error}"
         if result is not SpanExportResult.SUCCESS:
             if not self._lost:
-                _log.warning("traces do not reach %s, and are dropped until they do: %s", self._endpoint, why)
+                _log.warning("traces_lost", url=self._endpoint, error=why)
             self._lost += len(spans)
         elif self._lost:
-            _log.info("traces reach %s again; at least %d spans were dropped", self._endpoint, self._lost)
+            _log.info("traces_recovered", url=self._endpoint, lost_spans=self._lost)
             self._lost = 0
         return result
 

@@ -1,10 +1,10 @@
 """Reports the traffic of this broker's segments to the leader, once each report interval (docs/design.md §8)."""
 
-import logging
 from collections.abc import Callable, Iterable
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from leader.membership.coordinator import Coordinator
 from leader.traffic_reports import TrafficReports
 from mq.limits.front_store import FrontStore
@@ -12,7 +12,7 @@ from mq.peers.peers import Peers
 from mq.peers.traffic_report import TrafficReport
 from mq.traffic.topic_traffic import TopicTraffic
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class TrafficReporter:
@@ -47,9 +47,9 @@ class TrafficReporter:
                 await self.report()
             except BraidError as error:
                 # The leader may be gone. The next one learns everything it needs from the next report.
-                _log.info("the leader did not take the traffic report: %s: %s", type(error).__name__, error)
+                _log.info("report_not_taken", error=error)
             except Exception as error:
-                _log.warning("the traffic report failed: %s: %s", type(error).__name__, error)
+                _log.warning("report_failed", error=error)
 
     async def report(self) -> None:
         """Report once. Raises `PeerUnreachable` or `OutcomeUnknown` if the leader does not answer."""

@@ -4,10 +4,10 @@ See docs/design.md §6.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from leader.membership.coordinator import Coordinator
 from leader.transitions import SealedEnd
 from mq.replication.replica_buffers import ReplicaBuffers
@@ -18,7 +18,7 @@ from mq.topic.topic_runtime import TopicRuntime
 OWNERS_SHARE = 0.2
 SEGMENTS_AT_ONCE = 16
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class EarlyFlush:
@@ -72,7 +72,7 @@ class EarlyFlush:
                 await self._flush(topic, segment, leaving=leaving)
             except Exception as error:
                 # No failure keeps another copy from being stored, and the next round may succeed.
-                _log.warning("the copy of %s/%d is not stored yet: %s: %s", topic, segment, type(error).__name__, error)
+                _log.warning("copy_not_stored", topic=topic, segment=segment, error=error)
 
     async def _flush(self, topic: str, segment: int, *, leaving: bool) -> None:
         """Drop what the owner has stored. If anything is left, store it and seal the segment.
@@ -87,6 +87,5 @@ class EarlyFlush:
         await runtime.refresh()
         buffers.drop_stored(topic, segment, (await runtime.reads.index(segment, fresh=True)).end)
         if (topic, segment) in buffers.held() and (leaving or not self._coordinator.in_touch()):
-            why = "leaving" if leaving else "out of touch"
-            _log.warning("%s: storing the copy of %s/%d in its owner's stead", why, topic, segment)
+            _log.warning("copy_stored", topic=topic, segment=segment, reason="leaving" if leaving else "out-of-touch")
             buffers.drop_stored(topic, segment, (await self._take_over(runtime, segment)).end_offset)

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import logging
 
 from filer import request_ids
 from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import BraidError
+from filer.event_log import EventLog
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
 from mq.topic.topic_faults import TopicFaults
@@ -20,7 +20,7 @@ TAKE_OVERS_AT_ONCE = 8
 START_PATIENCE_SECONDS = 60.0
 """How long a start waits for topics to be taken over; those that take longer are taken over while others are served."""
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class TopicRepair:
@@ -64,7 +64,7 @@ class TopicRepair:
         finally:
             patience.cancel()
         if late := sorted(name for name, task in self._take_overs.items() if not task.done()):
-            _log.warning("going on without %d topics that are not taken over yet: %s, …", len(late), late[0])
+            _log.warning("take_overs_late", topics=len(late), topic=late[0])
 
     async def close(self) -> None:
         """Give up all repairs."""

@@ -1,18 +1,18 @@
 """Segments that cannot be sealed, because their last file is damaged: transitions go on without them."""
 
 import contextlib
-import logging
 from dataclasses import dataclass, field
 
 from filer.backoff import backoff_seconds
 from filer.clock import Clock
 from filer.errors import BraidError, UnreadableObject
+from filer.event_log import EventLog
 from filer.segment.segment_log import check_end
 from mq.topic.topic_registry import TopicRegistry
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class UnsealableSegments:
         """A transition goes on without this segment."""
         if self.has(topic, segment_id):
             return
-        _log.error("segment %d of topic %r has no successor until a file is mended: %s", segment_id, topic, error)
+        _log.error("segment_left_out", topic=topic, segment=segment_id, error=error)
         self._known[topic, segment_id] = _LeftOut(error, self._clock.monotonic_seconds() + FIRST_PAUSE_SECONDS)
 
     def has(self, topic: str, segment_id: int) -> bool:

@@ -6,13 +6,13 @@ calls. It says so in the log, within two seconds.
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown, StoreRefused
+from filer.event_log import EventLog
 
 # Told within 2 s: after this time, at the next look.
 STALL_SECONDS = 1.5
@@ -31,7 +31,7 @@ MOST_FAILING = 1000
 MOST_TOLD = 20
 WRITES = ("create", "replace")
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -121,10 +121,24 @@ class StoreHealth:
         if error is None or isinstance(error, Exception):
             name = call.operation, call.key
             if error is None or not is_trouble(error):
-                if self._failing:
-                    self._failing.pop(name, None)
+                failed = self._failing.pop(name, None) if self._failing else None
+                if call.operation in WRITES:
+                    self._tell_slow(call, failed)
             else:
                 self._failed(name, call, error)
+
+    def _tell_slow(self, call: Call, failed: "_Failing | None") -> None:
+        """Log a put that took as long as a stall does, with the tries that failed before it."""
+        began_seconds = call.began_seconds if failed is None else min(call.began_seconds, failed.began_seconds)
+        duration_seconds = self._clock.monotonic_seconds() - began_seconds
+        if duration_seconds >= call.allowed_seconds:
+            _log.warning(
+                "put_slow",
+                key=call.key,
+                size_bytes=call.size_bytes,
+                duration_seconds=round(duration_seconds, 3),
+                tries=1 if failed is None else failed.tries + 1,
+            )
 
     def _failed(self, name: tuple[str, str], call: Call, error: Exception) -> None:
         now_seconds, cause, detail = self._clock.monotonic_seconds(), cause_of(error), str(error)
@@ -195,11 +209,20 @@ class StoreHealth:
             if self._disturbance is None:
                 self._disturbance = _Disturbance(now_seconds - stalls[0].seconds)
             if self._disturbance.must_tell(stalls, now_seconds):
-                more = f" ({len(stalls)} calls wait)" if len(stalls) > 1 else ""
-                _log.warning("the store stalls: %s%s", stalls[0], more)
+                oldest = stalls[0]
+                _log.warning(
+                    "store_stalled",
+                    operation=oldest.operation,
+                    key=oldest.key,
+                    duration_seconds=round(oldest.seconds, 3),
+                    tries=oldest.tries,
+                    cause=oldest.cause,
+                    error=oldest.detail,
+                    calls=len(stalls),
+                )
         elif self._disturbance is not None and self._disturbance.is_over(now_seconds):
             lasted_seconds = self._disturbance.last_seconds - self._disturbance.began_seconds
-            _log.info("the store answers again, after %.1f s", lasted_seconds)
+            _log.info("store_recovered", duration_seconds=round(lasted_seconds, 3))
             self._disturbance = None
 
 

@@ -15,6 +15,7 @@ def _serve(config: Path | None, quiet: bool, **flags: str | None) -> None:
     """
     settings = settings_of(flags, os.environ, config).settings
     # Imported here, so that the other commands start without the server's modules.
+    from filer.clock import SystemClock
     from mq.cli.server.start_message import start_message
     from mq.process.log_output import write_log
     from mq.process.server import Serving
@@ -25,7 +26,7 @@ def _serve(config: Path | None, quiet: bool, **flags: str | None) -> None:
             sys.stdout.write(start_message(serving))
             sys.stdout.flush()
 
-    write_log(settings.log_level, settings.log_format)
+    write_log(settings.log_level, settings.log_format, SystemClock())
     serve_broker(settings, on_ready)
 
 

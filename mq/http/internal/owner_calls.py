@@ -1,13 +1,13 @@
 """Calls to the owner of a segment: store parts of requests, seal, read the newest messages."""
 
 import asyncio
-import logging
 
 import pyarrow as pa
 from starlette.types import Receive
 
 from filer import tracing
 from filer.errors import SegmentMoved, SegmentSealed
+from filer.event_log import EventLog
 from filer.format.requests import Position
 from filer.format.schema import rows_schema
 from filer.segment.writer.segment_writer import SegmentWriter
@@ -23,7 +23,7 @@ from mq.peers.transport import PeerAnswer
 from mq.topic.topic_runtime import TopicRuntime
 
 _LONGEST_WAIT_SECONDS = 60.0
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class OwnerCalls:
@@ -148,5 +148,5 @@ def _outcome(outcome: list[Position] | BaseException) -> list[Position] | Refusa
         raise outcome
     problem = problem_of(outcome)
     if problem.status == 500:
-        _log.error("a part of a request failed", exc_info=outcome)
+        _log.error("request_part_failed", error=outcome, traceback_of=outcome)
     return Refusal(problem.slug, problem.detail, problem.extras.get("cause"), place_in(problem.extras))

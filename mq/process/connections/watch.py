@@ -1,10 +1,10 @@
 """Carries out what `connections` decides: ends connections, counts, and tells the log."""
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from filer.clock import Clock
+from filer.event_log import EventLog
 from mq.metrics.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
 from mq.process.connections.limits import ConnectionLimits
@@ -14,7 +14,7 @@ from mq.process.connections.unwanted import Unwanted
 # An attack must not fill the log as well.
 LOG_SECONDS = 60.0
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class WatchedConnection(Connection, Protocol):
@@ -63,9 +63,5 @@ class ConnectionWatch:
         if now_seconds - self._logged_seconds.get(reason, -LOG_SECONDS) >= LOG_SECONDS:
             self._logged_seconds[reason] = now_seconds
             _log.warning(
-                "connections are refused or ended (%s): %d are open, %d may be; "
-                "braidmq_connections_refused_total counts them",
-                reason,
-                len(self.connections),
-                self.connections.limits.total,
+                "connections_refused", reason=reason, open=len(self.connections), most=self.connections.limits.total
             )

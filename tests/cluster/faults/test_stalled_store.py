@@ -84,9 +84,9 @@ def demand_told(client: Publisher, cause: str, readiness: int) -> None:
     """While the store stalls: the log, the publisher, and `/readyz`."""
     with ThreadPoolExecutor(1) as pool:
         publishing = pool.submit(client.publish, "1")
-        until(lambda: "the store stalls: create of 'topics/t/segments/" in client.broker.log)
+        until(lambda: "store_stalled operation=create key=topics/t/segments/" in client.broker.log)
         # How soon, the unit tests say: here the machine may be busy.
-        assert cause in re.findall(r"the store stalls: .* without success for [0-9.]+ s(.*)", client.broker.log)[-1]
+        assert cause in re.findall("store_stalled (.*)", client.broker.log)[-1]
         answer = client.second.get("/readyz")
         assert (answer.status_code, answer.json()["status"]) == (readiness, "degraded")
         assert answer.json()["problems"][0]["cause"] == ("timeout" if cause == "no answer" else cause)
@@ -117,7 +117,7 @@ def test_no_room_for_another_file(client: Publisher, capfd: pytest.CaptureFixtur
         assert run(["doctor", "--url", client.broker.url]) == 1
         assert "(EFBIG)" in capfd.readouterr().out
     demand_mended(client)
-    until(lambda: "the store answers again, after" in client.broker.log)
+    until(lambda: "store_recovered" in client.broker.log)
 
 
 def test_too_many_open_files(client: Publisher) -> None:

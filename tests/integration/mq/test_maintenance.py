@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import logging
 import sys
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -227,7 +228,8 @@ async def test_a_segment_rolls_when_it_is_large_or_old_enough():
         assert await read_all(broker) == list(range(12))
 
 
-async def test_retention_by_time_empties_and_then_removes_segments():
+async def test_retention_by_time_empties_and_then_removes_segments(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with running(store, clock) as broker:
@@ -264,6 +266,13 @@ async def test_retention_by_time_empties_and_then_removes_segments():
         assert state.removals == ()
         await publish(runtime, 60, 1)
         assert await read_all(broker) == [60]
+    told = [line for line in caplog.messages if line.startswith("segment")]
+    assert [line for line in told if "removed" in line] == [f"segments_removed topic=t segments={ids}" for ids in "012"]
+    assert [line.rpartition(" files=")[0] for line in told if "deleted" in line] == [
+        f"segment_deleted topic=t segment={n}" for n in range(3)
+    ]
+    assert "messages_expired topic=t segments=0" in caplog.messages
+    assert any(line.startswith("files_rolled_up topic=t segment=0 key=") for line in caplog.messages)
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -481,7 +490,7 @@ async def test_what_fails_for_one_topic_is_tried_again_and_stops_no_other(caplog
         watched.broken = "topics/a/segments"
         await broker.maintenance.round()
         assert [len((await broker.topics[topic].reads.index(0)).files) for topic in ("a", "b")] == [20, 5]
-        assert "upkeep of topic 'a', segment 0: OutcomeUnknown: no answer" in caplog.text
+        assert 'upkeep_failed topic=a work="segment 0" error="OutcomeUnknown: no answer' in caplog.text
         assert b"braidmq_maintenance_errors_total 1.0" in broker.metrics.render()
         await broker.maintenance.round()
         failed = watched.requests

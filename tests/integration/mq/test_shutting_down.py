@@ -75,7 +75,7 @@ async def test_it_names_the_segments_and_gives_up_in_time(caplog: pytest.LogCapt
         with pytest.raises(DrainTimeout, match=re.escape(f"within 0.5 seconds ({left}")):
             await asyncio.wait_for(running, SECONDS)
         await asyncio.gather(*publishing, return_exceptions=True)
-    assert f"waiting for {left}, " in caplog.text and "POST /v1/topics/t/messages" in caplog.text
+    assert f'left="{left}, ' in caplog.text and "POST /v1/topics/t/messages" in caplog.text
 
 
 async def test_it_names_the_requests_and_ends_with_the_last(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,7 +90,7 @@ async def test_it_names_the_requests_and_ends_with_the_last(caplog: pytest.LogCa
         writer.write(b"GET /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await reader.readexactly(1)
         process.asked.set()
-        await until(lambda: "waiting for GET /v1/topics/t/messages" in caplog.text)
+        await until(lambda: 'left="GET /v1/topics/t/messages' in caplog.text)
         assert not running.done()
     await asyncio.wait_for(running, SECONDS)
     assert "segment" not in caplog.text

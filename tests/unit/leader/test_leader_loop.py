@@ -473,7 +473,7 @@ async def test_a_damaged_topic_is_read_once_a_sweep(world: World, caplog: pytest
     await world.memory.create("topics/t/topic.json", b"{}")
     await world.begin()
     await world.pass_seconds(2.5 * SWEEP_SECONDS)
-    assert len([record for record in caplog.records if "cannot be looked after" in record.message]) == 3
+    assert len([record for record in caplog.records if "topic_unreadable" in record.message]) == 3
 
 
 async def test_news_that_could_not_be_read_are_read_again_at_once(world: World) -> None:

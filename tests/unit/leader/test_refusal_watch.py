@@ -117,7 +117,7 @@ async def test_a_broker_that_refuses_two_others_is_gone(world: World, caplog: py
     with caplog.at_level(logging.WARNING):
         await world.pass_seconds(0.2)
     assert world.refusing.gone == {"a"} and world.changes == 1
-    assert "a refuses connections at http://a, seen by b as well" in caplog.text
+    assert "broker_refuses broker=a url=http://a seen_by=leader,b" in caplog.text
 
 
 @pytest.mark.parametrize(("viewer", "sight"), [("b", "answered"), ("b", "unclear"), ("leader", "unclear")])
@@ -183,7 +183,7 @@ async def test_it_goes_on_looking_and_tells_when_it_is_back(world: World, caplog
     world.eyes.sights.clear()
     await world.pass_seconds(LONGEST_PAUSE_SECONDS)
     assert (world.refusing.gone, world.refusing.unfit, world.changes) == (set(), {"a"}, 2)
-    assert "a at http://a does not refuse connections any more: it lives" in caplog.text
+    assert "broker_answers_again broker=a url=http://a" in caplog.text
     await world.pass_seconds(SESSION_SECONDS + 1)
     assert (world.refusing.unfit, world.changes) == (set(), 3)
 

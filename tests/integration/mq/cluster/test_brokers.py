@@ -180,9 +180,9 @@ async def test_a_broker_whose_segment_others_took_says_so(
         return owner not in await brokers.owners(other, "t")
 
     await until(failed_over)
-    assert "is lost" not in caplog.text
+    assert "segment_lost" not in caplog.text
     await brokers.publish(owner, "t", ("key", "0"))
-    line = "segment 0 of topic 't' is lost to this broker: SegmentMoved: "
+    line = 'segment_lost topic=t segment=0 error="SegmentMoved: '
     assert [record.levelname for record in caplog.records if line in record.getMessage()] == ["WARNING"]
     assert await brokers.values(other, "t") == ["0"]
 

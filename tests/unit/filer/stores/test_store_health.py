@@ -12,7 +12,7 @@ from filer.errors import BraidError, ObjectExists, OutcomeUnknown, StoreRefused
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
 from filer.stores.decorators.instrumented_store import InstrumentedStore
-from filer.stores.decorators.store_health import MOST_FAILING, USUAL_BYTES, StoreHealth
+from filer.stores.decorators.store_health import MOST_FAILING, SLOWEST_BYTES_PER_SECOND, USUAL_BYTES, StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from filer.stores.memory_store import MemoryStore
 
@@ -61,7 +61,7 @@ async def test_a_put_that_hangs_is_told_within_two_seconds(setting: Setting, cap
     assert setting.health.stalls() == [] and lines(caplog, logging.WARNING) == []
     await setting.clock.advance(0.5)
     (told,) = lines(caplog, logging.WARNING)
-    assert "create of 'topics/t/1' without success for 1." in told and "no answer" in told
+    assert told.startswith("store_stalled operation=create key=topics/t/1 duration_seconds=1.") and "no answer" in told
     (stall,) = setting.health.stalls()
     assert (stall.operation, stall.key, stall.cause, stall.tries) == ("create", "topics/t/1", "timeout", 0)
     await setting.clock.advance(8)
@@ -70,7 +70,8 @@ async def test_a_put_that_hangs_is_told_within_two_seconds(setting: Setting, cap
     assert setting.health.stalls() == []
     await setting.clock.advance(10)
     (back,) = lines(caplog, logging.INFO)
-    assert back.startswith("the store answers again, after 9.")
+    assert back.startswith("store_recovered duration_seconds=9.")
+    assert lines(caplog, logging.WARNING)[1:] == ["put_slow key=topics/t/1 size_bytes=1 duration_seconds=9.9 tries=1"]
 
 
 async def test_a_put_that_fails_again_and_again_is_told_with_its_cause(
@@ -78,7 +79,7 @@ async def test_a_put_that_fails_again_and_again_is_told_with_its_cause(
 ) -> None:
     await setting.fail_for(2, FULL)
     (told,) = lines(caplog, logging.WARNING)
-    assert "No space left on device (ENOSPC)" in told and "tries failed" in told
+    assert "cause=ENOSPC" in told and "No space left on device (ENOSPC)" in told
     assert setting.health.stalls()[0].cause == "ENOSPC"
 
 
@@ -91,11 +92,24 @@ async def test_one_failure_is_no_stall(setting: Setting, caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("answer", [None, ObjectExists("taken")], ids=["created", "exists"])
-async def test_a_definite_answer_ends_it(setting: Setting, answer: Exception | None) -> None:
+async def test_a_definite_answer_ends_it(
+    setting: Setting, answer: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
     await setting.fail_for(3, FULL)
     assert len(setting.health.stalls()) == 1
     setting.health.end(setting.health.begin("create", "k"), answer)
     assert setting.health.stalls() == []
+    (slow,) = [line for line in lines(caplog, logging.WARNING) if line.startswith("put_slow")]
+    assert slow.startswith("put_slow key=k size_bytes=0 duration_seconds=3") and not slow.endswith("tries=1")
+
+
+async def test_a_large_put_is_slow_later(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    for size_bytes in (USUAL_BYTES, USUAL_BYTES + 4 * SLOWEST_BYTES_PER_SECOND):
+        call = setting.health.begin("create", "k", size_bytes)
+        await setting.clock.advance(3)
+        setting.health.end(call, None)
+    told = [line for line in lines(caplog, logging.WARNING) if line.startswith("put_slow")]
+    assert told == [f"put_slow key=k size_bytes={USUAL_BYTES} duration_seconds=3 tries=1"]
 
 
 async def test_what_nobody_tries_any_more_is_forgotten(setting: Setting) -> None:
@@ -119,7 +133,9 @@ async def test_a_store_that_is_slow_with_every_put_is_one_disturbance(
         await setting.clock.advance(2.5)
         setting.health.end(call, None)
     await setting.clock.advance(6)
-    assert len(lines(caplog, logging.WARNING)) <= 4
+    told = [line.partition(" ")[0] for line in lines(caplog, logging.WARNING)]
+    assert told.count("store_stalled") <= 4
+    assert told.count("put_slow") == 20
     assert len(lines(caplog, logging.INFO)) == 1
 
 

@@ -1,5 +1,6 @@
 """Lines of the log as text and as JSON: what they tell, and that nobody forges one."""
 
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ import httpx2
 import pytest
 
 from filer import request_ids
+from filer.clock import ManualClock
 from filer.event_log import EventLog
-from mq.process.log_output import JsonLines, TextLines, write_log
+from mq.process.log_output import JsonLines, LimitedHandler, TextLines, write_log
+from mq.process.repeat_limit import MOST_OF_NAME, MOST_OF_SUBJECT, WINDOW_SECONDS
 from tests.support.traces.recorded_traces import TRACE_ID, TRACEPARENT, RecordedTraces
 
 NAME = "tests.log_output"
@@ -98,10 +101,62 @@ def test_requests_to_stores_and_brokers_are_no_news(library: Any, caplog: pytest
     caplog.set_level("INFO")
     levels = {each: each.level for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)}
     try:
-        write_log("info", "text")
+        write_log("info", "text", ManualClock())
         with library.Client(transport=library.MockTransport(lambda _: library.Response(200))) as client:
             client.get("http://store/")
         assert caplog.records == []
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
+
+
+class Written:
+    """What a handler with a clock of the test's own writes."""
+
+    def __init__(self) -> None:
+        self.clock, self._stream = ManualClock(), io.StringIO()
+        self.handler = LimitedHandler(self._stream, self.clock)
+        self.handler.setFormatter(TextLines())
+
+    @property
+    def messages(self) -> list[str]:
+        return [line.partition(": ")[2] for line in self._stream.getvalue().splitlines()]
+
+
+@pytest.fixture
+def written() -> Iterator[Written]:
+    made = Written()
+    PLAIN.propagate, PLAIN.handlers = False, [made.handler]
+    PLAIN.setLevel("INFO")
+    yield made
+    PLAIN.propagate, PLAIN.handlers = True, []
+
+
+async def test_what_repeats_is_written_a_few_times_and_then_counted(written: Written) -> None:
+    with request_ids.within("mine"):
+        for n in range(100):
+            EVENTS.warning("object_unreadable", topic="birds", key="a b", offset=n)
+    assert len(written.messages) == MOST_OF_SUBJECT
+    await written.clock.advance(WINDOW_SECONDS)
+    with request_ids.within("mine"):
+        EVENTS.info("topic_created", topic="x")
+    told = """events_suppressed name=object_unreadable subject="topic=birds key=\\"a b\\"" count=95"""
+    assert written.messages[MOST_OF_SUBJECT:] == [told, "topic_created topic=x request_id=mine"]
+
+
+async def test_what_is_no_warning_is_not_bounded(written: Written) -> None:
+    for _ in range(100):
+        EVENTS.info("topic_created", topic="x")
+    assert len(written.messages) == 100
+
+
+async def test_the_end_of_the_process_tells_what_was_left_out(written: Written) -> None:
+    for n in range(100):
+        EVENTS.error("request_failed", path=f"/{n}")
+        PLAIN.warning("Unsupported upgrade request.")
+    written.handler.close()
+    assert len(written.messages) == MOST_OF_NAME + MOST_OF_SUBJECT + 2
+    assert written.messages[-2:] == [
+        f"events_suppressed name=request_failed count={100 - MOST_OF_NAME}",
+        f'events_suppressed name={NAME} subject="Unsupported upgrade request." count={100 - MOST_OF_SUBJECT}',
+    ]
