@@ -54,7 +54,7 @@ _WRAPPERS = {
 }
 _RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "aclose": "close"}
 _BODIES = {
-    "__repr__": 'return f"Client({self.url!r})"',
+    "__repr__": 'return repr(self._async).removeprefix("Async")',
     "__aenter__": "return self",
     "__aexit__": "self.close()",
     "aclose": "if self._loop.is_open:\n    self._loop.call(self._async.aclose)\n    self._loop.close()",

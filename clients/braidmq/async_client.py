@@ -50,7 +50,7 @@ from braidmq.publish.identity import Identity, IdentityPool, checked_producer_id
 from braidmq.read.start import start_parameters
 from braidmq.read.verification import verification
 from braidmq.topic_settings import TopicSettings
-from braidmq.transport.addresses import Addresses, parse_addresses
+from braidmq.transport.addresses import Addresses, parse_addresses, shown
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Transport
 from braidmq.transport.waits import Waiting
@@ -162,7 +162,7 @@ class AsyncClient:
         )
 
     def __repr__(self) -> str:
-        return f"AsyncClient({self.url!r})"
+        return f"AsyncClient({shown(self.url)!r})"
 
     @property
     def url(self) -> str:

@@ -95,7 +95,7 @@ class Client:
         self._loop = LoopThread()
 
     def __repr__(self) -> str:
-        return f"Client({self.url!r})"
+        return repr(self._async).removeprefix("Async")
 
     @property
     def url(self) -> str:

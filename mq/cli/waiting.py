@@ -5,6 +5,7 @@ from typing import TextIO
 
 from braidmq import AsyncClient, ConnectionBroken, NoConnection, OutcomeUnknown, Waiting
 from braidmq.command_words import in_command_words
+from braidmq.transport.addresses import shown
 from filer.clock import Clock
 
 POLL_SECONDS = 0.5
@@ -72,7 +73,7 @@ def _text(waiting: Waiting) -> str:
     so_far = f"{waiting.seconds:.0f} s so far"
     failure = waiting.failure
     if failure is None:
-        return f"waiting for an answer from {waiting.address}, {so_far}"
+        return f"waiting for an answer from {shown(waiting.address)}, {so_far}"
     if isinstance(failure, NoConnection | ConnectionBroken | OutcomeUnknown) and failure.problem is None:
-        return f"no answer from {waiting.address}: retrying, {so_far}"
+        return f"no answer from {shown(waiting.address)}: retrying, {so_far}"
     return f"{' '.join(in_command_words(str(failure)).split())}: retrying, {so_far}"

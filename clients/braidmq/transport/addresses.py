@@ -61,6 +61,13 @@ class Addresses:
             self.current = self._ring[(index + 1) % len(self._ring)]
 
 
+def shown(url: str) -> str:
+    """The address for people and logs: without the name and the password in it."""
+    before, separator, rest = url.partition("://")
+    server, slash, path = rest.partition("/")
+    return f"{before}{separator}{server.rpartition('@')[2]}{slash}{path}"
+
+
 def parse_addresses(url: str | Sequence[str]) -> tuple[str, ...]:
     """Return the addresses of a list, or of text that separates them by commas. Raises `InvalidArgument`."""
     urls = url.split(",") if isinstance(url, str) else list(url)

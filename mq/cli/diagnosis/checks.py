@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from statistics import median
 from typing import Literal
 
@@ -14,6 +15,8 @@ import pyarrow as pa
 
 from braidmq import AsyncClient
 from braidmq.command_words import in_command_words
+from braidmq.transport.addresses import shown
+from braidmq.transport.tls import tls_context
 from filer import keys
 from filer.clock import Clock
 from filer.errors import BraidError
@@ -173,7 +176,8 @@ async def _broker(client: AsyncClient, clock: Clock) -> _Outcome:
     milliseconds = (clock.monotonic_seconds() - started) * 1000
     states = ", ".join(f"{broker.broker} {broker.state}" for broker in cluster.brokers)
     answer = (
-        f"{client.url} answers in {milliseconds:.1f} ms: version {cluster.version}, cluster {cluster.cluster}, {states}"
+        f"{shown(client.url)} answers in {milliseconds:.1f} ms: version {cluster.version}, "
+        f"cluster {cluster.cluster}, {states}"
     )
     if cluster.version != VERSION:
         return "warning", f"{answer}; this mq is version {VERSION}"
@@ -183,14 +187,17 @@ async def _broker(client: AsyncClient, clock: Clock) -> _Outcome:
 async def _readiness(client: AsyncClient) -> _Outcome:
     """What the broker itself says about its store."""
     try:
-        async with httpx.AsyncClient(timeout=_READINESS_SECONDS, trust_env=False) as http:
-            told = (await http.get(f"{client.url}/readyz")).json()
+        async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=tls_context(), trust_env=False) as http:
+            answer = await http.get(f"{client.url}/readyz")
+            if answer.status_code not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
+                return "failed", f"{shown(client.url)}/readyz is answered {answer.status_code} {answer.reason_phrase}"
+            told = answer.json()
         # Brokers of earlier versions name neither.
         problems, status = told.get("problems", []), told.get("status", "ok" if told["ready"] else "not ready")
     except (httpx.HTTPError, ValueError, LookupError, AttributeError) as error:
         return "failed", f"/readyz has no answer that can be read: {type(error).__name__}: {error}"
     if not problems:
-        return ("ok" if told["ready"] else "failed"), f"{client.url}/readyz says {status}"
+        return ("ok" if told["ready"] else "failed"), f"{shown(client.url)}/readyz says {status}"
     worst = problems[0]
     if worst["type"] == "clock-off":
         return "warning", f"{status}: {worst['detail']}. Run a time service (NTP)"

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,33 @@ def test_topics_go_on(tmp_path: Path, end: str) -> None:
         history = json.dumps(httpx.get(f"{new.url}/v1/topics/events/history").raise_for_status().json())
         assert '"load": "history"' in history
         assert len(all_messages(new.url)) == len(before) + 1
+
+
+def test_downgrade_and_back(tmp_path: Path) -> None:
+    """The version before reads all that this one has written, goes on with it, and this one goes on after that."""
+    with BrokerProcess(data=tmp_path, args=UPKEEP) as new:
+        subprocess.run([sys.executable, "-c", WRITING, new.url], check=True)
+        answers = {n: with_id(new.url, "events", n, [str(n), str(n + 1)]) for n in range(5)}
+        before = all_messages(new.url)
+    assert len(before) == 40 + 3 + 1 + 61 + 10
+    with BrokerProcess(
+        data=tmp_path,
+        args=UPKEEP,
+        env=PREVIOUS_ENVIRONMENT,
+        forked=False,
+        python=previous_python(),
+        folder=previous_version(),
+    ) as old:
+        assert sorted(run_previous(READING, old.url).splitlines()) == sorted(before)
+        assert {n: with_id(old.url, "events", n, [str(n), str(n + 1)]) for n in answers} == answers
+        with_id(old.url, "events", 98, ["by the version before"])
+        with_it = run_previous(READING, old.url).splitlines()
+        assert len(with_it) == len(before) + 1
+    with BrokerProcess(data=tmp_path, args=UPKEEP) as again:
+        assert sorted(all_messages(again.url)) == sorted(with_it)
+        with_id(again.url, "events", 99, ["new"])
+        assert len(all_messages(again.url)) == len(with_it) + 1
+    assert run(["verify", "--all", "--store", str(tmp_path)]) == 0
 
 
 def test_the_version_before_keeps_what_is_given_up(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""`mq doctor` through a proxy that has TLS and asks for a name and a password, with a certificate of its own."""
+
+import base64
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import orjson
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from braidmq import AsyncClient
+from braidmq.transport.tls import tls_context
+from filer.clock import SystemClock
+from mq.cli.diagnosis.checks import broker_findings
+
+READY = {"ready": True, "status": "ok", "problems": []}
+CLUSTER = {"cluster": "braidmq", "version": "0.1.0", "leader": None, "self": "a", "brokers": [], "damaged": []}
+ANSWERS = {"/readyz": READY, "/v1/cluster": CLUSTER, "/v1/topics": {"topics": [], "next": None}}
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """It passes on what is in `answers`, if name and password are right."""
+
+    answers: ClassVar[dict[str, object]] = {}
+
+    def do_GET(self) -> None:
+        known = self.headers["authorization"] == "Basic " + base64.b64encode(b"ada:secret").decode()
+        answer = self.answers.get(self.path.partition("?")[0]) if known else None
+        body = b"" if answer is None else orjson.dumps(answer)
+        self.send_response(401 if not known else 404 if answer is None else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, *_: object) -> None:
+        pass
+
+
+def write_certificate(path: Path) -> None:
+    """A key, and a certificate that it signs itself, for 127.0.0.1."""
+    key, name, now = ec.generate_private_key(ec.SECP256R1()), x509.Name([]), datetime.now(UTC)
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+        .add_extension(alternative, critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(key.private_bytes(pem, *form) + certificate.public_bytes(pem))
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its address, without name and password; processes trust its certificate."""
+    path = tmp_path / "cert.pem"
+    write_certificate(path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        tls_context.cache_clear()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+    tls_context.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("passed", "result", "detail"),
+    [(set(ANSWERS), "ok", "says ok"), ({"/v1/cluster", "/v1/topics"}, "failed", "is answered 404 Not Found")],
+    ids=["all", "all but the probe"],
+)
+async def test_readiness(
+    proxy: str, passed: set[str], result: str, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the certificate and the password as all commands do, and never shows the password."""
+    monkeypatch.setattr(Proxy, "answers", {path: ANSWERS[path] for path in passed})
+    async with AsyncClient(f"https://ada:secret@{proxy}") as client:
+        findings = {each.check: each for each in await broker_findings(client, SystemClock())}
+        assert repr(client) == f"AsyncClient('https://{proxy}')"
+    assert (findings["readiness"].result, findings["readiness"].detail) == (result, f"https://{proxy}/readyz {detail}")
+    assert not any("secret" in each.detail for each in findings.values())
