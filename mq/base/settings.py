@@ -121,6 +121,9 @@ class BrokerSettings(BaseModel):
     log_format: Literal["text", "json"] = Field(
         "text", description="Lines of the log: text for people, or a JSON document each (json) for machines."
     )
+    access_log: Literal["off", "on"] = Field(
+        "off", description="Log each request when it has been answered, at the level info."
+    )
     metrics_topics: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
         METRICS_TOPICS, description="Topics that /metrics shows by name; it shows the others together."
     )

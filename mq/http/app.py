@@ -31,14 +31,19 @@ from mq.http.endpoints.subscribe import subscribe_router
 from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
 from mq.http.endpoints.verification import verification_router
+from mq.http.middleware.access_log import AccessLog, words_of
+from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
+from mq.peers.calls import CALLS, PREFIX
 
 METHODS = ("DELETE", "GET", "POST", "PUT")
+# Paths that OpenAPI does not describe, with words that no other has.
+_UNDESCRIBED = ("/openapi.json", "/docs")
 
 
 # What pages of other origins may read of an answer, besides what browsers show in any case.
@@ -57,10 +62,16 @@ def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp
     """The ASGI app of a broker. Without an authorizer, the settings choose one."""
     settings = broker.settings
     chosen = authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback())
-    app: ASGIApp = Dispatcher(broker, chosen, create_app(broker))
+    fast_api = create_app(broker)
+    app: ASGIApp = Dispatcher(broker, chosen, fast_api)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)
-    return RequestIds(_with_cors(app, settings) if settings.cors_origins else app, broker.new_request_id)
+    if settings.cors_origins:
+        app = _with_cors(app, settings)
+    if settings.access_log == "on":
+        words = words_of([*fast_api.openapi()["paths"], *_UNDESCRIBED, PREFIX, *(call.name for call in CALLS)])
+        app = AccessLog(app, words, broker.clock.monotonic_seconds)
+    return RequestIds(app, broker.new_request_id)
 
 
 def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:
@@ -106,7 +117,7 @@ def create_app(broker: Broker) -> FastAPI:
     app.add_exception_handler(BraidError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, _on_error)
+    app.add_middleware(Failures)
     describe_hot_paths(app)
     return app
 

@@ -25,6 +25,13 @@ PIECE_BYTES = 1024 * 1024
 _log = EventLog(__name__)
 
 
+class BrokenOff(Exception):
+    """An answer has begun, and there is no rest of it. Why is in the log already.
+
+    Whoever serves the connection closes it, so that the client finds its answer not whole, and has nothing to log.
+    """
+
+
 class Reply(NamedTuple):
     """An HTTP response: its body, its status, and its headers without the length."""
 
@@ -121,7 +128,7 @@ class PageResponse(Response):
 class PacedStream(StreamingResponse):
     """A stream whose next part is made only once the socket has taken the last one.
 
-    If a part cannot be made, the answer breaks off, and the client finds that it is not whole.
+    If a part cannot be made, the answer breaks off (`BrokenOff`), and the client finds that it is not whole.
     """
 
     def __init__(self, parts: AsyncGenerator[Part, None], headers: Mapping[str, str], media_type: str) -> None:
@@ -139,7 +146,7 @@ class PacedStream(StreamingResponse):
                         await send_drained(send, piece)
             except BraidError as error:
                 _log.error("answer_broke_off", error=error)
-                return
+                raise BrokenOff from error
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

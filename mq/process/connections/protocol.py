@@ -1,6 +1,7 @@
 """uvicorn's HTTP protocol with limits on what a client can make a connection hold, and for how long."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -10,6 +11,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from mq.http.reply import BrokenOff
 from mq.peers.calls import PREFIX
 from mq.process.connections.limits import (
     FRAMING_SHARE,
@@ -33,6 +35,16 @@ from mq.process.connections.watch import ConnectionWatch
 from mq.process.connections.whole_answers import WholeAnswers
 
 _INTERNAL = PREFIX.encode("ascii")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn tells what is not in the log already."""
+    return not (record.exc_info and isinstance(record.exc_info[1], BrokenOff))
+
+
+# Of uvicorn's logger for the requests of connections, which tells of every error that an app raises.
+_uvicorn_log = logging.getLogger("uvicorn.error.requests")
+_uvicorn_log.addFilter(_is_news)
 
 
 def limited_protocol(watch: ConnectionWatch) -> "type[asyncio.Protocol]":
@@ -67,6 +79,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, watch: ConnectionWatch, **named: Any) -> None:
         super().__init__(*args, **named)
+        self.logger = _uvicorn_log
         self.received_bytes = 0
         self._watch = watch
         self._connections = watch.connections

@@ -84,7 +84,7 @@ def demand_told(client: Publisher, cause: str, readiness: int) -> None:
     """While the store stalls: the log, the publisher, and `/readyz`."""
     with ThreadPoolExecutor(1) as pool:
         publishing = pool.submit(client.publish, "1")
-        until(lambda: "store_stalled operation=create key=topics/t/segments/" in client.broker.log)
+        until(lambda: 'store_stalled operation=create key="topics/t/segments/' in client.broker.log)
         # How soon, the unit tests say: here the machine may be busy.
         assert cause in re.findall("store_stalled (.*)", client.broker.log)[-1]
         answer = client.second.get("/readyz")

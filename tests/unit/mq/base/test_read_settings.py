@@ -31,6 +31,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "tracing": "otlp",
         "log_level": "debug",
         "log_format": "json",
+        "access_log": "on",
     }.get(field, "10000000")  # fmt: skip
     clustered = {"zookeeper": "z", "store": "s"}
     others = {"session_timeout": clustered, "refused_timeout": clustered, "zookeeper": {"store": "s"}}.get(field, {})

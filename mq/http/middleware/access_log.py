@@ -1,0 +1,100 @@
+"""Logs each request when it has been answered, a stream when it has ended; only where `--access-log on` asks for it."""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from filer.event_log import EventLog
+
+MOST_PARTS = 16
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
+_NUMBER = re.compile(r"[0-9]{1,18}\Z")
+_HIDDEN = "*"
+
+_log = EventLog(__name__)
+
+
+class AccessLog:
+    """Around the whole app, within the id of the request.
+
+    `words` are those that paths of the broker consist of, besides names and numbers.
+    """
+
+    def __init__(self, app: ASGIApp, words: Collection[str], now_seconds: Callable[[], float]) -> None:
+        self._app, self._words, self._now_seconds = app, frozenset(words), now_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began_seconds = self._now_seconds()
+        seen = _Seen(receive, send)
+        try:
+            await self._app(scope, seen.receive, seen.send)
+        finally:
+            path, topic = shown(scope["path"], self._words)
+            client = scope.get("client")
+            _log.info(
+                "request_answered",
+                method=scope["method"],
+                path=path,
+                topic=topic,
+                status=seen.status,
+                is_whole=seen.is_whole,
+                received_bytes=seen.received_bytes,
+                sent_bytes=seen.sent_bytes,
+                duration_seconds=round(self._now_seconds() - began_seconds, 6),
+                client=client[0] if client else None,
+            )
+
+
+class _Seen:
+    """Counts what passes: bodies as they are sent, without heads and chunks."""
+
+    __slots__ = ("_receive", "_send", "is_whole", "received_bytes", "sent_bytes", "status")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self.status: int | None = None
+        self.is_whole, self.received_bytes, self.sent_bytes = False, 0, 0
+
+    async def receive(self) -> Message:
+        """A part of the request."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.received_bytes += len(message.get("body", b""))
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Pass on a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "http.response.body":
+            self.sent_bytes += len(message.get("body", b""))
+            self.is_whole = not message.get("more_body", False)
+        return self._send(message)
+
+
+def words_of(templates: Iterable[str]) -> frozenset[str]:
+    """The fixed parts of paths such as `/v1/topics/{topic}/messages`."""
+    return frozenset(part for each in templates for part in each.split("/") if part and "{" not in part)
+
+
+def shown(path: str, words: Collection[str]) -> tuple[str, str | None]:
+    """A path as the log may have it, and the topic in it.
+
+    Ids of uploads are secrets: whoever has one may write. So only words of the broker, numbers and the names of topics
+    are shown, and `*` for all else. The query is no part of it: keys of messages stand there.
+    """
+    topic: str | None = None
+    before, parts = "", []
+    for part in path.split("/")[1 : MOST_PARTS + 1]:
+        if before == "topics" and topic is None and _TOPIC.match(part):
+            topic = part
+        elif part and part not in words and not _NUMBER.match(part):
+            part = _HIDDEN
+        parts.append(part)
+        before = part
+    return "/" + "/".join(parts), topic
