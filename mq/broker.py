@@ -448,7 +448,9 @@ class Broker:
         self._read_pool.shutdown(wait=True)
         self._upkeep_pool.shutdown(wait=True)
         await self.store.close()
-        _log.info("broker_stopped", broker=self.id)
+        # One that could not start ends with one line, which says why.
+        if self._started:
+            _log.info("broker_stopped", broker=self.id)
 
     def _share_with_cache(self, held_bytes: int) -> None:
         """Have the cache of files give its room to answers, above the share that they need all the time."""
