@@ -7,10 +7,12 @@ producer and a sequence (`filer.format.requests.RequestId`).
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, ContextVar
 from itertools import count, islice
 
 from filer.clock import Clock
+from filer.within import Within
 
 HEADER = "x-request-id"
 MOST_CHARACTERS = 128
@@ -21,8 +23,8 @@ _PATTERN = re.compile(_ONE.encode() + rb"\Z")
 _SEVERAL = re.compile(rf"{_ONE}(?:,{_ONE}){{0,{MOST_TOGETHER - 1}}}\Z".encode())
 
 
-class _Work:
-    """What an id was given to. Tasks that it started, and that outlive it, do not belong to it any more."""
+class Work:
+    """What an id was given to. Once it has `ended`, tasks that it started, and that outlive it, are no part of it."""
 
     __slots__ = ("ended", "id")
 
@@ -30,7 +32,7 @@ class _Work:
         self.id, self.ended = id_, False
 
 
-_current: ContextVar[_Work | None] = ContextVar("request", default=None)
+_current: ContextVar[Work | None] = ContextVar("request", default=None)
 
 
 def current() -> str | None:
@@ -39,28 +41,34 @@ def current() -> str | None:
     return None if work is None or work.ended else work.id
 
 
-class within:  # noqa: N801 - used as `with within(id):`, for each request: a generator would take three times as long
+def begin(id_: str) -> Work:
+    """From here on the running task, which does nothing else, has this id, until its caller sets `ended`.
+
+    For each request: `within` would take half a microsecond longer.
+    """
+    work = Work(id_)
+    _current.set(work)
+    return work
+
+
+class _WithinWork(Within[Work | None]):
+    __slots__ = ()
+
+    def __exit__(self, *_: object) -> None:
+        if self._value is not None:
+            self._value.ended = True
+        super().__exit__()
+
+
+def within(id_: str | None) -> AbstractContextManager[None]:
     """Everything inside, and in tasks that are started inside, has this id until the end of the block.
 
     None changes nothing: the block goes on with the id that there is, if there is one.
     """
-
-    __slots__ = ("_token", "_work")
-
-    def __init__(self, id_: str | None) -> None:
-        self._work = None if id_ is None else _Work(id_)
-
-    def __enter__(self) -> None:
-        if self._work is not None:
-            self._token = _current.set(self._work)
-
-    def __exit__(self, *_: object) -> None:
-        if self._work is not None:
-            self._work.ended = True
-            _current.reset(self._token)
+    return nullcontext() if id_ is None else _WithinWork(_current, Work(id_))
 
 
-def of_work(clock: Clock) -> within:
+def of_work(clock: Clock) -> AbstractContextManager[None]:
     """For work that nobody requested, such as that of a leader: a new id, unless it is part of what has one."""
     return within(None if current() is not None else clock.ulid())
 
@@ -87,5 +95,5 @@ def taken(given: bytes, *, of_broker: bool) -> str | None:
 
 def maker(clock: Clock) -> Callable[[], str]:
     """Makes ids that nobody else makes: this runs for each request, so that only their beginning is drawn."""
-    begin, numbers = clock.entropy(8).hex(), count(1)
-    return lambda: f"{begin}-{next(numbers):x}"
+    first, numbers = f"{clock.entropy(8).hex()}-", count(1)
+    return lambda: f"{first}{next(numbers)}"

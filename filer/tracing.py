@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from filer.within import Within
+
 Kind = Literal["internal", "client", "server"]
 Fact = str | int | float | bool
 Carrier = Mapping[str, str]
@@ -84,19 +86,9 @@ current = _current.get
 """The step that the running task is in."""
 
 
-class within:  # noqa: N801 - used as `with within(span):`, like `contextlib.suppress`
+def within(span: Span) -> Within[Span]:
     """Everything inside belongs to this span and to no other, also where it is `NO_SPAN`. The span does not end."""
-
-    __slots__ = ("_span", "_token")
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._span)
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+    return Within(_current, span)
 
 
 class EnteredSpan(Span):

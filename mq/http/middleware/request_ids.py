@@ -25,7 +25,13 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        id_ = _given(scope) or self._new_id()
+        id_ = None
+        for name, value in scope["headers"]:
+            if name == _HEADER:
+                id_ = request_ids.taken(value, of_broker=scope["path"].startswith(PREFIX))
+                break
+        if id_ is None:
+            id_ = self._new_id()
         header = (_HEADER, id_.encode())
 
         def send_with_id(message: Message) -> Awaitable[None]:
@@ -33,12 +39,9 @@ class RequestIds:
                 message["headers"] = [*message["headers"], header]
             return send(message)
 
-        with request_ids.within(id_):
+        # Each request has a task of its own.
+        work = request_ids.begin(id_)
+        try:
             await self._app(scope, receive, send_with_id)
-
-
-def _given(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == _HEADER:
-            return request_ids.taken(value, of_broker=scope["path"].startswith(PREFIX))
-    return None
+        finally:
+            work.ended = True
