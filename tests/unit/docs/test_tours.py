@@ -1,0 +1,97 @@
+"""The commands of `mq` that the tours have typed in are there, with their options (docs/tours/*.md)."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from mq.cli.main import app
+
+TOURS = Path(__file__).parents[3] / "docs" / "tours"
+_BLOCK = re.compile(r"^```(console|sh)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
+_ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "(", ")"}
+# Names and values of a page are not commands; these are.
+_GROUPS = typer.main.get_command(app)
+
+
+def typed_in(page: str) -> list[str]:
+    """What a page has typed in: the lines after `$ ` of its `console` blocks, and its `sh` blocks."""
+    return [
+        text
+        for kind, block in _BLOCK.findall(page)
+        for text in (_COMMAND.findall(block) if kind == "console" else [block])
+    ]
+
+
+def calls_of(text: str) -> list[list[str]]:
+    """The words behind each `mq` that a shell would run in a text."""
+    words = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    words.whitespace_split, words.commenters = True, ""
+    calls: list[list[str]] = []
+    call: list[str] | None = None
+    # What begins a command: the start of a line is the same to `shlex` as any space, so `mq` begins one anywhere.
+    for word in words:
+        if word in ("mq", "$(mq"):
+            calls.append(call := [])
+        elif set(word) <= set("".join(_ENDS)):
+            call = None
+        elif call is not None:
+            call.append(word)
+    return calls
+
+
+def unknown_in(words: list[str]) -> str | None:
+    """What is wrong with a call: a command or an option that there is not. What the shell puts in is not looked at."""
+    command = _GROUPS
+    words = list(words)
+    while hasattr(command, "commands") and words:
+        name = words.pop(0)
+        if name.startswith(("$", "-")):
+            return None
+        if name not in command.commands:
+            return f"there is no command {name!r}"
+        command = command.commands[name]
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    return next((f"there is no option {each!r}" for each in words if _is_new(each, known)), None)
+
+
+def _is_new(word: str, known: set[str]) -> bool:
+    return word.startswith("--") and word.partition("=")[0] not in known
+
+
+CALLS = [
+    pytest.param(call, id=f"{page.stem}: {' '.join(call[:3])}")
+    for page in sorted(TOURS.glob("*.md"))
+    for text in typed_in(page.read_text("utf-8"))
+    for call in calls_of(text)
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_command_and_option_is_there(call: list[str]) -> None:
+    assert unknown_in(call) is None
+
+
+def test_the_tours_have_many() -> None:
+    assert len(CALLS) > 30
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("mq topic list", None),
+        ("seq 3 | mq publish birds --key a > out; true --wrong", None),
+        ("X=1 mq serve --prot 1 &", "there is no option '--prot'"),
+        ("echo $(mq topic lst)", "there is no command 'lst'"),
+        ("mq subscribe birds \\\n  --form earliest", "there is no option '--form'"),
+    ],
+)
+def test_what_is_wrong_is_found(text: str, wrong: str | None) -> None:
+    assert [unknown_in(call) for call in calls_of(text)] == [wrong]
+
+
+def test_only_what_is_typed_in_is_looked_at() -> None:
+    assert typed_in("```console\n$ mq a \\\n  b\nmq: no\n$ c\n```\n\n```python\nmq\n```\n") == ["mq a \\\n  b", "c"]
