@@ -47,18 +47,10 @@ class TransitionRunner:
         None if there is no such topic. Safe to stop at any line: the record in topic.json names the steps, and any
         broker can repeat them from the start without harm.
         """
-        is_begun = False
-
-        def begin_and_note(newest: TopicState) -> TopicState | None:
-            nonlocal is_begun
-            after = begin(newest)
-            is_begun = after is not None
-            return after
-
-        found = await self._catalogue.change_record(topic, begin_and_note)
+        found = await self._catalogue.change_record(topic, begin)
         if found is None:
             return None
-        if is_begun and (record := found.state.transition) is not None:
+        if found.is_ours and (record := found.state.transition) is not None:
             _log.info("transition_begun", topic=topic, reason=record.reason, segments=record.seal)
         return await self.resume(found)
 
@@ -95,18 +87,14 @@ class TransitionRunner:
             leaving = with_sealed(state, record, ends, now_us=now_us)
             await self._catalogue.write_history(state.topic, leaving)
 
-        is_ours = False
-
-        def finish(newest: TopicState) -> TopicState | None:
-            nonlocal is_ours
-            after = finished(newest, record, ends, now_us=now_us)
-            is_ours = after is not None
-            return after
-
-        after = await self._catalogue.change_record(state.topic, finish, known=found)
-        if is_ours:
+        after = await self._catalogue.change_record(
+            state.topic, lambda newest: finished(newest, record, ends, now_us=now_us), known=found
+        )
+        if after is None:
+            return None
+        if after.is_ours:
             self._tell(state.topic, record, sealing)
-        return None if after is None else after.state
+        return after.state
 
     def _tell(self, topic: str, record: Transition, sealed: Sequence[Segment]) -> None:
         """Log a transition once, by the broker that finished it."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -37,10 +37,15 @@ class BrokenInvariant(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic's state with the ETag it was read under."""
+    """A topic's state with the ETag it was read under.
+
+    `is_ours`: the call of `change_record` that returned it has written it. After an answer that did not come nobody
+    knows, and it is False.
+    """
 
     state: TopicState
     etag: str
+    is_ours: bool = field(default=False, compare=False)
 
 
 OnRead = Callable[[str, UnreadableObject | None], None]
@@ -223,12 +228,12 @@ class Catalogue:
                     return None
                 wanted = decide(record.state)
                 if wanted is None:
-                    return record
+                    return TopicRecord(record.state, record.etag)
                 wanted = wanted.model_copy(update={"version": record.state.version + 1})
                 _check(wanted)
                 etag = await self._store.replace(keys.topic(topic), wanted.to_json(), etag=record.etag)
                 self._known.add(topic, wanted.version)
-                return TopicRecord(wanted, etag)
+                return TopicRecord(wanted, etag, is_ours=True)
             except EtagMismatch:
                 pass
             except OutcomeUnknown:

@@ -88,18 +88,11 @@ class RetentionRound:
 
     async def _change(self, runtime: TopicRuntime, decide: Callable[[TopicState], TopicState | None]) -> bool:
         """Whether the record was changed."""
-        is_changed = False
-
-        def decide_and_note(newest: TopicState) -> TopicState | None:
-            nonlocal is_changed
-            after = decide(newest)
-            is_changed = after is not None
-            return after
-
-        state = await self._catalogue.change(runtime.topic, decide_and_note)
-        if state is not None:
-            runtime.apply(state)
-        return is_changed
+        record = await self._catalogue.change_record(runtime.topic, decide)
+        if record is None:
+            return False
+        runtime.apply(record.state)
+        return record.is_ours
 
 
 async def _indexes(runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> dict[int, SegmentIndex]:

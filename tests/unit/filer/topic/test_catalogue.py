@@ -117,6 +117,18 @@ async def test_a_record_at_hand_that_is_out_of_date_changes_nothing(catalogue: C
     assert await catalogue.read("t") == changed
 
 
+async def test_who_wrote_a_record_is_told(catalogue: Catalogue, faults: ScriptedFaults) -> None:
+    """Not of a record that was at hand, and not where no answer came: then another may have written the same."""
+    await catalogue.create(state())
+    ours = await catalogue.change_record("t", lambda old: with_bytes(old, 1))
+    assert ours is not None and ours.is_ours
+    kept = await catalogue.change_record("t", lambda old: None, known=ours)
+    assert kept == ours and not kept.is_ours
+    faults.add("replace", FaultKind.LOSE_ANSWER)
+    after = await catalogue.change_record("t", lambda old: None if old.version == 3 else with_bytes(old, 2))
+    assert after is not None and after.state.version == 3 and not after.is_ours
+
+
 async def test_nothing_to_change(catalogue: Catalogue) -> None:
     assert await catalogue.change("t", lambda old: old) is None
     await catalogue.create(state())
