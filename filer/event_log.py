@@ -19,7 +19,7 @@ MOST_ITEMS = 20
 # What may stand in a line of text as it is: nothing that separates fields, ends a line or moves a cursor.
 _BARE = re.compile(r"[A-Za-z0-9_.:;/@+*?&%#$!^~<>()\[\]{}|',-]+\Z")
 
-Plain = str | int | float | bool | None | list[str]
+Plain = str | int | float | bool | None | list[str | int]
 
 
 class Event:
@@ -79,7 +79,8 @@ def plain(value: object) -> Plain:
         return _bounded(f"{type(value).__name__}: {value}")
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         items = list(islice(value, MOST_ITEMS + 1))
-        return [_bounded(str(each)) for each in items[:MOST_ITEMS]] + ["…"] * (len(items) > MOST_ITEMS)
+        shown = [each if isinstance(each, int) else _bounded(str(each)) for each in items[:MOST_ITEMS]]
+        return [*shown, "…"] if len(items) > MOST_ITEMS else shown
     return _bounded(str(value))
 
 
@@ -94,7 +95,7 @@ def _text(value: Plain) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        value = ",".join(value)
+        value = ",".join(map(str, value))
     text = str(value)
     return text if _BARE.match(text) else json.dumps(text, ensure_ascii=not text.isprintable())
 

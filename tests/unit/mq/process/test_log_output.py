@@ -76,7 +76,7 @@ def test_json_has_the_fields_of_events_and_the_ids(kept: Kept) -> None:
         "logger": NAME,
         "event": "segment_lost",
         "topic": "birds",
-        "segments": ["3", "4"],
+        "segments": [3, 4],
         "note": "two\nlines request_id=forged",
     }
     ids = {"request_id": "mine", "trace_id": TRACE_ID}
