@@ -8,7 +8,6 @@ is counted. `bench/s3_costs.py` makes money of these counts.
 import argparse
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,7 +27,6 @@ NEVER_SCRUBBED = {"BRAIDMQ_SCRUB_DAYS": 0.0}
 WARM_UP_SECONDS = 45.0
 """Longer than what is put off: then as much is rolled up and deleted as comes."""
 IDLE_TOPICS = 20
-SECONDS_OF_SCRUB = {"BRAIDMQ_SCRUB_DAYS": 30.0 / 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +83,7 @@ async def _published(cluster: BenchCluster, load: Load, seconds: float) -> Count
         counting.cancel()
         await publishing
     publishing.cancel()
+    await asyncio.wait([publishing])
     return await counting
 
 
@@ -106,10 +105,7 @@ async def _count(cluster: BenchCluster, what: str, seconds: float) -> Counted:
     before, began = cluster.store_requests(), asyncio.get_running_loop().time()
     await asyncio.sleep(seconds)
     requests, took_seconds = cluster.store_requests() - before, asyncio.get_running_loop().time() - began
-    by_kind = Counter[str]()
-    for (_, kind), count in requests.items():
-        by_kind[kind] += count
-    return Counted(what, {kind: by_kind[kind] / took_seconds for kind in KINDS})
+    return Counted(what, {kind: requests[kind] / took_seconds for kind in KINDS})
 
 
 def main() -> None:

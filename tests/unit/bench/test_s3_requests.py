@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import s3_costs
-from bench.harness.request_counts import KINDS, kind_of, topic_of
+from bench.harness.request_counts import KINDS, kind_of
 
 FACTS = tomllib.loads(Path(s3_costs.__file__).with_suffix(".toml").read_text())
 
@@ -25,20 +25,6 @@ FACTS = tomllib.loads(Path(s3_costs.__file__).with_suffix(".toml").read_text())
 def test_kinds(method: str, query: str, kind: str) -> None:
     assert kind_of(method, query) == kind
     assert kind in KINDS
-
-
-@pytest.mark.parametrize(
-    ("path", "query", "topic"),
-    [
-        ("/bucket/topics/birds/topic.json", "", "birds"),
-        ("/bucket/production/topics/birds/segments/segment=0/0.parquet", "", "birds"),
-        ("/bucket/cluster/cluster.json", "", ""),
-        ("/bucket", "list-type=2&prefix=topics%2Fbirds%2Fsegments%2F", "birds"),
-        ("/bucket", "list-type=2&prefix=topics%2F&delimiter=%2F", ""),
-    ],
-)
-def test_topics(path: str, query: str, topic: str) -> None:
-    assert topic_of(path, query) == topic
 
 
 def test_a_month_of_requests() -> None:
