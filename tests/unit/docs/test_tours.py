@@ -12,9 +12,9 @@ from mq.cli.main import app
 TOURS = Path(__file__).parents[3] / "docs" / "tours"
 _BLOCK = re.compile(r"^```(console|sh)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
-_ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "(", ")"}
-# Names and values of a page are not commands; these are.
-_GROUPS = typer.main.get_command(app)
+# Of these characters are the words that end a call.
+_PUNCTUATION = frozenset("|&;<>()")
+_MQ = typer.main.get_command(app)
 
 
 def typed_in(page: str) -> list[str]:
@@ -36,7 +36,7 @@ def calls_of(text: str) -> list[list[str]]:
     for word in words:
         if word in ("mq", "$(mq"):
             calls.append(call := [])
-        elif set(word) <= set("".join(_ENDS)):
+        elif set(word) <= _PUNCTUATION:
             call = None
         elif call is not None:
             call.append(word)
@@ -45,7 +45,7 @@ def calls_of(text: str) -> list[list[str]]:
 
 def unknown_in(words: list[str]) -> str | None:
     """What is wrong with a call: a command or an option that there is not. What the shell puts in is not looked at."""
-    command = _GROUPS
+    command = _MQ
     words = list(words)
     while hasattr(command, "commands") and words:
         name = words.pop(0)
