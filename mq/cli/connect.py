@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-import uvloop
-
 from braidmq import AsyncClient
 from braidmq.transport.patience import patience
 from filer.clock import Clock, SystemClock
-from mq.cli.failures import OutputClosed
+from mq.cli.interrupts import INTERRUPTS
 from mq.cli.output import until_closed
+from mq.cli.streams import OutputClosed
 from mq.cli.waiting import tell_waiting
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ def with_client(
                 return await _while_read(work(client), clock)
             return await work(client)
 
-    return uvloop.run(run())
+    return INTERRUPTS.run(run())
 
 
 @asynccontextmanager

@@ -1,13 +1,12 @@
 """Turn an exception into one line on stderr and an exit code."""
 
-import os
 import sys
-from contextlib import suppress
 
 import typer
 
 from braidmq.command_words import in_command_words
 from filer.errors import BraidError
+from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -15,10 +14,6 @@ WRONG_USAGE = 2
 
 class CommandFailed(BraidError):
     """The command could not do what was asked."""
-
-
-class OutputClosed(BraidError):
-    """The reader of the output has closed it, as `head` does."""
 
 
 def report(error: BaseException) -> int:
@@ -29,9 +24,11 @@ def report(error: BaseException) -> int:
     if isinstance(error, typer.Abort):
         say("stopped: nothing was done")
         return FAILED
-    if isinstance(error, OutputClosed):
-        _discard_stdout()
-        return 0
+    if isinstance(error, OutputClosed | OutputFailed):
+        # The interpreter would try again at its end.
+        discard_stdout()
+        if isinstance(error, OutputClosed):
+            return 0
     if isinstance(error, BraidError):
         say(in_command_words(str(error)))
     elif isinstance(error, OSError):
@@ -39,12 +36,6 @@ def report(error: BaseException) -> int:
     else:
         say(f"internal error, please report it: {type(error).__name__}: {error} (mq --debug shows where)")
     return FAILED
-
-
-def _discard_stdout() -> None:
-    """Discard what is left in the output buffers."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _os_error_text(error: OSError) -> str:

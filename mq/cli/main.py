@@ -1,71 +1,40 @@
-"""The program `mq`: its commands, and the one place where errors become messages and exit codes."""
+"""The program `mq`: what has to hold before anything else is imported, and after the last line of a command.
 
+Ctrl-C may come while modules are imported, which takes most of the time of a short command. Python would then show
+where it was. So this module imports next to nothing, and the rest only once that is provided for.
+"""
+
+import os
+import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
 
-import typer
-
-from mq.base.version import VERSION
-from mq.base.without_pandas import refuse_pandas
-from mq.cli.commands import COMMANDS
-from mq.cli.failures import report
-from mq.cli.lazy_group import lazy_group
-
-app = typer.Typer(
-    name="mq",
-    cls=lazy_group(COMMANDS),
-    help="BraidMQ: a message queue whose log is a table.",
-    no_args_is_help=True,
-    add_completion=True,
-)
+_INTERRUPTED = 130
 
 
-@dataclass(slots=True)
-class Invocation:
-    """The command line, and the options before the command."""
-
-    arguments: Sequence[str]
-    debug: bool = False
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"mq {VERSION}")
-        raise typer.Exit
-
-
-@app.callback()
-def _before_command(
-    context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    context.obj.debug = debug
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Raises nothing but the interpreter's own `SystemExit`."""
-    invocation = Invocation(arguments)
-    command = typer.main.get_command(app)
-    try:
-        # Not standalone: Typer prints an error as a box of several lines.
-        code = command.main(list(arguments), prog_name="mq", standalone_mode=False, obj=invocation)
-        sys.stdout.flush()
-    except Exception as error:
-        if invocation.debug and not isinstance(error, typer.TyperException | typer.Abort):
-            raise
-        return report(error)
-    return code if isinstance(code, int) else 0
+    from mq.cli import command_line
+
+    return command_line.run(arguments)
 
 
 def main() -> None:
     """The entry point of the program."""
+    # Whoever starts a job in the background has it ignore Ctrl-C.
+    is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_interruptible:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    from mq.base.without_pandas import refuse_pandas
+    from mq.cli.interrupts import INTERRUPTS
+    from mq.cli.streams import open_streams
+
+    if is_interruptible:
+        INTERRUPTS.begin()
+    open_streams()
     refuse_pandas()  # no command uses it: jobs on Spark are processes of their own
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    INTERRUPTS.end()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

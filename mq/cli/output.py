@@ -2,8 +2,8 @@
 
 import select
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import orjson
@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from filer.clock import Clock
-from mq.cli.failures import OutputClosed
+from mq.cli.failures import say
+from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
 
 # Wide enough for any table: output to a pipe is neither wrapped nor cut.
 _PIPE_WIDTH = 10_000
@@ -71,12 +72,21 @@ def slots(key_range: tuple[int, int]) -> str:
 
 
 def write_out(block: bytes | memoryview) -> None:
-    """Write to stdout and flush. Raises `OutputClosed` if the reader has closed it."""
+    """Write to stdout and flush. Raises `OutputClosed` if the reader has closed it, and `OutputFailed`."""
+    sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def readers_or_none() -> Iterator[None]:
+    """What a server prints in the block may have no reader: it serves all the same."""
     try:
-        sys.stdout.buffer.write(block)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError as error:
-        raise OutputClosed from error
+        yield
+    except OutputClosed:
+        discard_stdout()
+    except OutputFailed as error:
+        discard_stdout()
+        say(f"{error}; serving all the same")
 
 
 async def until_closed(clock: Clock) -> None:

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-import uvloop
 
 from filer.clock import SystemClock
 from filer.stores.open_store import open_store
@@ -11,6 +10,7 @@ from filer.stores.store_address import StoreAddress
 from mq.cli.connect import with_client
 from mq.cli.diagnosis.checks import Finding, broker_findings, machine_findings, store_findings
 from mq.cli.failures import CommandFailed
+from mq.cli.interrupts import INTERRUPTS
 from mq.cli.options import DEFAULT_URL, Json, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven
 from mq.cli.output import print_json, print_table
 
@@ -32,7 +32,7 @@ def doctor(
     findings = machine_findings()
     if store is not None:
         opened = open_store(StoreAddress(store, endpoint, region, addressing), clock)
-        findings += uvloop.run(store_findings(opened, clock))
+        findings += INTERRUPTS.run(store_findings(opened, clock))
     if url is not None or store is None:
         findings += with_client(url or DEFAULT_URL, timeout, lambda client: broker_findings(client, clock))
     _print(findings, as_json=as_json)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Annotated, get_args
 
 import typer
-import uvloop
 
 from braidmq import AsyncClient, CheckedObject
 from filer.errors import InvalidInput
@@ -14,6 +13,7 @@ from filer.stores.store_address import StoreAddress
 from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
+from mq.cli.interrupts import INTERRUPTS
 from mq.cli.offline import check_directory, progress_bar
 from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven, lazily
 from mq.cli.output import print_json, print_lines, print_table, size
@@ -57,7 +57,7 @@ def verify(
         from mq.cli.diagnosis.verify_store import verify_store
 
         check_directory(store)
-        counts, told = uvloop.run(
+        counts, told = INTERRUPTS.run(
             verify_store(StoreAddress(store, endpoint, region, addressing), names, most_told=MOST_TOLD)
         )
     _print(counts, told, as_json=as_json)

@@ -1,5 +1,6 @@
 """The bytes to publish, from stdin or from a file, which may be compressed."""
 
+import fcntl
 import gzip
 import io
 import os
@@ -62,6 +63,8 @@ def open_input(name: str) -> Iterator[InputStream]:
     Raises `CommandFailed` if the file cannot be unpacked.
     """
     if name == STDIN:
+        if fcntl.fcntl(sys.stdin.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+            raise CommandFailed("cannot read from stdin: it is closed")
         # The raw descriptor: it returns what is available, and has no lock that could delay the end of the process.
         with io.FileIO(sys.stdin.fileno(), closefd=False) as source:
             yield InputStream("stdin", source, None)

@@ -17,7 +17,8 @@ from braidmq.json_rows.encoding import NonFinite
 from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
-from mq.cli.failures import CommandFailed, say
+from mq.cli.failures import CommandFailed
+from mq.cli.interrupts import INTERRUPTS
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.publishing.batches import (
     Batch,
@@ -128,12 +129,9 @@ def publish(
         preview.show(as_json=as_json)
         return
     summary = PublishSummary(SystemClock())
-    try:
+    with INTERRUPTS.last_words(lambda: interrupted(summary, skip, None if values else context.obj.arguments)):
         with_client(url, timeout, lambda client: _publish(client, job, values or [], summary))
-    except KeyboardInterrupt:
-        say(interrupted(summary, skip, None if values else context.obj.arguments))
-        raise
-    summary.show(as_json=as_json)
+        summary.show(as_json=as_json)
 
 
 def _headers(words: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from filer.clock import Clock, SystemClock
 from mq.base.version import VERSION
 from mq.cli.failures import CommandFailed
 from mq.cli.options import duration_seconds
-from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.output import print_json, print_lines, print_table, readers_or_none
 from mq.local.child import ChildProcess, ProcessFailed, how_it_ended
 from mq.local.cluster import S3_ENVIRONMENT, LocalCluster, LocalSettings, folder_of_its_own
 from mq.process.stop_signals import StopSignals
@@ -64,7 +64,8 @@ async def _run(cluster: LocalCluster, clock: Clock, *, as_json: bool) -> None:
     stop = StopSignals()
     try:
         if await _started(cluster, stop):
-            _print_ready(cluster, as_json=as_json)
+            with readers_or_none():
+                _print_ready(cluster, as_json=as_json)
             while not stop.asked.is_set():
                 for process in cluster.newly_ended():
                     _print_end(process)

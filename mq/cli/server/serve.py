@@ -1,7 +1,6 @@
 """`mq serve`: run a broker. Each setting is an option, an environment variable and a key of a TOML file."""
 
 import os
-import sys
 from pathlib import Path
 
 from mq.cli.server.settings_options import settings_of, with_settings_options
@@ -16,6 +15,7 @@ def _serve(config: Path | None, quiet: bool, **flags: str | None) -> None:
     settings = settings_of(flags, os.environ, config).settings
     # Imported here, so that the other commands start without the server's modules.
     from filer.clock import SystemClock
+    from mq.cli.output import readers_or_none, write_out
     from mq.cli.server.start_message import start_message
     from mq.process.log_output import write_log
     from mq.process.server import Serving
@@ -23,8 +23,8 @@ def _serve(config: Path | None, quiet: bool, **flags: str | None) -> None:
 
     def on_ready(serving: Serving) -> None:
         if not quiet:
-            sys.stdout.write(start_message(serving))
-            sys.stdout.flush()
+            with readers_or_none():
+                write_out(start_message(serving).encode())
 
     write_log(settings.log_level, settings.log_format, SystemClock())
     serve_broker(settings, on_ready)

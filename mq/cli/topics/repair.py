@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
-import uvloop
 
 from filer import keys
 from filer.clock import SystemClock
@@ -20,6 +19,7 @@ from filer.verification.stored_payloads import verify_payloads_of
 from filer.verification.stored_topic import verify_lists
 from filer.verification.verdict import Verdict
 from mq.cli.failures import CommandFailed
+from mq.cli.interrupts import INTERRUPTS
 from mq.cli.offline import check_directory, progress_bar
 from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, TopicName
 from mq.cli.output import print_json, print_lines, print_table
@@ -55,7 +55,7 @@ def repair(
     check_name(topic)
     check_directory(store)
     address = StoreAddress(store, endpoint, region, addressing)
-    findings = uvloop.run(_repair(address, topic, accept_loss=accept_loss))
+    findings = INTERRUPTS.run(_repair(address, topic, accept_loss=accept_loss))
     accepted = accept_loss and bool(findings.losses)
     _print(topic, findings, accepted=accepted, as_json=as_json)
     if findings.losses and not accepted:

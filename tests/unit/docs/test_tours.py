@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mq.cli.main import app
+from mq.cli.command_line import app
 
 TOURS = Path(__file__).parents[3] / "docs" / "tours"
 _BLOCK = re.compile(r"^```(console|sh)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)

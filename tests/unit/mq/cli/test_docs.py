@@ -9,7 +9,7 @@ import typer
 
 from mq.base.read_settings import flag_of
 from mq.base.settings import BrokerSettings, setting_text
-from mq.cli.main import app
+from mq.cli.command_line import app
 
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "cli.md").read_text("utf-8")
 

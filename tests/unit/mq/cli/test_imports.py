@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import typer
 
+from mq.cli.command_line import app
 from mq.cli.commands import COMMANDS
 from mq.cli.lazy_group import Group, Place
-from mq.cli.main import app
 
 ARROW = {"pyarrow", "numpy"}
 CLIENT = {"httpx", "pydantic"}

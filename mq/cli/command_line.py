@@ -1,0 +1,61 @@
+"""The command line: all commands, and the one place where errors become messages and exit codes."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mq.base.version import VERSION
+from mq.cli.commands import COMMANDS
+from mq.cli.failures import report
+from mq.cli.lazy_group import lazy_group
+
+app = typer.Typer(
+    name="mq",
+    cls=lazy_group(COMMANDS),
+    help="BraidMQ: a message queue whose log is a table.",
+    no_args_is_help=True,
+    add_completion=True,
+)
+
+
+@dataclass(slots=True)
+class Invocation:
+    """The command line, and the options before the command."""
+
+    arguments: Sequence[str]
+    debug: bool = False
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mq {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_command(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    context.obj.debug = debug
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Raises nothing but the interpreter's own `SystemExit`."""
+    invocation = Invocation(arguments)
+    command = typer.main.get_command(app)
+    try:
+        # Not standalone: Typer prints an error as a box of several lines.
+        code = command.main(list(arguments), prog_name="mq", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except Exception as error:
+        if invocation.debug and not isinstance(error, typer.TyperException | typer.Abort):
+            raise
+        return report(error)
+    return code if isinstance(code, int) else 0

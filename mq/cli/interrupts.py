@@ -1,0 +1,99 @@
+"""Ctrl-C in a command: it always ends with 130, and never with a stack trace.
+
+Python raises `KeyboardInterrupt` at whichever line runs: in an import, in a finalizer, between the steps of closing an
+event loop. Nobody can write code that bears that everywhere. So here a signal raises nothing. While a coroutine runs
+(`run`), the first Ctrl-C cancels it, and it ends in order. At all other times, and the second time, the process ends
+at once, after the last words of the command if it has any.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+_STDERR = 2
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class Interrupts:
+    """What SIGINT does to this process from `begin` on, until `end`."""
+
+    def __init__(self) -> None:
+        self._cancel: Callable[[], object] | None = None
+        self._last_words: Callable[[], str] | None = None
+        self._came = False
+
+    def begin(self) -> None:
+        """Take over SIGINT."""
+        signal.signal(signal.SIGINT, self._interrupted)
+
+    def end(self) -> None:
+        """The command is done and its exit code is known: nothing is left that could be interrupted."""
+        if signal.getsignal(signal.SIGINT) == self._interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    @contextmanager
+    def last_words(self, words: Callable[[], str]) -> Iterator[None]:
+        """Within the block, print one line if Ctrl-C ends the command. It is asked for once, at that moment."""
+        self._last_words = words
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._say_last_words()
+            raise
+        finally:
+            self._last_words = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. Raises `KeyboardInterrupt` if Ctrl-C has cancelled it."""
+        # Imported here: commands without coroutines start sooner.
+        import asyncio
+
+        import uvloop
+
+        async def cancellable() -> T:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None, "a coroutine of a loop runs in a task"
+            # Through the loop, which may be asleep.
+            self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
+            try:
+                return await work
+            finally:
+                self._cancel = None
+
+        try:
+            return uvloop.run(cancellable())
+        except BaseException:
+            # However it ended: it was about to go on.
+            if self._came:
+                raise KeyboardInterrupt from None
+            raise
+
+    def _interrupted(self, _: int, __: FrameType | None) -> None:
+        cancel, self._cancel = self._cancel, None
+        self._came = True
+        if cancel is not None:
+            cancel()
+            return
+        try:
+            if os.isatty(_STDERR):
+                # A progress bar may have hidden it. The line of the bar, or of a question, ends here.
+                os.write(_STDERR, _SHOW_CURSOR + b"\n")
+            self._say_last_words()
+        finally:
+            os._exit(INTERRUPTED)
+
+    def _say_last_words(self) -> None:
+        words, self._last_words = self._last_words, None
+        if words is not None:
+            # Past Python's buffers, which the interrupted line may have locked.
+            os.write(_STDERR, f"mq: {words()}\n".encode())
+
+
+INTERRUPTS = Interrupts()
