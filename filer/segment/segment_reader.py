@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile, DataMissing, StoreError, UnreadableObject
+from filer.format.row_ends import END_BYTES, Ends, Rows, row_ends
 from filer.format.segment_file import (
     ROW_GROUP_BYTES,
     WHOLE_FILE_BYTES,
@@ -20,7 +21,7 @@ from filer.format.segment_file import (
     of_file,
 )
 from filer.segment.live_files import FileFacts, Hole
-from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom, head
+from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, check_end, fetch_end
 from filer.segment.sized_cache import SizedCache
@@ -132,16 +133,12 @@ class SegmentReader:
             self._remember_row_groups(key)
             await self._add_row_groups(page, ref, facts, wanted)
             return
-        table, size_bytes = whole.rows_from(wanted - facts.base)
+        rows = whole.rows(page, wanted - facts.base)
         if whole is not opened:
-            page.add(wanted, table, decoded_bytes=whole.size_bytes, content_bytes=size_bytes)
-            return
+            page.add(wanted, rows, decoded_bytes=whole.size_bytes)
         # What the cache holds takes no more memory than what is rendered of it.
-        if size_bytes > page.max_bytes or table.num_rows > page.max_rows:
-            table = head(table, page.max_rows, page.max_bytes)
-            size_bytes = table.nbytes
-        if await page.has_room(size_bytes):
-            page.add(wanted, table, decoded_bytes=size_bytes, content_bytes=size_bytes)
+        elif await page.has_room(rows.size_bytes):
+            page.add(wanted, rows, decoded_bytes=rows.size_bytes)
 
     async def _whole(
         self, page: Page, ref: SegmentRef, key: str, facts: FileFacts, data: bytes
@@ -157,7 +154,7 @@ class SegmentReader:
             if not await page.has_room(rows):
                 return None
             rows = await self._decode(key, partial(decode, data, place=place))
-        decoded = _Decoded.of(rows)
+        decoded = _Decoded(rows)
         self._cache.put((key, None), decoded, decoded.size_bytes)
         return decoded
 
@@ -180,11 +177,11 @@ class SegmentReader:
                     return
                 decoded = await self._row_group(key, file, group)
                 start = max(wanted, base)
-                table, content_bytes = decoded.rows_from(start - base)
-                page.add(start, table, decoded_bytes=max(size_bytes, decoded.size_bytes), content_bytes=content_bytes)
+                rows = decoded.rows(page, start - base)
+                page.add(start, rows, decoded_bytes=max(size_bytes, decoded.size_bytes))
+                if page.full or page.reached < end:
+                    return
             base = end
-            if page.full:
-                return
 
     async def _end(self, key: str) -> FileEnd:
         file = self._ends.get(key)
@@ -208,7 +205,7 @@ class SegmentReader:
         try:
             async with self._gate:
                 data = await fetch_row_group(self._store, key, file, group)
-                decoded = _Decoded.of(await self._decode(key, partial(decode_row_group, file, group, data)))
+                decoded = _Decoded(await self._decode(key, partial(decode_row_group, file, group, data)))
             self._cache.put(place, decoded, decoded.size_bytes)
             return decoded
         finally:
@@ -290,24 +287,21 @@ async def fetch_row_group(store: Store, key: str, file: FileEnd, number: int) ->
     return (await store.get(key, start=start, stop=stop)).data
 
 
-class _Decoded(NamedTuple):
+class _Decoded:
     """All rows of a file or of a row group as they were decoded, and the size of the buffers that hold them.
 
-    The size is remembered: unlike that of the buffers, Arrow looks for the size of a table's content column by column,
-    and lets go of the interpreter's lock meanwhile, which others take for long.
+    Where each row ends is found once: many pages begin and end in the same rows.
     """
 
-    table: pa.Table
-    size_bytes: int
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._ends: Ends | None = None
+        self.size_bytes = table.get_total_buffer_size() + END_BYTES * table.num_rows
 
-    @classmethod
-    def of(cls, table: pa.Table) -> "_Decoded":
-        """That table, which nothing was cut off yet."""
-        return cls(table, table.get_total_buffer_size())
-
-    def rows_from(self, start: int) -> tuple[pa.Table, int]:
-        """The rows from that one on, and their size."""
-        if not start:
-            return self.table, self.size_bytes
-        rest = self.table.slice(start)
-        return rest, rest.nbytes
+    def rows(self, page: Page, start: int) -> Rows:
+        """The rows from that one on which belong to the page."""
+        if not start and page.takes(self._table.num_rows, self.size_bytes):
+            return Rows(self._table, self.size_bytes)
+        if self._ends is None:
+            self._ends = row_ends(self._table)
+        return page.first_of(self._table, self._ends, start)

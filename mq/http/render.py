@@ -48,7 +48,7 @@ class MessageRenderer:
 
     def in_steps(self, run: Run) -> Iterator[dict[str, Any] | None]:
         """As `messages`, with None wherever others may go first."""
-        batches, step_rows = _in_pieces(run.table)
+        batches, step_rows = _in_pieces(run)
         rows = 0
         for batch in batches:
             if rows and rows + batch.num_rows > step_rows:
@@ -139,12 +139,13 @@ class MessageRenderer:
             message["value"] = orjson.Fragment(text.translate(_ONE_LINE))
 
 
-def _in_pieces(table: pa.Table) -> tuple[list[pa.RecordBatch], int]:
+def _in_pieces(run: Run) -> tuple[list[pa.RecordBatch], int]:
     """The rows in pieces, and how many rows are about a step.
 
     What came in tiny pieces is put together: each costs as much as a row.
     """
-    rows, chunks, size_bytes = table.num_rows, table["_offset"].num_chunks, table.nbytes
+    table, size_bytes = run.table, run.size_bytes
+    rows, chunks = table.num_rows, table["_offset"].num_chunks
     if rows < chunks * _FEW_ROWS and size_bytes < chunks * _TINY_BYTES:
         table = table.combine_chunks()
     # Most of it is the values, which are taken one by one; thousands of headers are not.

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from filer import tracing
 from filer.errors import CorruptFile, InvalidMarker, ObjectNotFound, OutcomeUnknown, StoreError, UnreadableObject
+from filer.format.row_ends import head, row_ends
 from filer.format.schema import TIMESTAMP
-from filer.segment.read_room import NoRoom, ReadRoom, head
+from filer.segment.read_room import NoRoom, ReadRoom
 from filer.segment.segment_reader import SegmentReader
 from filer.topic.positions import Positions, advance, check_positions, earliest, to_marker
 from mq.base.errors import OwnerSilent
@@ -80,14 +81,16 @@ class TopicReader:
         tail = self._reads.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
         if table is None and self._streaming and tail is not None and offset == tail.end:
-            return Run(segment_id, offset, self._runtime.ref(segment_id).no_messages)
+            return Run.of(segment_id, offset, self._runtime.ref(segment_id).no_messages)
         if table is None:
             # Taken before the files are read: messages stored during that read would otherwise be missed.
             table = self._reads.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
         if table is not None:
             tracing.current().note(source="front store")
-            table = head(table, max_rows, max_bytes)
-            if self._room is not None and not await self._room.take(table.nbytes):
+            size_bytes = table.nbytes
+            if size_bytes > max_bytes:
+                table, size_bytes = head(table, row_ends(table), 0, max_rows=max_rows, max_bytes=max_bytes)
+            if self._room is not None and not await self._room.take(size_bytes):
                 table = table.slice(0, 0)
         else:
             try:
@@ -96,7 +99,7 @@ class TopicReader:
                 table = self._runtime.ref(segment_id).no_messages
         # After retention the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
-        return Run(segment_id, first + table.num_rows, table)
+        return Run.of(segment_id, first + table.num_rows, table)
 
     async def _from_files_or_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table:
         """Read the files, so that owners are asked only for newer messages.
@@ -225,13 +228,13 @@ class TopicReader:
                     idle.add(segment_id)
                     continue
                 if run.table.num_rows > max_rows:
-                    run = Run(run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows))
+                    run = Run.of(run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows))
                 if not run.table.num_rows:
                     continue
                 runs.append(run)
                 moved[run.segment] = run.end
                 max_rows -= run.table.num_rows
-                max_bytes -= run.table.nbytes
+                max_bytes -= run.size_bytes
             moved = advance(self._runtime.state, moved)
         if self.unreadable is not None:
             self._mark_next(self.unreadable, moved)

@@ -105,7 +105,7 @@ def _runs(table: pa.Table) -> Iterator[Run]:
     bounds = np.flatnonzero(np.diff(segments, prepend=-1, append=-1)).tolist() if len(segments) else []
     for start, stop in pairwise(bounds):
         rows = columns.slice(start, stop - start)
-        yield Run(int(segments[start]), rows["_offset"][-1].as_py() + 1, rows)
+        yield Run.of(int(segments[start]), rows["_offset"][-1].as_py() + 1, rows)
 
 
 def _bytes_of(values: pa.Array) -> memoryview | bytes:

@@ -171,7 +171,7 @@ async def _rendered(
     """The runs as parts of the stream, each message with the marker behind it."""
     turns = broker.streams.page_limiter
     steps = _page(runtime, runs, positions, form)
-    if sum(run.table.nbytes for run in runs) <= LARGEST_PAGE_BYTES:
+    if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
         pages = await in_turns(steps, turns)
     else:
         async with lease.large_page:

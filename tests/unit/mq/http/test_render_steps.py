@@ -27,7 +27,7 @@ def run(segment: int, values: list[bytes], headers: int = 0, *, start_us: int = 
     schema = log_schema("binary", "binary")
     table = pa.Table.from_arrays([pa.array(columns.get(f.name, [None] * count), f.type) for f in schema], schema=schema)
     cut = -(-count // pieces)
-    return Run(segment, count, pa.concat_tables([table.slice(at, cut) for at in range(0, count, cut)]))
+    return Run.of(segment, count, pa.concat_tables([table.slice(at, cut) for at in range(0, count, cut)]))
 
 
 def rendered(steps: Steps[Any]) -> tuple[bytes, int]:
