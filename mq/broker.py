@@ -40,6 +40,7 @@ from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import FrontStore
 from mq.limits.read_budget import ReadBudget
 from mq.limits.reads import Reads, Streams
+from mq.limits.turns import Turns
 from mq.maintenance.maintenance import Maintenance
 from mq.maintenance.scrubber import Scrubber
 from mq.maintenance.verifications import Verifications
@@ -112,8 +113,12 @@ class Broker:
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
         self.draining = asyncio.Event()
+        # Where puts mostly wait for the network, nobody stands back for them.
+        puts_compute = store.traits.puts_at_once == 1
+        self._write_limiter = WriteLimiter(store.traits.puts_at_once, on_free=lambda: self.turns.stored())
+        self.turns = Turns(clock.monotonic_seconds, lambda: puts_compute and self._write_limiter.is_storing)
         self.reads = Reads()
-        self.read_budget = ReadBudget(settings.read_bytes, self._share_with_cache)
+        self.read_budget = ReadBudget(settings.read_bytes, self.turns.pages, self._share_with_cache)
         self.streams = Streams(settings.max_streams, settings.streams_per_address, self.metrics)
         self.decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")
@@ -139,7 +144,7 @@ class Broker:
 
     def _make_topics(self) -> None:
         traits = self.store.traits
-        writer_settings, limiter = _writer_settings(self.settings, traits), WriteLimiter(traits.puts_at_once)
+        writer_settings = _writer_settings(self.settings, traits)
         services = TopicServices(
             broker=self.id,
             store=self.store,
@@ -154,7 +159,7 @@ class Broker:
             metrics=self.metrics,
             deadlines=self.deadlines,
             faults=self.faults,
-            writer_context=WriterContext(self.store, self.clock, self.id, writer_settings, limiter),
+            writer_context=WriterContext(self.store, self.clock, self.id, writer_settings, self._write_limiter),
         )
         self.topics = TopicRegistry(
             self.catalogue,

@@ -18,10 +18,11 @@ from mq.http.endpoints.publish import Publisher
 from mq.http.internal.endpoint import InternalEndpoint
 from mq.http.reply import Reply, serve
 from mq.http.web_pages import SAFE_METHODS, this_machine, why_foreign, why_forwarded
-from mq.limits.round_limiter import RoundLimiter
+from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
+_READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
 _UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
 _LOAD_FILE = re.compile(r"/v1/topics/([^/]+)/loads/([^/]+)/files/([0-9]{1,18})/([0-9]{1,18})\Z")
 
@@ -64,7 +65,7 @@ class Dispatcher:
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
         self._internal = InternalEndpoint(broker)
-        self._round_limiter = RoundLimiter(1)
+        self._turns = broker.turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -84,7 +85,9 @@ class Dispatcher:
         elif is_internal:
             await serve(self._internal(scope, receive), scope, send)
         elif method == "POST" and (match := _PUBLISH.match(path)):
-            await serve(self._publish(scope, receive, match[1]), scope, send)
+            ASKER.set(scope["client"])
+            with self._turns.publishing:
+                await serve(self._publish(scope, receive, match[1]), scope, send)
         elif method == "PUT" and (match := _UPLOAD.match(path)):
             await serve(self._upload(scope, receive, match[1], match[2]), scope, send)
         elif method == "PUT" and (match := _LOAD_FILE.match(path)):
@@ -92,8 +95,15 @@ class Dispatcher:
             await serve(self._load_file(scope, receive, topic, load, segment, base_offset), scope, send)
         else:
             # Routing and checking takes longer than what most of these ask for.
-            await self._round_limiter.wait()
+            ASKER.set(scope["client"])
+            await self._line(path, scope["query_string"]).wait()
             await self._app(scope, receive, send)
+
+    def _line(self, path: str, query: bytes) -> Line:
+        """Where requests for that path wait for their turn."""
+        if _READS.match(path):
+            return self._turns.streams if b"wait=" in query else self._turns.pages
+        return self._turns.streams if path.endswith("/subscribe") else self._turns.others
 
     async def _probe(self, path: str) -> Reply:
         """The answer to those who may not know more: probes come from wherever the cluster's machinery runs."""

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Hashable
 
 from mq.base.errors import FrontStoreFull
-from mq.limits.round_limiter import RoundLimiter
 
 # Whoever may go on receives about this much before it asks again.
 _STEP_BYTES = 64 * 1024
@@ -22,9 +21,8 @@ class Arrivals:
         self.limit_bytes = limit_bytes
         # Bodies that grow are inflated one at a time: side by side they would take all processors.
         self.inflating = asyncio.Semaphore(1)
-        # Bodies of JSON are decoded a step in each round of the event loop, and long ones one after the other: while
-        # they are read, they take several times their size.
-        self.turns, self.decoding = RoundLimiter(1), asyncio.Semaphore(1)
+        # Long bodies of JSON are decoded one after the other: while they are read, they take several times their size.
+        self.decoding = asyncio.Semaphore(1)
         self._held: dict[Hashable, int] = {}
         self._total_bytes = 0
         self._waiting: dict[Hashable, asyncio.Future[None]] = {}

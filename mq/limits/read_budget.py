@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from mq.base.errors import ReadsFull
-from mq.limits.round_limiter import RoundLimiter
+from mq.limits.turns import Line
 
 WAIT_SECONDS = 5.0
 """How long a read waits for its first room. Most reads give theirs back within milliseconds."""
@@ -26,16 +26,17 @@ class ReadBudget:
     """Counts the bytes that leases hold. First come, first served, small and large pages each. Of one event loop.
 
     A read for which even the whole budget is too small goes on as the only large one: a message may be larger than the
-    budget, and must stay readable. `on_change` is told what all hold together.
+    budget, and must stay readable. `on_change` is told what all hold together. Pages are rendered in `turns`, and
+    readers who waited for news go on in them.
     """
 
-    def __init__(self, limit_bytes: int, on_change: Callable[[int], None] = lambda held_bytes: None) -> None:
-        self.limit_bytes = limit_bytes
+    def __init__(
+        self, limit_bytes: int, turns: Line, on_change: Callable[[int], None] = lambda held_bytes: None
+    ) -> None:
+        self.limit_bytes, self.turns = limit_bytes, turns
         self.held_bytes = 0
         # While it is rendered, a page takes several times its size.
         self.large_page = asyncio.Semaphore(1)
-        # Pages are rendered a step in each round of the event loop, and readers who waited for news go on one in each.
-        self.turns = RoundLimiter(1)
         self._on_change = on_change
         self._large_bytes = 0
         self._waiting: tuple[_Queue, _Queue] = (deque(), deque())

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
 from mq.base.errors import Draining, TooManyStreams
-from mq.limits.round_limiter import RoundLimiter
 from mq.metrics.metrics import Metrics
 
 # A page of many small files needs as many requests to the store. Most pages are done within this time. For the others,
@@ -51,10 +50,9 @@ class Reads:
 
 
 class Streams:
-    """Counts subscriptions, and refuses more than its limits. `page_limiter` spreads their pages over rounds."""
+    """Counts subscriptions, and refuses more than its limits."""
 
     def __init__(self, most: int, most_per_address: int, metrics: Metrics) -> None:
-        self.page_limiter = RoundLimiter(1)
         self._most, self._most_per_address = most, most_per_address
         self._by_address: Counter[str] = Counter()
         self._gauge = metrics.requests.streams

@@ -1,4 +1,4 @@
-"""Work of Python that takes long goes on a step in each round of the event loop, and the loop serves others in between.
+"""Work of Python that takes long goes on a step at a time, and the event loop serves others in between.
 
 A thread would not do: it holds the interpreter while it works, and each time the loop comes back from the system it
 would have to wait for it.
@@ -7,7 +7,7 @@ would have to wait for it.
 from collections.abc import Generator
 from typing import TypeVar
 
-from mq.limits.round_limiter import RoundLimiter
+from mq.limits.turns import Line
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -18,7 +18,7 @@ STEP_ROWS = 128
 """Some 0.7 ms. Smaller steps cost readers more than they spare others."""
 
 
-async def in_turns(steps: Steps[T], turns: RoundLimiter) -> T:
+async def in_turns(steps: Steps[T], turns: Line) -> T:
     """The result of the work. Who has nobody before him takes his first step at once."""
     while True:
         await turns.wait()

@@ -216,7 +216,7 @@ def connection_watch(broker: Broker) -> ConnectionWatch:
     limits = connection_limits(broker.settings, raise_open_files(), open_files())
     if limits.total < broker.settings.connections:
         _log.info("connections_limited", most=limits.total, wanted=broker.settings.connections)
-    return ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id)
+    return ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id, broker.turns.connected)
 
 
 def _uvicorn_config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:

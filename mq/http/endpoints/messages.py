@@ -125,7 +125,7 @@ def messages_router(broker: Broker) -> APIRouter:
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
-        with broker.read_budget.lease() as lease:
+        with _lease(broker, page) as lease:
             async with broker.reads.cut_off():
                 runtime = await broker.topics.topic(topic)
                 with tracing.current().child("plan"):
@@ -145,7 +145,7 @@ def messages_router(broker: Broker) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
     ) -> Response:
         """Read one segment from an offset on."""
-        with broker.read_budget.lease() as lease:
+        with _lease(broker, page) as lease:
             async with broker.reads.cut_off():
                 runtime = await broker.topics.topic(topic)
                 run, end_offset = await _read_segment(broker, runtime, segment, offset, page, lease)
@@ -173,6 +173,14 @@ def messages_router(broker: Broker) -> APIRouter:
             return await _payload_response(broker, runtime, await _one(broker, runtime, message_id, lease), lease)
 
     return router
+
+
+def _lease(broker: Broker, page: Page) -> ReadLease:
+    """What a page will hold. Who waits for news takes turns with subscribers: both are woken by the hundred."""
+    lease = broker.read_budget.lease()
+    if page.wait_seconds:
+        lease.turns = broker.turns.streams
+    return lease
 
 
 async def _browse(

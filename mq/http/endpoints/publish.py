@@ -169,9 +169,9 @@ class Publisher:
         if len(body) <= body_format.inline_decode_bytes:
             rows = at_once(decode())
         elif body_format.is_json:
-            arrivals = self._broker.arrivals
-            async with contextlib.nullcontext() if len(body) <= LARGE_BYTES else arrivals.decoding:
-                rows = await in_turns(decode(), arrivals.turns)
+            broker = self._broker
+            async with contextlib.nullcontext() if len(body) <= LARGE_BYTES else broker.arrivals.decoding:
+                rows = await in_turns(decode(), broker.turns.bodies)
         else:
             rows = await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, at_once, decode())
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch

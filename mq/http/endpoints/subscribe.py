@@ -118,7 +118,7 @@ async def _parts(
         yield form.keepalive(to_marker(topic, positions))
         while not broker.draining.is_set() and not runtime.state.deleted:
             news = runtime.reads.news()
-            await broker.streams.page_limiter.wait()
+            await broker.turns.streams.wait()
             positions = _catch_up(runtime, positions, live)
             try:
                 # A page of small files may take long. It can be read again from the same marker, at another broker.
@@ -169,7 +169,7 @@ async def _rendered(
     broker: Broker, runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm, lease: ReadLease
 ) -> list[Part]:
     """The runs as parts of the stream, each message with the marker behind it."""
-    turns = broker.streams.page_limiter
+    turns = broker.turns.streams
     steps = _page(runtime, runs, positions, form)
     if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
         pages = await in_turns(steps, turns)

@@ -153,6 +153,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Count the connection, or end it."""
         super().connection_made(transport)
+        self._watch.on_connect()
         self.flow = _Flow(transport, partial(self._connections.read_on, self))
         self._answers = WholeAnswers(transport)
         self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))

@@ -29,9 +29,14 @@ class ConnectionWatch:
     """Looks after all connections of a broker."""
 
     def __init__(
-        self, limits: ConnectionLimits, clock: Clock, metrics: Metrics, new_request_id: Callable[[], str]
+        self,
+        limits: ConnectionLimits,
+        clock: Clock,
+        metrics: Metrics,
+        new_request_id: Callable[[], str],
+        on_connect: Callable[[], None] = lambda: None,
     ) -> None:
-        self.new_request_id = new_request_id
+        self.new_request_id, self.on_connect = new_request_id, on_connect
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted = Unwanted(clock)
         self._clock = clock

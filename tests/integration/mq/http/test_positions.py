@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from filer.stores.decorators.forwarding_store import ForwardingStore
+from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Fetched
 from filer.topic.positions import from_marker
-from tests.support.broker.http_broker import HttpBroker
+from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
 T = "/v1/topics/t"
@@ -33,6 +36,38 @@ async def test_positions_at_both_ends_and_in_time(memory_broker: HttpBroker) -> 
     ends = await memory_broker.end_offsets("t")
     assert await positions(memory_broker) == {1: ends[1], 2: ends[2]}
     assert await positions(memory_broker, **{"from": page["messages"][10]["timestamp"]}) == {0: 10}
+
+
+class FileGets(ForwardingStore):
+    """Remembers which segment files were read."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.keys: list[str] = []
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        if key.endswith(".parquet"):
+            self.keys.append(key)
+        return await super().get(key, start=start, stop=stop)
+
+
+async def test_a_time_is_found_in_one_file() -> None:
+    """However many files follow, and although none of them is in memory."""
+    store = FileGets()
+    large = {"messages": [{"value": "x" * 30_000}] * 5}
+    async with http_broker(store, front_store_bytes=2**20) as broker:
+        await broker.client.put(T)
+        for _ in range(10):
+            (await broker.client.post(f"{T}/messages", json=large)).raise_for_status()
+        page = (await broker.client.get(f"{T}/messages", params={"limit": 1000, "max_bytes": 2**23})).json()
+        times = [message["timestamp"] for message in page["messages"]]
+        store.keys.clear()
+        assert await positions(broker, **{"from": times[20]}) == {0: 20}
+        assert len(set(store.keys)) <= 1, "or none, from the cache"
+    async with http_broker(store) as broker:
+        store.keys.clear()
+        assert await positions(broker, **{"from": times[20]}) == {0: 20}
+        assert len(set(store.keys)) == 1
 
 
 async def test_a_marker_goes_on_to_the_successors_of_what_it_has_drained(memory_broker: HttpBroker) -> None:

@@ -19,6 +19,7 @@ from filer.stores.local.local_store import LocalStore
 from filer.stores.memory_store import MemoryStore
 from filer.topic.topic_state import TopicState
 from leader.policy.placement import owned
+from mq.topic.topic_reader import TopicReader
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
@@ -566,3 +567,36 @@ async def test_base64_of_large_values(broker: HttpBroker) -> None:
             for m in page["messages"]
         ]
     assert found == data
+
+
+async def test_readers_who_waited_for_the_same_message_go_on_one_after_the_other(
+    broker: HttpBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once they would hold up everybody else for the work of all of them."""
+    read, polls, number, ended = TopicReader.read, 20, 0, False
+    rounds: list[int] = []
+
+    async def noted(self: TopicReader, *args: Any, **named: Any) -> Any:
+        rounds.append(number)
+        return await read(self, *args, **named)
+
+    def count() -> None:
+        nonlocal number
+        number += 1
+        if not ended:
+            asyncio.get_running_loop().call_soon(count)
+
+    await topic(broker)
+    monkeypatch.setattr(TopicReader, "read", noted)
+    waiting = [asyncio.create_task(browse(broker, wait=SECONDS)) for _ in range(polls)]
+    while len(rounds) < polls:
+        await asyncio.sleep(0.001)
+    rounds.clear()
+    count()
+    try:
+        await publish(broker, "news")
+        pages = await asyncio.wait_for(asyncio.gather(*waiting), SECONDS)
+    finally:
+        ended = True
+    assert [values(page) for page in pages] == [["news"]] * polls
+    assert len(rounds) == len(set(rounds)) == polls

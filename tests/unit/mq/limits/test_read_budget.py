@@ -8,13 +8,15 @@ import pytest
 from mq.base.errors import ReadsFull
 from mq.limits import read_budget
 from mq.limits.read_budget import COPIES, LARGE_BYTES, PAGE_BYTES, SMALL_SHARE, ReadBudget
+from mq.limits.turns import Turns
 
 LIMIT = 100
+PAGES = Turns(lambda: 0.0).pages
 
 
 @pytest.fixture
 def budget() -> Iterator[ReadBudget]:
-    made = ReadBudget(LIMIT)
+    made = ReadBudget(LIMIT, PAGES)
     yield made
     assert made.held_bytes == 0, "everything was given back"
 
@@ -96,7 +98,7 @@ async def test_what_was_rendered_counts_and_a_lost_answer_does_not(budget: ReadB
 
 
 async def test_one_page_decodes_so_much() -> None:
-    budget = ReadBudget(10 * PAGE_BYTES)
+    budget = ReadBudget(10 * PAGE_BYTES, PAGES)
     lease = budget.lease()
     assert await lease.take(2 * PAGE_BYTES), "a single row group may be larger"
     assert not await lease.take(1)
@@ -120,7 +122,7 @@ ROOMY = 64 * MIB
 
 async def test_a_large_page_counts_with_its_copies_and_then_as_it_is_sent() -> None:
     seen: list[int] = []
-    budget = ReadBudget(ROOMY, seen.append)
+    budget = ReadBudget(ROOMY, PAGES, seen.append)
     lease = budget.lease()
     assert await lease.take(LARGE_BYTES) and budget.held_bytes == LARGE_BYTES
     assert await lease.take(MIB)
@@ -131,7 +133,7 @@ async def test_a_large_page_counts_with_its_copies_and_then_as_it_is_sent() -> N
 
 
 async def test_small_pages_never_wait_for_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = ReadBudget(ROOMY)
+    budget = ReadBudget(ROOMY, PAGES)
     huge, large, small = budget.lease(), budget.lease(), budget.lease()
     assert await huge.take(2 * ROOMY)
     waiting = asyncio.create_task(large.take(4 * MIB))
@@ -152,7 +154,7 @@ async def test_small_pages_never_wait_for_large_ones(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_page_without_a_first_message_waits_for_the_room_that_it_lacks() -> None:
-    budget = ReadBudget(ROOMY)
+    budget = ReadBudget(ROOMY, PAGES)
     other, lease = budget.lease(), budget.lease()
     assert await other.take(16 * MIB) and await lease.take(MIB)
     assert not await lease.enlarge(), "it lacks nothing"

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from mq.limits.round_limiter import RoundLimiter
 from mq.limits.steps import Steps, at_once, in_turns
+from mq.limits.turns import Turns
 
 
 def count(name: str, steps: int, order: list[str]) -> Steps[int]:
@@ -18,7 +18,7 @@ def count(name: str, steps: int, order: list[str]) -> Steps[int]:
 
 async def test_several_take_turns_and_the_loop_serves_others_in_between() -> None:
     order: list[str] = []
-    turns = RoundLimiter(1)
+    turns = Turns(lambda: 0.0).pages
 
     async def other() -> None:
         for _ in range(20):
@@ -39,7 +39,7 @@ async def test_what_fails_in_a_step_is_raised() -> None:
         raise ValueError("in the second step")
 
     with pytest.raises(ValueError, match="in the second step"):
-        await in_turns(failing(), RoundLimiter(1))
+        await in_turns(failing(), Turns(lambda: 0.0).pages)
 
 
 def test_where_nobody_waits_all_steps_are_taken_at_once() -> None:

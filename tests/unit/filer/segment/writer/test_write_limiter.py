@@ -35,3 +35,14 @@ async def test_a_writer_that_has_waited_goes_on_without_a_permit():
     await holding
     async with asyncio.timeout(10), limiter.permit():
         pass
+
+
+async def test_tells_whether_anybody_stores_with_a_permit_or_without():
+    free = []
+    limiter = WriteLimiter(1, on_free=lambda: free.append(limiter.is_storing))
+    assert not limiter.is_storing
+    async with asyncio.timeout(10), limiter.permit():
+        async with limiter.permit():
+            assert limiter.is_storing
+        assert limiter.is_storing and not free
+    assert free == [False]

@@ -1,0 +1,172 @@
+"""Long work of Python takes turns on the event loop: a step at a time, each kind of work and each client its share.
+
+Without it, 200 readers who are woken together keep everybody else waiting for the work of all 200. Publishes take no
+turns, but for decoding long JSON: all others stand back for them.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar
+from types import TracebackType
+
+from mq.limits.fair_line import FairLine
+
+ASKER: ContextVar[Hashable] = ContextVar("asker", default=None)
+"""The client connection for which work is done."""
+ROUNDS = 4
+"""Between two steps, while a publish is under way: it takes a few rounds of the loop, which are short without steps."""
+MOST_ROUNDS = 32
+"""Between two steps, while connections come: libuv accepts one in each round."""
+LONGEST_PAUSE_SECONDS = 0.005
+MOST_PAUSED_SECONDS = 0.02
+"""Steps stand back for that long in all, and then for as long as they take: for half of the time, if it goes on."""
+# What counts for a turn that began at once: nobody waited for it, so it is not measured. One that took longer than the
+# other was interrupted by the system, most likely.
+_USUAL_SECONDS, _MOST_SECONDS = 0.0005, 0.005
+
+
+class _Publishing:
+    """Counts publishes under way. A class, and no generator: every publish comes through here."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def __enter__(self) -> None:
+        self.under_way += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.under_way -= 1
+
+
+class Line:
+    """One kind of work. Its turns are shared among the connections that ask for it."""
+
+    def __init__(self, turns: "Turns", *, stands_back: bool = True) -> None:
+        self._turns, self.stands_back = turns, stands_back
+        self.waiting: FairLine[asyncio.Future[None]] = FairLine()
+        self.end_seconds = 0.0
+
+    async def wait(self) -> None:
+        """Wait for a turn. It lasts until the caller waits for anything."""
+        asker = ASKER.get()
+        if self._turns.begins_at_once(self, asker):
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiting.add(asker, waiter)
+        self._turns.look_at(self)
+        await waiter
+
+
+class Turns:
+    """One turn at a time, and a round of the event loop between two. Who has nobody before him does not wait.
+
+    `storing` tells whether this machine makes a file, whose thread needs the interpreter again and again; `stored` has
+    to be called when it no longer does. Of one event loop.
+    """
+
+    def __init__(self, now: Callable[[], float], storing: Callable[[], bool] = lambda: False) -> None:
+        self._now, self._storing = now, storing
+        self.pages, self.streams, self.others = Line(self), Line(self), Line(self)
+        self.bodies = Line(self, stands_back=False)
+        self._lines = (self.bodies, self.pages, self.streams, self.others)
+        self.publishing = _Publishing()
+        """A context in which a publish is under way."""
+        # Whether anybody would have to wait: during a turn, in the rounds behind it, and in a pause.
+        self._busy = False
+        self._rounds = self._quiet_rounds = 0
+        self._has_connected = False
+        self._may_pause_seconds = MOST_PAUSED_SECONDS
+        self._pause: asyncio.TimerHandle | None = None
+        self._began_seconds = self._latest_seconds = 0.0
+
+    def connected(self) -> None:
+        """A connection has come, and others may wait to be accepted."""
+        self._has_connected = True
+
+    def stored(self) -> None:
+        """No file is made any more."""
+        if self._pause is not None:
+            self._end_pause()
+            self._next()
+
+    def begins_at_once(self, line: Line, asker: Hashable) -> bool:
+        """Whether nobody has to be waited for. Then a turn of that kind begins."""
+        if self._busy or (line.stands_back and self._storing()):
+            return False
+        self._busy = True
+        self._charge(line, asker, _USUAL_SECONDS)
+        self._begin_gap()
+        return True
+
+    def look_at(self, line: Line) -> None:
+        """Somebody waits in that line."""
+        if not self._busy:
+            self._busy = True
+            self._next()
+        elif not line.stands_back:
+            self.stored()
+
+    def _begin_gap(self) -> None:
+        """Let rounds of the event loop go by before the next turn."""
+        self._rounds = self._quiet_rounds = 0
+        asyncio.get_running_loop().call_soon(self._look_at_round)
+
+    def _look_at_round(self) -> None:
+        self._rounds += 1
+        self._quiet_rounds = 0 if self._has_connected else self._quiet_rounds + 1
+        self._has_connected = False
+        if self._quiet_rounds >= (ROUNDS if self.publishing.under_way else 1) or self._rounds >= MOST_ROUNDS:
+            self._next()
+        else:
+            asyncio.get_running_loop().call_soon(self._look_at_round)
+
+    def _next(self, *, may_pause: bool = True) -> None:
+        pauses = may_pause and self._may_pause_seconds > 0 and self._storing()
+        while waiting := [line for line in self._lines if line.waiting]:
+            ready = [line for line in waiting if not (pauses and line.stands_back)]
+            if not ready:
+                self._began_seconds = self._now()
+                longest_seconds = min(LONGEST_PAUSE_SECONDS, self._may_pause_seconds)
+                self._pause = asyncio.get_running_loop().call_later(longest_seconds, self._go_on)
+                return
+            line = min(ready, key=lambda line: line.end_seconds)
+            asker, waiter = line.waiting.pop()
+            if not waiter.done():  # nobody waits any more where it was cancelled
+                self._begin_turn(line, asker, waiter)
+                return
+        self._busy = False
+
+    def _begin_turn(self, line: Line, asker: Hashable, waiter: "asyncio.Future[None]") -> None:
+        # The caller goes on in the next round, right between these two.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._begin)
+        waiter.set_result(None)
+        loop.call_soon(self._end_turn, line, asker)
+
+    def _begin(self) -> None:
+        self._began_seconds = self._now()
+
+    def _end_turn(self, line: Line, asker: Hashable) -> None:
+        took_seconds = min(self._now() - self._began_seconds, _MOST_SECONDS)
+        self._charge(line, asker, took_seconds)
+        self._may_pause_seconds = min(self._may_pause_seconds + took_seconds, MOST_PAUSED_SECONDS)
+        self._begin_gap()
+
+    def _charge(self, line: Line, asker: Hashable, took_seconds: float) -> None:
+        # Nobody saves up turns that he did not use.
+        self._latest_seconds = max(self._latest_seconds, line.end_seconds)
+        line.end_seconds = self._latest_seconds + took_seconds
+        line.waiting.charge(asker, took_seconds)
+
+    def _go_on(self) -> None:
+        """The pause was long enough: one step, however long the file takes."""
+        self._end_pause()
+        self._next(may_pause=False)
+
+    def _end_pause(self) -> None:
+        assert self._pause is not None
+        self._pause.cancel()
+        self._pause = None
+        self._may_pause_seconds -= self._now() - self._began_seconds
