@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filer.format.digests import stated_footer_digest
+from filer.format.nulls import null_column
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.format.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
 from filer.format.segment_file import Footer, count_refs
@@ -21,7 +21,6 @@ from filer.tracing import NO_SPAN, Span
 
 # The memory of an accepted request besides its messages. For a single small message this is nearly all of it.
 ACCEPTED_OVERHEAD_BYTES = 1024
-_MOST_NULLS = 1024
 
 
 @dataclass(slots=True)
@@ -187,21 +186,11 @@ def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
         pa.array([single.value for single in singles], schema.field("value").type),
         _column_of([single.event_time_us for single in singles], schema.field("event_time").type),
         _column_of([single.headers for single in singles], schema.field("headers").type),
-        _nulls(len(singles), schema.field("_ref").type),
+        null_column(len(singles), schema.field("_ref").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     # Most messages by themselves lack most of it, and a file may have one message.
-    return _nulls(len(values), kind) if not any(value is not None for value in values) else pa.array(values, kind)
-
-
-def _nulls(count: int, kind: pa.DataType) -> pa.Array:
-    """A column without values. Arrow takes long to make one of a nested type."""
-    return _most_nulls(kind).slice(0, count) if count <= _MOST_NULLS else pa.nulls(count, kind)
-
-
-@lru_cache
-def _most_nulls(kind: pa.DataType) -> pa.Array:
-    return pa.nulls(_MOST_NULLS, kind)
+    return null_column(len(values), kind) if not any(value is not None for value in values) else pa.array(values, kind)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
+from filer.format.nulls import null_column
 from filer.format.schema import HEADERS, REF, TIMESTAMP
 from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
@@ -142,11 +143,11 @@ def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
     value = _cast(batch["value"], schema.field("value").type, "value")
     if columns.value_type == "json":
         check_json_values(value)
-    key = _cast(batch["key"], schema.field("key").type, "key") if "key" in names else pa.nulls(count, schema[0].type)
-    times = _times(batch["event_time"]) if "event_time" in names else pa.nulls(count, TIMESTAMP)
-    headers = _headers(batch["headers"]) if "headers" in names else pa.nulls(count, HEADERS)
+    key = _cast(batch["key"], schema.field("key").type, "key") if "key" in names else null_column(count, schema[0].type)
+    times = _times(batch["event_time"]) if "event_time" in names else null_column(count, TIMESTAMP)
+    headers = _headers(batch["headers"]) if "headers" in names else null_column(count, HEADERS)
     claims = _claims(batch["ref"], value) if "ref" in names else ()
-    arrays = [key, value, times, headers, pa.nulls(count, REF)]
+    arrays = [key, value, times, headers, null_column(count, REF)]
     return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), claims)
 
 

@@ -19,6 +19,11 @@ from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
 _INFLATE_STEP_BYTES = 1024 * 1024
 _INLINE_BYTES = 16 * 1024
+# A body that has grown by so much, to so many bytes, cost its sender nothing: until it is answered, it counts as one
+# that arrives.
+_GROWN, _GROWN_BYTES = 32, 4 * 1024 * 1024
+_ROW_BYTES = 64
+"""About what a message takes in columns, besides its key and value."""
 
 
 class ClientGone(Exception):
@@ -53,6 +58,7 @@ class Intake:
         # A body larger than the whole front store would be retried, or would wait, for ever.
         self._limit_bytes = min(limit_bytes, front_store.limit_bytes)
         self.held_bytes = 0
+        self._has_grown = False
 
     def __enter__(self) -> "Intake":
         return self
@@ -62,6 +68,8 @@ class Intake:
     ) -> None:
         if self._promised_bytes:
             self._redeem(self._promised_bytes)
+        if self._has_grown:
+            self._arrivals.end(self)
         self._front_store.release(self.held_bytes)
 
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
@@ -79,6 +87,16 @@ class Intake:
         if body:
             await self._hold(len(body))
         return body
+
+    async def hold_rows(self, count: int) -> int:
+        """Hold room for so many messages as columns, if that is more than their body took. Returns what is held.
+
+        A body of empty messages takes a few bytes for each. Raises `FrontStoreFull`.
+        """
+        size_bytes = min(_ROW_BYTES * count, self._front_store.limit_bytes)
+        if size_bytes > self.held_bytes:
+            await self._take(size_bytes)
+        return self.held_bytes
 
     async def _read_in_pieces(self, receive: Receive, first: bytes) -> bytes:
         """The whole body of which `first` is there. It gives way when it stalls and others need its room."""
@@ -139,6 +157,10 @@ class Intake:
     async def _hold(self, size_bytes: int) -> None:
         """Hold room for that many bytes in total; raises `BodyTooLarge` and `FrontStoreFull`."""
         self._check(size_bytes)
+        await self._take(size_bytes)
+
+    async def _take(self, size_bytes: int) -> None:
+        """As `_hold`, where it is known that it may be that much."""
         while not self._front_store.try_reserve(size_bytes - self.held_bytes):
             # Not the client's fault: while it waits here, the body does not count as stalled.
             self._front_store.ends(self)
@@ -230,7 +252,9 @@ class Intake:
         except zlib.error as error:
             raise Malformed(f"the body is not valid gzip: {error}") from error
         finally:
-            self._arrivals.end(self)
+            self._has_grown = size_bytes > max(_GROWN * len(body), _GROWN_BYTES)
+            if not self._has_grown:
+                self._arrivals.end(self)
         if not inflater.eof or inflater.unused_data:
             raise Malformed("the body is not valid gzip: it is truncated, or has bytes after its end")
         return b"".join(chunks)

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from filer.errors import InvalidInput
+from filer.format.nulls import null_column
 from filer.format.schema import REF
 from filer.nearest import unknown_name
 from filer.times import parse_rfc3339
@@ -139,7 +140,7 @@ class _Batch:
             pa.array(self.values, schema.field("value").type),
             pa.array(self.times, schema.field("event_time").type),
             pa.array(self.headers, schema.field("headers").type),
-            pa.nulls(len(self.keys), REF),
+            null_column(len(self.keys), REF),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -130,9 +130,7 @@ class Publisher:
                 body = await intake.inflate(body, request.encoding)
             try:
                 if body_format is not None:
-                    positions = await self._publish_rows(
-                        runtime, request, body_format, body, intake.held_bytes, replicated
-                    )
+                    positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)
                 else:
                     single = await self._single(request, body, config)
                     positions = (
@@ -161,7 +159,7 @@ class Publisher:
         request: PublishRequest,
         body_format: Format,
         body: bytes,
-        size_bytes: int,
+        intake: Intake,
         replicated: bool,
     ) -> Sequence[Position]:
         config = runtime.state.config
@@ -177,6 +175,7 @@ class Publisher:
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return ()
+        size_bytes = await intake.hold_rows(batch.num_rows)
         return await runtime.publisher.publish_rows(batch, size_bytes, request.id, replicated=replicated)
 
     async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:

@@ -273,3 +273,26 @@ async def test_what_is_inflated_waits_for_others() -> None:
     first.send(b"", more=False)
     assert await reading == 1
     assert room.arrivals.total_bytes == 0
+
+
+async def test_what_has_grown_beyond_measure_counts_as_arriving_until_it_is_answered() -> None:
+    room, grown_bytes = Room(), 5 * MIB
+    store = FrontStore(16 * MIB)
+    with Intake(store, 8 * MIB, "", wait=False, arrivals=room.arrivals) as held:
+        await held.inflate(gzip.compress(b"usual" * 10), "gzip")
+        assert room.arrivals.total_bytes == 0
+        await held.inflate(gzip.compress(bytes(grown_bytes)), "gzip")
+        assert room.arrivals.total_bytes == held.held_bytes == grown_bytes
+    assert room.arrivals.total_bytes == store.pending_bytes == 0
+
+
+async def test_messages_that_are_nearly_empty_hold_what_they_take_as_columns() -> None:
+    room, sender = Room(), Sender()
+    with Intake(room.store, 1000, "", wait=False) as held:
+        sender.send(b"x" * 900, more=False)
+        await held.read(sender.receive, 900)
+        assert await held.hold_rows(10) == held.held_bytes == 900
+        assert await held.hold_rows(1000) == room.store.pending_bytes == 64_000
+        with pytest.raises(FrontStoreFull), Intake(room.store, 1000, "", wait=False) as other:
+            await other.hold_rows(MIB // 64)
+    assert room.store.pending_bytes == 0
