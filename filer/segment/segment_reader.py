@@ -51,7 +51,7 @@ class SegmentReader:
         self._ends: SizedCache[str, FileEnd] = SizedCache(_FOOTER_CACHE_BYTES)
         self._gate = asyncio.Semaphore(FILES_AT_ONCE)
         self._by_row_groups: dict[str, None] = {}
-        self._decoding: dict[tuple[str, int], asyncio.Event] = {}
+        self._decoding: dict[tuple[str, int], asyncio.Lock] = {}
 
     def limit_cache(self, most_bytes: int) -> None:
         """Have the cache hold no more than that for now, and never more than its own limit."""
@@ -195,24 +195,26 @@ class SegmentReader:
         decoding = self._decoding.get(place)
         if decoding is not None:
             # Many follow the same messages. What one of them decodes, the others find in the cache, if it has room.
-            await decoding.wait()
+            # They go on one after the other: all at once they would hold up the event loop.
+            async with decoding:
+                pass
         cached = self._cache.get(place)
         return cached if cached is not None else await self._decode_row_group(place, file)
 
     async def _decode_row_group(self, place: tuple[str, int], file: FileEnd) -> "_Decoded":
         key, group = place
-        done = self._decoding[place] = asyncio.Event()
-        try:
-            async with self._gate:
-                data = await fetch_row_group(self._store, key, file, group)
-                decoded = _Decoded(await self._decode(key, partial(decode_row_group, file, group, data)))
-            self._cache.put(place, decoded, decoded.size_bytes)
-            return decoded
-        finally:
-            # Another one may have begun meanwhile, if the cache had no room for what this one waited for.
-            if self._decoding.get(place) is done:
-                del self._decoding[place]
-            done.set()
+        decoding = self._decoding[place] = asyncio.Lock()
+        async with decoding:
+            try:
+                async with self._gate:
+                    data = await fetch_row_group(self._store, key, file, group)
+                    decoded = _Decoded(await self._decode(key, partial(decode_row_group, file, group, data)))
+                self._cache.put(place, decoded, decoded.size_bytes)
+                return decoded
+            finally:
+                # Another one may have begun meanwhile, if the cache had no room for what this one waited for.
+                if self._decoding.get(place) is decoding:
+                    del self._decoding[place]
 
     async def _decode(self, key: str, work: "partial[T]") -> T:
         with of_file(key):
