@@ -40,6 +40,8 @@ _BEHIND_MESSAGE = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
 _END = re.compile(r"[ \t\r\n]*\}[ \t\r\n]*\Z")
 # A message and a header cost as much as so many bytes of a value.
 _MESSAGE_BYTES, _HEADER_BYTES = 2048, 512
+# Joined all at once, the batches of a long body would hold up everybody: each piece of a column takes its time.
+_JOINED_BATCHES = 64
 
 
 def decode_json(body: bytes, columns: Columns) -> Steps[Rows]:
@@ -147,6 +149,7 @@ class _Batch:
 
 def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows]:
     schema = columns.schema
+    blocks: list[pa.RecordBatch] = []
     done: list[pa.RecordBatch] = []
     batch, step_bytes = _Batch(), 0
     claims: list[tuple[int, Claim]] = []
@@ -170,8 +173,12 @@ def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Row
             done.append(batch.to_arrow(schema))
             batch, step_bytes = _Batch(), 0
             yield
+            if len(done) >= _JOINED_BATCHES:
+                blocks.append(_joined(done))
+                done.clear()
+                yield
     done.append(batch.to_arrow(schema))
-    return Rows(_joined(done), claims)
+    return Rows(_joined([*blocks, *done]), claims)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
