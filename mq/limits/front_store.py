@@ -19,6 +19,8 @@ RECENT_SHARE = 16
 # A body that has not got on by this much for so long stalls: it gives way to whoever needs its room.
 STEP_BYTES = 64 * 1024
 STALLED_SECONDS = 2.0
+# Whatever Arrow does with a table takes some microseconds for each of its chunks: beyond a few they are joined.
+_FEW_CHUNKS, _MOST_CHUNKS, _SMALL_BYTES = 4, 128, 256 * 1024
 
 
 class Arriving(Protocol):
@@ -60,7 +62,8 @@ class Tail:
     def read(self, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
         """Messages from `offset` on, at least one; None if the tail does not hold that offset.
 
-        Files are joined up to about `max_bytes`. Each row counts with the average size of its file's rows.
+        Files are joined up to about `max_bytes`, and at most `_MOST_CHUNKS` of them: there may be more messages.
+        Each row counts with the average size of its file's rows.
         """
         if not self.start <= offset < self.end:
             return None
@@ -68,14 +71,28 @@ class Tail:
         rows = size_bytes = 0
         position = bisect.bisect_right(self._bases, offset) - 1
         skipped = offset - self._bases[position]
-        while position < len(self._tables) and rows < max_rows and size_bytes < max_bytes:
+        last = min(len(self._tables), position + _MOST_CHUNKS)
+        while position < last and rows < max_rows and size_bytes < max_bytes:
             table = self._tables[position].slice(skipped)
             skipped = 0
             chosen.append(table)
             rows += table.num_rows
             size_bytes += self._sizes_bytes[position] * table.num_rows // self._tables[position].num_rows
             position += 1
-        return (pa.concat_tables(chosen) if len(chosen) > 1 else chosen[0]).slice(0, max_rows)
+        if len(chosen) == 1:
+            return chosen[0].slice(0, max_rows)
+        joined = pa.concat_tables(chosen).slice(0, max_rows)
+        return joined.combine_chunks() if len(chosen) > _FEW_CHUNKS and size_bytes < _SMALL_BYTES else joined
+
+    def offset_of_time(self, offset: int, timestamp_us: int) -> int | None:
+        """The first offset from that one on of that time or later, `end` if there is none; None as in `read`."""
+        if not self.start <= offset < self.end:
+            return None
+        position = bisect.bisect_left(self._tables, timestamp_us, key=_last_timestamp_us)
+        if position == len(self._tables):
+            return self.end
+        stamps = self._tables[position]["_timestamp"].cast(pa.int64()).to_numpy()
+        return max(offset, self._bases[position] + int(stamps.searchsorted(timestamp_us)))
 
     def between(self, start: int, end: int) -> pa.Table | None:
         """The messages at offsets `[start, end)`; None if the tail does not hold all of them."""
@@ -85,6 +102,11 @@ class Tail:
         last = bisect.bisect_left(self._bases, end)
         tables = [self._tables[position] for position in range(first, last)]
         return pa.concat_tables(tables).slice(start - self._bases[first], end - start)
+
+
+def _last_timestamp_us(table: pa.Table) -> int:
+    stamp: int = table["_timestamp"][-1].value
+    return stamp
 
 
 class FrontStore:

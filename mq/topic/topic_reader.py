@@ -287,11 +287,20 @@ class TopicReader:
         # Behind the last file there may be messages that are not stored yet, or files that are not known here.
         is_known = file_index < len(index.files)
         offset = max(index.files[file_index].start, index.start_offset) if is_known else index.end
+        if is_known and not index.holes and index.files[file_index].first_timestamp_us >= timestamp_us:
+            return offset
         for hole in reversed(index.holes):
             # Messages of that time may be in what is lost right before.
             offset = hole.start if hole.end == offset else offset
         # It is in this very file, unless something of it is lost: no other one needs to be read.
         most_rows = max(1, index.files[file_index].end - offset) if is_known else SEEK_ROWS
+        tail = self._reads.tail(segment_id)
+        found = tail.offset_of_time(offset, timestamp_us) if tail is not None else None
+        if found is not None and tail is not None:
+            if found < tail.end:
+                return found
+            # It may be in what followers hold, or another broker.
+            offset, most_rows = found, SEEK_ROWS
         while True:
             try:
                 run = await self.read_segment(

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import settle
+from filer.format.schema import TIMESTAMP
 from mq.limits.front_store import FrontStore, Tail
 
 MIB = 1024 * 1024
@@ -36,6 +37,34 @@ def test_a_tail_reads_across_files() -> None:
     for _ in range(5):
         tail.drop_oldest()
     assert (tail.start, tail.end) == (19, 19)
+
+
+def test_many_files_of_a_message_are_joined_a_bounded_number_at_a_time() -> None:
+    tail = Tail(0)
+    for number in range(300):
+        tail.append(table(number, 1), 8)
+    found = tail.read(7, max_rows=1000, max_bytes=MIB)
+    assert found is not None and found["n"].num_chunks == 1
+    assert numbers(found) == list(range(7, 135))
+    assert numbers(tail.read(135, max_rows=10, max_bytes=MIB)) == list(range(135, 145))
+    large = Tail(0)
+    for number in range(8):
+        large.append(table(number, 1), MIB)
+    found = large.read(0, max_rows=1000, max_bytes=64 * MIB)
+    assert found is not None and found["n"].num_chunks == 8, "large values are not copied"
+
+
+def test_the_first_message_of_a_time() -> None:
+    tail = Tail(10)
+    assert tail.offset_of_time(10, 0) is None
+    for times in ([1, 1, 2], [2], [4, 6]):
+        tail.append(pa.table({"_timestamp": pa.array(times, TIMESTAMP)}), 8)
+    found = [tail.offset_of_time(10, time) for time in (0, 1, 2, 3, 4, 5, 6, 7)]
+    assert found == [10, 10, 12, 14, 14, 15, 15, 16]
+    assert tail.offset_of_time(13, 1) == 13
+    tail.drop_oldest()
+    assert tail.offset_of_time(12, 2) is None
+    assert tail.offset_of_time(13, 2) == 13
 
 
 def test_the_budget_holds() -> None:
