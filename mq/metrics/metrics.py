@@ -1,8 +1,11 @@
 """The metrics of a broker, for Prometheus."""
 
 import platform
+from collections.abc import Iterator
 
 from prometheus_client import Gauge, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from mq.base.settings import METRICS_TOPICS
 from mq.base.version import VERSION
@@ -32,4 +35,21 @@ class Metrics:
 
     def render(self) -> bytes:
         """Prometheus' text format."""
-        return generate_latest(self.registry) + self.topics.render()
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """As `render`, family by family."""
+        for family in self.registry.collect():
+            yield generate_latest(_Only(family))
+        yield from self.topics.pieces()
+
+
+class _Only(Collector):
+    """That family alone."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        """That family."""
+        yield self._family

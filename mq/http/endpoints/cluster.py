@@ -13,6 +13,10 @@ from mq.broker import Broker
 from mq.http.endpoints.topics import damaged_objects
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.limits.steps import Steps, in_turns
+
+# A line of metrics takes about as long as some ten lines of a page.
+_STEP_BYTES = 8 * 1024
 
 
 def cluster_router(broker: Broker) -> APIRouter:
@@ -75,7 +79,8 @@ def cluster_router(broker: Broker) -> APIRouter:
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
-        return Response(_rendered(broker), media_type="text/plain; version=0.0.4")
+        text = await in_turns(_rendered(broker), broker.turns.others)
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     return router
 
@@ -109,7 +114,7 @@ async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
         raise PeerUnreachable(f"broker {info.id} does not answer: {error}") from error
 
 
-def _rendered(broker: Broker) -> bytes:
+def _rendered(broker: Broker) -> Steps[bytes]:
     """All metrics, with the current value of each gauge."""
     metrics, coordinator = broker.metrics, broker.coordinator
     metrics.requests.pending_bytes.set(broker.front_store.pending_bytes)
@@ -122,7 +127,15 @@ def _rendered(broker: Broker) -> bytes:
     metrics.upkeep.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)
     metrics.upkeep.deletion_paused.set(broker.maintenance.deletions.is_paused)
     metrics.cluster.brokers_wanted.set(broker.traffic_reports.brokers_wanted())
-    return metrics.render()
+    pieces: list[bytes] = []
+    step_bytes = 0
+    for piece in metrics.pieces():
+        pieces.append(piece)
+        step_bytes += len(piece)
+        if step_bytes >= _STEP_BYTES:
+            step_bytes = 0
+            yield
+    return b"".join(pieces)
 
 
 def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int | None]:

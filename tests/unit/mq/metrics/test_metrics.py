@@ -1,4 +1,5 @@
 from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mq.metrics.metrics import Metrics
 
@@ -22,3 +23,13 @@ def test_two_brokers_in_a_process_count_for_themselves() -> None:
     one.upkeep.deleted.inc()
     assert b"braidmq_files_deleted_total 1.0" in one.render()
     assert b"braidmq_files_deleted_total 0.0" in other.render()
+
+
+def test_come_in_pieces_that_are_short() -> None:
+    """Each is a part of a step on the event loop."""
+    metrics = Metrics()
+    pieces = list(metrics.pieces())
+    assert len(pieces) > 20 and max(map(len, pieces)) < 16 * 1024
+    families = [family.name for piece in pieces for family in text_string_to_metric_families(piece.decode())]
+    assert len(families) == len(set(families))
+    assert {"braidmq_build_info", "braidmq_streams"} <= set(families)
