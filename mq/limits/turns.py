@@ -79,6 +79,8 @@ class Turns:
         self._has_connected = False
         self._may_pause_seconds = MOST_PAUSED_SECONDS
         self._pause: asyncio.TimerHandle | None = None
+        # When those who wait began to stand back for a file, if they do.
+        self._back_seconds: float | None = None
         self._began_seconds = self._latest_seconds = 0.0
 
     def connected(self) -> None:
@@ -88,8 +90,8 @@ class Turns:
     def stored(self) -> None:
         """No file is made any more."""
         if self._pause is not None:
-            self._end_pause()
-            self._next()
+            self._pause.cancel()
+            self._go_on()
 
     def begins_at_once(self, line: Line, asker: Hashable) -> bool:
         """Whether nobody has to be waited for. Then a turn of that kind begins."""
@@ -122,14 +124,12 @@ class Turns:
         else:
             asyncio.get_running_loop().call_soon(self._look_at_round)
 
-    def _next(self, *, may_pause: bool = True) -> None:
-        pauses = may_pause and self._may_pause_seconds > 0 and self._storing()
+    def _next(self) -> None:
+        left_seconds = self._pause_left_seconds()
         while waiting := [line for line in self._lines if line.waiting]:
-            ready = [line for line in waiting if not (pauses and line.stands_back)]
+            ready = [line for line in waiting if left_seconds <= 0 or not line.stands_back]
             if not ready:
-                self._began_seconds = self._now()
-                longest_seconds = min(LONGEST_PAUSE_SECONDS, self._may_pause_seconds)
-                self._pause = asyncio.get_running_loop().call_later(longest_seconds, self._go_on)
+                self._pause = asyncio.get_running_loop().call_later(left_seconds, self._go_on)
                 return
             line = min(ready, key=lambda line: line.end_seconds)
             asker, waiter = line.waiting.pop()
@@ -151,7 +151,8 @@ class Turns:
     def _end_turn(self, line: Line, asker: Hashable) -> None:
         took_seconds = min(self._now() - self._began_seconds, _MOST_SECONDS)
         self._charge(line, asker, took_seconds)
-        self._may_pause_seconds = min(self._may_pause_seconds + took_seconds, MOST_PAUSED_SECONDS)
+        if line.stands_back:
+            self._may_pause_seconds = min(self._may_pause_seconds + took_seconds, MOST_PAUSED_SECONDS)
         self._begin_gap()
 
     def _charge(self, line: Line, asker: Hashable, took_seconds: float) -> None:
@@ -160,13 +161,23 @@ class Turns:
         line.end_seconds = self._latest_seconds + took_seconds
         line.waiting.charge(asker, took_seconds)
 
-    def _go_on(self) -> None:
-        """The pause was long enough: one step, however long the file takes."""
-        self._end_pause()
-        self._next(may_pause=False)
+    def _pause_left_seconds(self) -> float:
+        """For how long those who wait still stand back for a file.
 
-    def _end_pause(self) -> None:
-        assert self._pause is not None
-        self._pause.cancel()
+        Once that is over they have their share, whoever else is ready, and however long the file takes.
+        """
+        now_seconds, back_seconds = self._now(), self._back_seconds
+        if self._storing() and any(line.waiting and line.stands_back for line in self._lines):
+            if back_seconds is None:
+                back_seconds = self._back_seconds = now_seconds
+            longest_seconds = min(LONGEST_PAUSE_SECONDS, self._may_pause_seconds)
+            if (left_seconds := back_seconds + longest_seconds - now_seconds) > 0:
+                return left_seconds
+        if back_seconds is not None:
+            self._may_pause_seconds -= now_seconds - back_seconds
+            self._back_seconds = None
+        return 0.0
+
+    def _go_on(self) -> None:
         self._pause = None
-        self._may_pause_seconds -= self._now() - self._began_seconds
+        self._next()

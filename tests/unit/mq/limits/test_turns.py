@@ -165,6 +165,28 @@ async def test_decoding_what_is_published_does_not_stand_back() -> None:
     await work.end()
 
 
+async def test_bodies_that_are_always_ready_do_not_keep_others_standing_back() -> None:
+    """A long file is made while bodies are decoded: readers waited until all of them were."""
+    turns, ended = Turns(time.perf_counter, Storing()), False
+    step_seconds, pages = 0.0005, 20
+
+    async def decode() -> None:
+        while not ended:
+            await turns.bodies.wait()
+            until = time.perf_counter() + step_seconds
+            while time.perf_counter() < until:
+                pass
+
+    decoding = [asyncio.create_task(decode()) for _ in range(4)]
+    await settle()
+    async with asyncio.timeout(LIMIT_SECONDS):
+        for _ in range(pages):
+            await turns.pages.wait()
+            await asyncio.sleep(0)
+    ended = True
+    await asyncio.gather(*decoding)
+
+
 async def test_where_files_are_made_all_the_time_steps_get_half_of_it() -> None:
     turns = Turns(time.perf_counter, Storing())
     step_seconds, steps = 0.001, 100
