@@ -1,15 +1,15 @@
 """A broker that refuses connections is failed over long before its session ends, whether it has died or lives."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.checker.stalls import longest_stall_seconds
 from tests.cluster.faults.mixed_workload import demand_clean, light_load, mixed_workload
-from tests.support.broker.broker_process import BrokerProcess
 from tests.support.cluster.cluster import POLL_SECONDS, Cluster
+from tests.support.cluster.nameless_cluster import NamelessCluster
 from tests.support.store.shared_store import SharedDirectory
 
 pytestmark = pytest.mark.timeout(300)
@@ -24,15 +24,6 @@ TOPICS = {
     "replicated": {"segments": 3, "acks": "replicated", "replicas": 2},
 }
 REFUSES = "broker_refuses"
-
-
-class NamelessCluster(Cluster):
-    """Brokers of which nobody hears: a failover of one that lives must come from what is seen of it alone."""
-
-    def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
-        return BrokerProcess(
-            args=arguments, env=self.store.environment, module="tests.support.broker.nameless_broker", forked=False
-        )
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tests.cluster.faults.faults import KINDS, FaultKind, Need, possible
 from tests.cluster.faults.mixed_workload import demand_clean, mixed_workload, topics_for_a_while
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.nameless_cluster import NamelessCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
 
 FAULTS_A_ROUND = 4
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     store: SharedStore = S3Bucket() if options.store == "s3" else SharedDirectory(folder / "store")
     try:
-        with Cluster(folder, store, brokers=options.brokers, zookeeper=not options.embedded) as cluster:
+        with _cluster(options, folder, store) as cluster:
             rounds = asyncio.run(_run(cluster, options, seed, folder))
     except AssertionError as error:
         print(f"NOT CLEAN with seed {seed}: {error}", flush=True)
@@ -51,6 +52,13 @@ def main(arguments: Sequence[str]) -> int:
         return 130
     print(f"clean: {rounds} rounds with seed {seed}")
     return 0
+
+
+def _cluster(options: argparse.Namespace, folder: Path, store: SharedStore) -> Cluster:
+    """With ZooKeeper, of brokers that nobody hears of, so that one whose address refuses is failed over early."""
+    if options.embedded:
+        return Cluster(folder, store, brokers=options.brokers, zookeeper=False)
+    return NamelessCluster(folder, store, brokers=options.brokers, peer_lines=True)
 
 
 def _options() -> argparse.ArgumentParser:
@@ -100,7 +108,7 @@ async def _run(cluster: Cluster, options: argparse.Namespace, seed: int, folder:
 
 def _has(options: argparse.Namespace) -> frozenset[Need]:
     has: set[Need] = {"s3"} if options.store == "s3" else set()
-    return frozenset(has if options.embedded else {*has, "zookeeper", "replicated"})
+    return frozenset(has if options.embedded else {*has, "zookeeper", "replicated", "peer-lines"})
 
 
 def _topics(number: int, *, embedded: bool) -> dict[str, dict[str, Any]]:

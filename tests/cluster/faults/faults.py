@@ -19,7 +19,7 @@ from tests.support.store.shared_store import S3Bucket
 SPLITS_AND_MERGES = 4
 STORM_TRANSITIONS = 100
 FEWEST_BROKERS, MOST_BROKERS = 1, 6
-Need = Literal["zookeeper", "s3", "replicated"]
+Need = Literal["zookeeper", "s3", "replicated", "peer-lines"]
 
 
 Strike = Callable[[Scene], Awaitable[None]]
@@ -112,6 +112,19 @@ async def lose_zookeeper_and_every_broker(scene: Scene) -> None:
     await scene.cluster.start_zookeeper()
     for name in names:
         await scene.cluster.start(name)
+
+
+async def refuse(scene: Scene) -> None:
+    """Have an owner's address refuse the other brokers. It lives, stores, copies to its followers and has clients.
+
+    Where nobody hears of it, it is failed over although it lives.
+    """
+    owner = await scene.some_owner()
+    scene.cluster.refuse_peers(owner)
+    try:
+        await scene.pause(0.5, 2.5)
+    finally:
+        scene.cluster.heal(owner)
 
 
 async def cut_owner_from_zookeeper(scene: Scene) -> None:
@@ -240,6 +253,7 @@ PASSING = (
     FaultKind("restart-zookeeper", restart_zookeeper, _ZOOKEEPER),
     FaultKind("lose-zookeeper", lose_zookeeper, _ZOOKEEPER),
     FaultKind("lose-zookeeper-and-every-broker", lose_zookeeper_and_every_broker, _ZOOKEEPER),
+    FaultKind("refuse", refuse, frozenset({"zookeeper", "peer-lines"}), fewest=2),
     FaultKind("cut-owner-from-zookeeper", cut_owner_from_zookeeper, _ZOOKEEPER),
     FaultKind("cut-owner-from-store", cut_owner_from_store, _S3),
     FaultKind("store-unavailable", store_unavailable, _S3),
