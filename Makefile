@@ -40,11 +40,11 @@ run: $(VENV)/.server
 
 setup: $(VENV)/.all
 
-# Tests of clusters wait half of their time: three workers keep two processors busy, and types are checked at low
-# priority meanwhile.
+# Tests of clusters wait half of their time: three workers have them, and a fourth one those that only compute, at a lower
+# priority (tests/support/two_ended_scheduling.py). Types are checked meanwhile.
 test: style imports model
 	@nice $(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n $$(($(WORKERS) * 3 / 2)) --dist loadgroup $(ARGS); tests=$$?; \
+	$(BIN)/python -m pytest -n $$(($(WORKERS) * 2)) --dist loadgroup $(ARGS); tests=$$?; \
 	wait $$types || { echo "make test: mypy found errors, which are printed above; make types repeats them" >&2; exit 1; }; \
 	exit $$tests
 

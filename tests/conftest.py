@@ -1,7 +1,7 @@
 import atexit
 import gc
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -10,6 +10,7 @@ from mq.process.garbage import spare_what_is_loaded
 from tests.support.net.shared_certificates import share_certificates
 from tests.support.spark.session import spark_session, start_java_quickly
 from tests.support.spark.spark_python import start_python_quickly
+from tests.support.two_ended_scheduling import TwoEndedScheduling, lower_priority_of_last_worker
 from tests.support.undisturbed_parsing import no_garbage_collection, parse_undisturbed
 
 if TYPE_CHECKING:
@@ -19,12 +20,18 @@ parse_undisturbed()
 share_certificates()
 start_java_quickly()
 start_python_quickly()
+lower_priority_of_last_worker()
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 # Extension modules look for leaks when Python ends, and take what is spared for some. Not before that: in the end,
 # pytest looks for garbage twice.
 atexit.register(gc.unfreeze)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoEndedScheduling | None:
+    """Spread the tests over the workers, if they are to be spread by group."""
+    return TwoEndedScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,6 +45,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """One Spark for all tests of a worker: mark them `xdist_group("spark")`, so that one worker has them all."""
+    """One Spark for all tests of a worker: mark them `xdist_group("spark")`, so that one worker has them all.
+
+    Tests that start a Spark of their own are of the group "spark-programs", so that there are two at once at most.
+    """
     with spark_session() as session:
         yield session

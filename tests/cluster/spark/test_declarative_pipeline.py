@@ -14,7 +14,7 @@ from tests.support.process.process_group import ProcessGroup
 from tests.support.spark.spark_python import quick_python
 
 # Twenty seconds would do on a machine that has nothing else to do.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("spark-programs"), pytest.mark.timeout(600)]
 
 EXAMPLE = ROOT / "examples" / "carriers"
 WITH_TABLES_THAT_LAST = ("--conf", "spark.sql.catalogImplementation=hive")

@@ -18,7 +18,7 @@ from tests.support.topic.carrier_counts import BATCH_ROWS, CHECKPOINT, BatchFile
 from tests.support.topic.flights import ALL_FLIGHTS, KEY, ROW, write_flights
 
 # Three times a Spark of its own: a minute would do on a machine that has nothing else to do.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("spark-programs"), pytest.mark.timeout(600)]
 
 TOPIC = "flights"
 LOAD_SEGMENTS = 5

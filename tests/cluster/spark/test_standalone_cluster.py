@@ -24,7 +24,7 @@ from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
 from tests.support.topic.numbered_topic import KEYS, NumberedTopic
 
 # A minute would do on a machine that has nothing else to do.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("spark-programs"), pytest.mark.timeout(600)]
 
 BUCKET, PREFIX = "cluster", "prefix"
 ROWS = 2300

@@ -64,7 +64,7 @@ def test_a_cluster_that_is_not_to_be_had_is_one_line(backfill: tuple[str, ...]) 
     )
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-programs")
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_a_job_at_once_and_tells_the_command_that_goes_on(
     mq: Mq, broker: BrokerProcess, values: Callable[[str], list[str]], topic: str, tmp_path: Path
