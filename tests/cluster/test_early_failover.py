@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.checker.stalls import longest_stall_seconds
 from tests.cluster.faults.mixed_workload import demand_clean, light_load, mixed_workload
 from tests.support.cluster.cluster import POLL_SECONDS, Cluster
-from tests.support.cluster.nameless_cluster import NamelessCluster
+from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import SharedDirectory
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,9 +34,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def nameless(tmp_path: Path) -> Iterator[Cluster]:
+def steered(tmp_path: Path) -> Iterator[SteeredCluster]:
     store, arguments = SharedDirectory(tmp_path / "store"), ("--refused-timeout", f"{REFUSED_SECONDS:g}")
-    with NamelessCluster(
+    with SteeredCluster(
         tmp_path, store, session_timeout_seconds=SESSION_SECONDS, arguments=arguments, peer_lines=True
     ) as cluster:
         yield cluster
@@ -78,20 +78,20 @@ async def test_a_broker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.logged(REFUSES) >= 1
 
 
-async def test_a_broker_lives_and_refuses(nameless: Cluster, tmp_path: Path) -> None:
+async def test_a_broker_lives_and_refuses(steered: SteeredCluster, tmp_path: Path) -> None:
     """Its clients go on publishing there, and it goes on storing and copying to its followers."""
-    await create_topics(nameless)
-    load = mixed_workload(nameless, tuple(TOPICS), seed=0)
+    await create_topics(steered)
+    load = mixed_workload(steered, tuple(TOPICS), seed=0)
     async with load.running():
         await load.each_acknowledged(3)
-        victim = await some_owner(nameless)
+        victim = await some_owner(steered)
         with load.fault("refuse"):
-            nameless.refuse_peers(victim)
-            await until_it_owns_nothing(nameless, victim)
+            steered.refuse_peers_and_say_nothing(victim)
+            await until_it_owns_nothing(steered, victim)
             await load.each_acknowledged(3, timeout_seconds=RECOVER_SECONDS)
-            nameless.heal(victim)
+            steered.heal(victim)
         await load.each_acknowledged(3, timeout_seconds=RECOVER_SECONDS)
-        verdict = await demand_clean(load, nameless, tmp_path)
+        verdict = await demand_clean(load, steered, tmp_path)
     print(verdict)
-    assert nameless.logged(REFUSES) == 1
-    assert nameless.logged("broker_answers_again") == 1
+    assert steered.logged(REFUSES) == 1
+    assert steered.logged("broker_answers_again") == 1

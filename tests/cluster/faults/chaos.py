@@ -23,7 +23,7 @@ from tests.cluster.faults.faults import KINDS, FaultKind, Need, possible
 from tests.cluster.faults.mixed_workload import demand_clean, mixed_workload, topics_for_a_while
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.cluster import Cluster
-from tests.support.cluster.nameless_cluster import NamelessCluster
+from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
 
 FAULTS_A_ROUND = 4
@@ -55,10 +55,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _cluster(options: argparse.Namespace, folder: Path, store: SharedStore) -> Cluster:
-    """With ZooKeeper, of brokers that nobody hears of, so that one whose address refuses is failed over early."""
     if options.embedded:
         return Cluster(folder, store, brokers=options.brokers, zookeeper=False)
-    return NamelessCluster(folder, store, brokers=options.brokers, peer_lines=True)
+    return SteeredCluster(folder, store, brokers=options.brokers, peer_lines=True)
 
 
 def _options() -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from tests.cluster.faults.scene import Scene
 from tests.cluster.faults.storm import Storm
+from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.s3_faults import S3Faults
 from tests.support.store.shared_store import S3Bucket
 
@@ -115,12 +116,13 @@ async def lose_zookeeper_and_every_broker(scene: Scene) -> None:
 
 
 async def refuse(scene: Scene) -> None:
-    """Have an owner's address refuse the other brokers. It lives, stores, copies to its followers and has clients.
+    """Have an owner's address refuse the other brokers, who do not hear of it either: it counts as dead, and is not.
 
-    Where nobody hears of it, it is failed over although it lives.
+    It stores, copies to its followers and has clients. So it is failed over although it lives.
     """
+    assert isinstance(scene.cluster, SteeredCluster), "only brokers of a SteeredCluster can be made nameless"
     owner = await scene.some_owner()
-    scene.cluster.refuse_peers(owner)
+    scene.cluster.refuse_peers_and_say_nothing(owner)
     try:
         await scene.pause(0.5, 2.5)
     finally:

@@ -19,7 +19,7 @@ from tests.cluster.checker.consumers import Consumer
 from tests.cluster.checker.segment_reader import SegmentReader
 from tests.cluster.faults.faults import FaultKind, NothingHappened
 from tests.cluster.faults.scene import Scene
-from tests.support.cluster.stepped_cluster import SteppedCluster
+from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.object_faults import (
     CHANGING,
     KINDS,
@@ -147,7 +147,7 @@ def place_of(key: str) -> tuple[int, int] | None:
 
 async def step_clock(scene: Scene) -> None:
     """Step the wall clock of one broker, by up to two hours, for some seconds."""
-    assert isinstance(scene.cluster, SteppedCluster), "only a SteppedCluster has clocks that can be stepped"
+    assert isinstance(scene.cluster, SteeredCluster), "only a SteeredCluster has clocks that can be stepped"
     broker, seconds = scene.some_broker(), scene.chance.choice(STEPS_SECONDS)
     scene.load.history.faults[-1].detail = f"{broker} by {seconds:+g} s"
     scene.cluster.step_clock(broker, seconds)

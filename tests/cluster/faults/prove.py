@@ -24,7 +24,7 @@ from tests.cluster.checker.tally import Tally
 from tests.cluster.faults.object_trials import Outcome, commit, run_trials
 from tests.cluster.faults.proof_report import Proof, RoundFigures, write_report
 from tests.cluster.faults.prove_rounds import Draws, Rounds, legs
-from tests.support.cluster.stepped_cluster import SteppedCluster
+from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
 
 REPORT = Path(__file__).parents[3] / "docs" / "reliability.md"
@@ -94,7 +94,7 @@ class Prover:
                 return
             folder = self._folder / f"{store}-{numbers[0]}"
             try:
-                with SteppedCluster(folder, _store(store, folder), arguments=SETTINGS) as cluster:
+                with SteeredCluster(folder, _store(store, folder), arguments=SETTINGS, peer_lines=True) as cluster:
                     rounds = Rounds(cluster, store, folder, draws, self._add)
                     asyncio.run(rounds.run(numbers, before, self._is_over))
             except Exception as error:  # a cluster that does not start is told, and the next one is tried

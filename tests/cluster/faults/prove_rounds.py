@@ -56,7 +56,7 @@ class Draws:
 
         Each kind comes up as often as any other of its sort.
         """
-        has = {"zookeeper", "replicated", *(["s3"] if store == "s3" else [])}
+        has = {"zookeeper", "replicated", "peer-lines", *(["s3"] if store == "s3" else [])}
         kinds = [kind for kind in possible(frozenset(has)) if kind in KINDS]  # type: ignore[arg-type]
         chance = random.Random(f"{self.seed} {store}")
         decks = [

@@ -68,6 +68,12 @@ class ClusterBroker:
         self.process.start()
         if "peers" in self.lines:
             self.lines["peers"].aim(int(self.process.url.rpartition(":")[2]))
+            self.lines["peers"].heal()
+
+    def ended(self) -> None:
+        """Its process has ended: its address refuses, also where there is a proxy in front."""
+        if "peers" in self.lines:
+            self.lines["peers"].cut()
 
     @property
     def serves(self) -> bool:
@@ -145,10 +151,13 @@ class Cluster:
             self.brokers[name].process.process.kill()
         for name in names:
             await asyncio.to_thread(self.brokers[name].process.wait)
+            self.brokers[name].ended()
 
     async def drain(self, name: str) -> int:
         """SIGTERM, and wait until the broker has handed over and ended. Returns its exit code."""
-        return await asyncio.to_thread(self.brokers[name].process.terminate)
+        code = await asyncio.to_thread(self.brokers[name].process.terminate)
+        self.brokers[name].ended()
+        return code
 
     async def restart(self, name: str) -> None:
         """Drain a broker and start it again. Raises `AssertionError` if it did not end well."""
