@@ -1,14 +1,16 @@
 """Scenes in which one safeguard decides. Each is right with the product as it is, and wrong without that safeguard."""
 
 import contextlib
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from filer.clock import settle
-from filer.errors import CorruptFile, ObjectExists
+from filer.errors import CorruptFile, ObjectExists, OutcomeUnknown
 from filer.format.segment_file import footer_size_bytes
 from filer.keys import FileName
 from filer.segment.inheritance import read_inherited
 from filer.segment.next_file import Accepted
+from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
 from filer.segment.sequence_window import WINDOW_SEQUENCES
 from filer.segment.take_over import flush_and_seal
@@ -17,11 +19,18 @@ from filer.stores.decorators.faults import FaultKind
 from filer.topic.positions import advance, earliest
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment, TopicState
-from mq.base.errors import CopyRefused
+from leader.membership.coordinator import BrokerInfo
+from leader.transitions import new_topic
+from mq.base.errors import CopyRefused, PeerRefused
 from mq.limits.front_store import FrontStore
+from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.replication.replication_lease import ReplicationLease
+from mq.topic.topic_registry import TopicRegistry
+from mq.transitions.segment_sealer import SegmentSealer
 from tests.cluster.checker.history import Found, Reader, Visit
+from tests.support.broker.executors import FakeRegistry
+from tests.support.broker.simulated_broker import SharedList
 from tests.support.inline_executor import InlineExecutor
 from tests.support.segment.recorded_segment import TOPIC, RecordedSegment
 from tests.support.segment.sealed_chain import SealedChain
@@ -255,6 +264,60 @@ async def a_follower_takes_over() -> list[str]:
     await world.crash(writer)
     await _flush_and_seal(world, buffers.refuse(TOPIC, 0))
     return await world.verdict()
+
+
+class AllRefuse:
+    """How the leader reaches other brokers: their addresses refuse it."""
+
+    async def seal(self, url: str | None, *_: object, **__: object) -> None:
+        raise PeerRefused(f"{url}")
+
+    async def take_over(self, url: str | None, *_: object, **__: object) -> None:
+        raise PeerRefused(f"{url}")
+
+
+async def an_owner_and_its_follower_refuse_connections() -> list[str]:
+    """A firewall refuses in their names, in the middle of a failover. They live, and their sessions go on."""
+    world, buffers, _ = replicated_segment()
+    writer = world.open_writer(flush_interval_seconds=10.0)
+    world.faults.add("create", FaultKind.HANG)
+    await world.publish(writer, replicated=True)
+    with contextlib.suppress(OutcomeUnknown):
+        await _seal_as_leader(world, "owner.1", "follower.1")
+    await world.publish(writer, replicated=True)
+    await world.crash(writer)
+    await _flush_and_seal(world, buffers.refuse(TOPIC, 0))
+    return await world.verdict()
+
+
+async def _seal_as_leader(world: RecordedSegment, *brokers: str) -> None:
+    """What a leader does that reaches none of the segment's brokers, which are all announced."""
+    state = new_topic(TOPIC, TopicConfig(replicas=len(brokers)), 1, lambda segment: brokers, now_us=1)
+    coordinator = SharedList({each: BrokerInfo(each, f"http://{each}", "", "1") for each in brokers})
+
+    async def inherited(segment: Segment) -> ProducerWindows:
+        return ProducerWindows()
+
+    runtime = SimpleNamespace(
+        writers={},
+        topic=TOPIC,
+        state=state,
+        ref=lambda segment: world.ref,
+        inherited=inherited,
+        adopt_index=lambda segment, index: None,
+    )
+    sealer = SegmentSealer(
+        broker="leader.1",
+        store=world.memory,
+        clock=world.clock,
+        coordinator=coordinator,
+        peers=cast(Peers, AllRefuse()),
+        replicas=ReplicaBuffers(FrontStore(1 << 20)),
+        topics=cast(TopicRegistry, FakeRegistry(lambda state: None, **{TOPIC: runtime})),
+        last_url_of=lambda broker: f"http://{broker}",
+        grace_seconds=GRACE_SECONDS,
+    )
+    await sealer.seal(TOPIC, state.segments[0], state)
 
 
 class OutOfTouch:

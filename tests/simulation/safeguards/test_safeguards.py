@@ -28,6 +28,7 @@ from filer.upkeep import rollup
 from filer.upkeep.segment_upkeep import SegmentUpkeep
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.replication.replication_lease import ReplicationLease
+from mq.transitions.segment_sealer import SegmentSealer
 from tests.simulation.safeguards import scenes
 
 Put = Callable[..., Awaitable[bool]]
@@ -160,6 +161,12 @@ SAFEGUARDS = [
         "a follower stores its copy before it seals",
         lambda: mock.patch.object(take_over, "beyond", lambda copy, end: []),
         scenes.a_follower_takes_over,
+        "lost",
+    ),
+    Safeguard(
+        "a refused connection does not show that a broker is gone",
+        lambda: mock.patch.object(SegmentSealer, "_is_gone", lambda *_: True),
+        scenes.an_owner_and_its_follower_refuse_connections,
         "lost",
     ),
     Safeguard(
