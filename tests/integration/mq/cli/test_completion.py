@@ -15,6 +15,11 @@ from tests.support.broker.broker_process import BrokerProcess, broker_environmen
 
 Mq = Callable[..., str]
 SHELLS = ["bash", "zsh", "fish"]
+# How a shell asks does not depend on the command, nor what is completed on the shell.
+ASKED = [
+    *(("bash", command) for command in ("topic describe", "subscribe", "publish", "files ls", "verify")),
+    *((shell, "topic describe") for shell in SHELLS[1:]),
+]
 
 
 def asked(shell: str, line: str) -> dict[str, str]:
@@ -43,8 +48,7 @@ def completed(shell: str, line: str, url: str) -> str:
     return answer.stdout
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("command", ["topic describe", "subscribe", "publish", "files ls", "verify"])
+@pytest.mark.parametrize(("shell", "command"), ASKED)
 def test_topics_are_completed(shell: str, command: str, mq: Mq, broker: BrokerProcess, topic: str) -> None:
     mq("topic", "create", topic)
     mq("topic", "create", f"{topic}-more")

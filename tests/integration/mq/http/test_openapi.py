@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from filer.stores.memory_store import MemoryStore
 from tests.support.broker.http_broker import http_broker
 
-EXAMPLES = 12
+EXAMPLES = 8
 START_SECONDS = 30
 REQUEST_SECONDS = 10
 

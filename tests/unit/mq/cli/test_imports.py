@@ -1,7 +1,6 @@
 """Commands start fast: each imports only what it needs, and lists of commands import none of them."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,47 +53,44 @@ CASES: dict[str, set[str]] = {
     "doctor": {*CLIENT, *ARROW},
     "verify t": CLIENT,
 }
-NAMES = f"""
+# Each command in a process of its own, forked where nothing but what all of them need has been imported.
+SCRIPT = f"""
 import json, os, sys
 for name in list(os.environ):
     if name.startswith("BRAIDMQ_"):
         del os.environ[name]
 from mq.cli import main
-sys.argv[0] = "mq"
-try:
-    main.main()
-except SystemExit:
-    pass
-os.write(3, json.dumps([name for name in {HEAVY!r} if name in sys.modules]).encode())
+told = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+os.dup2(1, 2)
+for command in json.load(sys.stdin):
+    if not (process := os.fork()):
+        sys.argv = ["mq", *command]
+        try:
+            main.main()
+        except SystemExit:
+            pass
+        names = [name for name in {HEAVY!r} if name in sys.modules]
+        os.write(told, json.dumps(names).encode() + b"\\n")
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0, command
 """
 
 
 @cache
-def imported(command: str) -> set[str]:
-    """What a process of the command has imported of the heavy modules when it ends."""
-    arguments = command.split()
-    if CASES[command] >= CLIENT:
-        arguments += NOWHERE
-    script = f"import os; os.dup2({{}}, 3)\n{NAMES}"
-    read, write = os.pipe()
-    with open(read, "rb") as answer:
-        try:
-            subprocess.run(
-                [sys.executable, "-c", script.format(write), *arguments],
-                pass_fds=[write],
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                check=True,
-                timeout=60,
-            )
-        finally:
-            os.close(write)
-        return set(json.loads(answer.read()))
+def imported() -> dict[str, set[str]]:
+    """What a process of each command has imported of the heavy modules when it ends."""
+    arguments = [[*command.split(), *(NOWHERE if needs >= CLIENT else [])] for command, needs in CASES.items()]
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=json.dumps(arguments).encode(), capture_output=True, timeout=100
+    )
+    assert ended.returncode == 0, ended.stderr
+    return {command: set(json.loads(line)) for command, line in zip(CASES, ended.stdout.splitlines(), strict=True)}
 
 
 @pytest.mark.parametrize("command", CASES)
 def test_a_command_imports_only_what_it_needs(command: str) -> None:
-    assert imported(command) == CASES[command]
+    assert imported()[command] == CASES[command]
 
 
 def test_every_command_is_measured() -> None:
