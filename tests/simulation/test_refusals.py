@@ -25,8 +25,8 @@ from tests.cluster.checker.consumers import Consumer
 from tests.cluster.checker.producers import Producer
 from tests.cluster.checker.verdict import judge
 from tests.cluster.checker.workload import Workload
-from tests.support.cluster.virtual_cluster import SESSION_SECONDS, VirtualCluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual.virtual_cluster import SESSION_SECONDS, VirtualCluster
+from tests.support.virtual.virtual_time import run_in_virtual_time
 
 # One that finds out, and a short one.
 TELLING_SEED, SHORT_SEED = 21, 9

@@ -1,4 +1,4 @@
-"""A cluster of whole brokers in one process and in virtual time (`tests/support/virtual_time.py`).
+"""A cluster of whole brokers in one process and in virtual time (`tests/support/virtual/virtual_time.py`).
 
     async def main() -> None:
         async with VirtualCluster(seed=7) as cluster:
@@ -28,8 +28,8 @@ from mq.broker import Broker
 from mq.http.app import create_asgi
 from tests.support.cluster.http_cluster import HeldStore
 from tests.support.cluster.shared_coordinator import Membership, SharedCoordinator
-from tests.support.cluster.virtual_network import Host, VirtualClients, VirtualNetwork, VirtualPeers
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual.virtual_network import Host, VirtualClients, VirtualNetwork, VirtualPeers
+from tests.support.virtual.virtual_time import LoopClock
 
 SESSION_SECONDS = 10.0
 SETTLE_SECONDS = 60.0
