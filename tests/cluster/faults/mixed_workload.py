@@ -15,6 +15,9 @@ from tests.support.cluster.cluster import Cluster
 
 # Slow enough that brokers, ZooKeeper and the workload share two processors, and none counts as dead.
 PAUSE_SECONDS = 0.2
+# For tests that run beside others, and wait most of their time for sessions to end: what happens then counts, and not
+# how much of it.
+LONG_PAUSE_SECONDS = 0.4
 TIMEOUT_SECONDS = 10.0
 ARROW_ROWS = 20
 SHOWN = 20
@@ -55,7 +58,7 @@ def mixed_workload(
     return Workload(
         cluster.urls,
         producers=[p for topic in topics for p in _producers(topic, identified, arrow_rows, pause_seconds)],
-        consumers=[consumer for topic in topics for consumer in _consumers(topic)],
+        consumers=[consumer for topic in topics for consumer in _consumers(topic, pause_seconds)],
         processes=processes,
         seed=seed,
         timeout_seconds=TIMEOUT_SECONDS,
@@ -71,7 +74,7 @@ def light_load(cluster: Cluster, topics: Sequence[str], *, seed: int) -> Workloa
         producers += [
             each for each in _producers(topic, True, ARROW_ROWS, PAUSE_SECONDS) if each.form in ("raw", "json")
         ]
-        consumers += [each for each in _consumers(topic) if each.rewinds]
+        consumers += [each for each in _consumers(topic, PAUSE_SECONDS) if each.rewinds]
     return Workload(cluster.urls, producers=producers, consumers=consumers, seed=seed, timeout_seconds=TIMEOUT_SECONDS)
 
 
@@ -101,11 +104,11 @@ def _producers(topic: str, identified: bool, arrow_rows: int, pause_seconds: flo
     ]
 
 
-def _consumers(topic: str) -> list[Consumer]:
+def _consumers(topic: str, pause_seconds: float) -> list[Consumer]:
     return [
         Consumer(f"{topic}-stream", topic, "stream"),
         Consumer(f"{topic}-rewinding", topic, "stream", rewinds=True, reconnect_seconds=3.0),
-        Consumer(f"{topic}-pages", topic, "browse", rewinds=True, pause_seconds=PAUSE_SECONDS),
+        Consumer(f"{topic}-pages", topic, "browse", rewinds=True, pause_seconds=pause_seconds),
         Consumer(f"{topic}-late", topic, "stream", start="latest"),
     ]
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.checker.stalls import longest_stall_seconds
 from tests.cluster.faults.faults import PASSING, FaultKind, Strike, kill_all
-from tests.cluster.faults.mixed_workload import demand_clean, mixed_workload, topics_for_a_while
+from tests.cluster.faults.mixed_workload import LONG_PAUSE_SECONDS, demand_clean, mixed_workload, topics_for_a_while
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.reused_cluster import ReusedCluster
@@ -69,7 +69,7 @@ def seeds(rounds: int) -> range:
 
 async def strike(name: str, fault: Strike, cluster: Cluster, topics: tuple[str, ...], seed: int, folder: Path) -> str:
     """One fault under load; raises `AssertionError` where the verdict on all that happened is not clean."""
-    load = mixed_workload(cluster, topics, seed=seed)
+    load = mixed_workload(cluster, topics, seed=seed, pause_seconds=LONG_PAUSE_SECONDS)
     scene = Scene(cluster, load, topics, random.Random(f"{name} {seed}"), away_seconds=AWAY_SECONDS)
     async with load.running():
         await load.each_acknowledged(BEFORE_AND_AFTER)

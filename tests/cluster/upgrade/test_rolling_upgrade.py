@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.faults.faults import kill_owner, merge_segments, split_segments
-from tests.cluster.faults.mixed_workload import demand_clean, mixed_workload
+from tests.cluster.faults.mixed_workload import LONG_PAUSE_SECONDS, demand_clean, mixed_workload
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.upgrading_cluster import UpgradingCluster
 from tests.support.store.shared_store import S3Bucket
@@ -32,7 +32,7 @@ async def test_old_and_new_brokers_side_by_side(tmp_path: Path) -> None:
         for topic, settings in TOPICS.items():
             await cluster.create_topic(topic, **settings)
         await cluster.wait_until_settled(*TOPICS)
-        load = mixed_workload(cluster, list(TOPICS), seed=1)
+        load = mixed_workload(cluster, list(TOPICS), seed=1, pause_seconds=LONG_PAUSE_SECONDS)
         scene = Scene(cluster, load, tuple(TOPICS), random.Random(1), away_seconds=1.0)
         async with load.running():
             await load.each_acknowledged(BEFORE_AND_AFTER)
