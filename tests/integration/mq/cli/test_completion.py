@@ -15,6 +15,7 @@ from tests.support.broker.broker_process import BrokerProcess, broker_environmen
 
 Mq = Callable[..., str]
 SHELLS = ["bash", "zsh", "fish"]
+BUSY_SECONDS = 30.0
 # How a shell asks does not depend on the command, nor what is completed on the shell.
 ASKED = [
     *(("bash", command) for command in ("topic describe", "subscribe", "publish", "files ls", "verify")),
@@ -48,23 +49,31 @@ def completed(shell: str, line: str, url: str) -> str:
     return answer.stdout
 
 
+def completed_in_time(shell: str, line: str, url: str) -> str:
+    """What a shell is told by a broker. One that takes more than a second, on a busy machine, is asked again."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while not (told := completed(shell, line, url)).strip():
+        assert time.monotonic() < deadline, "nothing is completed"
+    return told
+
+
 @pytest.mark.parametrize(("shell", "command"), ASKED)
 def test_topics_are_completed(shell: str, command: str, mq: Mq, broker: BrokerProcess, topic: str) -> None:
     mq("topic", "create", topic)
     mq("topic", "create", f"{topic}-more")
     mq("topic", "create", f"other-{topic}")
-    told = completed(shell, f"mq {command} {topic[:-1]}", broker.url)
+    told = completed_in_time(shell, f"mq {command} {topic[:-1]}", broker.url)
     assert topic in told and f"{topic}-more" in told and f"other-{topic}" not in told
 
 
 def test_the_address_in_the_line_counts(mq: Mq, broker: BrokerProcess, topic: str) -> None:
     mq("topic", "create", topic)
     line = f"mq topic describe --url {broker.url} {topic[:-1]}"
-    assert completed("bash", line, "http://127.0.0.1:9").split() == [topic]
+    assert completed_in_time("bash", line, "http://127.0.0.1:9").split() == [topic]
 
 
 def test_brokers_are_completed(broker: BrokerProcess) -> None:
-    assert completed("bash", "mq cluster drain bro", broker.url).split() == ["broker"]
+    assert completed_in_time("bash", "mq cluster drain bro", broker.url).split() == ["broker"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
