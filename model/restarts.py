@@ -7,9 +7,12 @@ incarnation goes on with it; any other seals it and opens the next. A process ma
 the same time. Its puts may land late, also after its end, or never; writes of the record may land twice. All
 interleavings are explored. Each process publishes the same two requests again, as a producer without answers does.
 
-Three more actors may be there. An older version of the broker knows nothing of the record, and takes a new incarnation.
+Four more actors may be there. An older version of the broker knows nothing of the record, and takes a new incarnation.
 A meddler copies the record, and puts the copy back, once, at any moments. A thief takes the last file of the newest
-segment, once, while no process runs and the last one has stopped cleanly.
+segment, once, while no process runs and the last one has stopped cleanly. A keeper does the upkeep of a segment,
+whoever owns it: its topic may never be used again, and its owner, taken for dead, may still write. It rolls up files
+from the first one on, once, lets two halves of the grace period pass, and deletes what it rolled up. The names are
+free then. A put that is late may create one of them again, and its file counts for nothing.
 
 After every step the promises are checked:
 
@@ -30,6 +33,7 @@ from typing import NamedTuple
 from model.explorer import explore_all
 
 REQUESTS = (1, 2)
+HALVES = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,11 @@ class Rules:
     record is changed only as it was read. `renames`: the incarnation of a process that was killed is never taken.
     `looks`: a process that goes on with a segment reads which requests it has first. `tells_end`: the record of a stop
     says where the log ends, and whoever goes on begins no earlier.
+
+    Beside a keeper: `proves`: a put counts by itself only within half a grace period of a proof that its name was not
+    rolled up; later its process reads the segment. `lists`: for the first put of a segment that a process has opened,
+    that proof is the record and the names in the folder, not the record alone. `waits`: what was rolled up stays for a
+    grace period.
     """
 
     stops_idle: bool = True
@@ -47,6 +56,9 @@ class Rules:
     renames: bool = True
     looks: bool = True
     tells_end: bool = True
+    proves: bool = True
+    lists: bool = True
+    waits: bool = True
 
 
 class Record(NamedTuple):
@@ -61,31 +73,41 @@ class Record(NamedTuple):
     ends: tuple[tuple[int, int], ...] = ()
 
 
-STOLEN = (0, 0)
+GONE = (0, 0)
+NEVER = -9
 
 
 class Segment(NamedTuple):
-    """Its incarnation, the requests in its files (one each), and by which process each was put."""
+    """Its incarnation, the requests in its files (one each), and by which process each was put.
+
+    `rolled`: the same, of the first files, in one file that a keeper has written.
+    """
 
     incarnation: int
     files: tuple[tuple[int, int], ...] = ()
     sealed: bool = False
+    rolled: tuple[tuple[int, int], ...] = ()
 
     @property
     def end(self) -> int:
         """Where whoever reads the names believes that the log ends: a file that is gone at the end leaves no trace."""
         end = len(self.files)
-        while end and self.files[end - 1] == STOLEN:
+        while end and self.files[end - 1] == GONE:
             end -= 1
-        return end
+        return max(end, len(self.rolled))
+
+    @property
+    def log(self) -> tuple[tuple[int, int], ...]:
+        """What readers find, by offset."""
+        return (*self.rolled, *self.files[len(self.rolled) :])
 
     def has(self, name: int) -> bool:
         """Whether there is a file of that name now."""
-        return name < len(self.files) and self.files[name] != STOLEN
+        return name < len(self.files) and self.files[name] != GONE
 
     def with_file(self, name: int, file: tuple[int, int]) -> "Segment":
         """With that file; names before it that are free are a hole."""
-        files = [*self.files, *[STOLEN] * (name + 1 - len(self.files))]
+        files = [*self.files, *[GONE] * (name + 1 - len(self.files))]
         files[name] = file
         return self._replace(files=tuple(files))
 
@@ -108,7 +130,10 @@ class Write(NamedTuple):
 
 
 class World(NamedTuple):
-    """What is on the store and on its way there, which requests were acknowledged, and the promise that was broken."""
+    """What is on the store and on its way there, which requests were acknowledged, and the promise that was broken.
+
+    `halves`: the halves of the grace period that have passed since the roll-up.
+    """
 
     record: Record = Record()
     segments: tuple[Segment, ...] = ()
@@ -116,12 +141,14 @@ class World(NamedTuple):
     writes: frozenset[Write] = frozenset()
     acknowledged: frozenset[int] = frozenset()
     broken: str = ""
+    halves: int = 0
 
 
 class Process(NamedTuple):
     """A broker process: `phase` is off, taking, taken, ready, putting or over.
 
-    `knows`: the version knows of the record.
+    `knows`: the version knows of the record. `proven`: when it was last proven that the name of its next file was not
+    rolled up.
     """
 
     number: int
@@ -133,6 +160,7 @@ class Process(NamedTuple):
     end: int = 0
     known: frozenset[int] = frozenset()
     put: Put | None = None
+    proven: int = NEVER
 
     @property
     def runs(self) -> bool:
@@ -164,7 +192,14 @@ class Thief(NamedTuple):
     name: int = -1
 
 
-Actor = Process | Store | Meddler | Thief
+class Keeper(NamedTuple):
+    """Has rolled up the first files of that segment, and has deleted them."""
+
+    segment: int = -1
+    done: bool = False
+
+
+Actor = Process | Store | Meddler | Thief | Keeper
 Step = tuple[str, World, Actor]
 
 
@@ -176,6 +211,8 @@ def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
         yield from _meddle(actor, world)
     elif isinstance(actor, Thief):
         yield from _steal(actor, world)
+    elif isinstance(actor, Keeper):
+        yield from _keep(actor, world, rules)
     elif actor.phase != "over":
         who = f"process {actor.number}"
         if actor.phase != "off":
@@ -214,10 +251,29 @@ def _steal(thief: Thief, world: World) -> Iterator[Step]:
     newest = world.segments[-1]
     if newest.files and not newest.sealed:
         request, _ = newest.files[-1]
-        taken = newest._replace(files=(*newest.files[:-1], STOLEN))
+        taken = newest._replace(files=(*newest.files[:-1], GONE))
         number = len(world.segments) - 1
         without = world._replace(segments=_with(world, number, taken))
         yield f"request {request} is stolen", without, Thief(request, number, len(newest.files) - 1)
+
+
+def _keep(keeper: Keeper, world: World, rules: Rules) -> Iterator[Step]:
+    if keeper.done:
+        return
+    if keeper.segment < 0:
+        for number, segment in enumerate(world.segments):
+            for end in range(1, len(segment.files) + 1):
+                rolled = segment._replace(rolled=segment.files[:end])
+                after = world._replace(segments=_with(world, number, rolled))
+                yield f"the first {end} files of segment {number} are rolled up", after, Keeper(number)
+        return
+    if world.halves < HALVES:
+        yield "half a grace period passes", world._replace(halves=world.halves + 1), keeper
+    if world.halves == HALVES or not rules.waits:
+        segment = world.segments[keeper.segment]
+        count = len(segment.rolled)
+        freed = segment._replace(files=(*[GONE] * count, *segment.files[count:]))
+        yield "they are deleted", world._replace(segments=_with(world, keeper.segment, freed)), Keeper(done=True)
 
 
 def _with(world: World, number: int, segment: Segment) -> tuple[Segment, ...]:
@@ -257,13 +313,14 @@ def _taken(process: Process, world: World, rules: Rules) -> Iterator[Step]:
 
 def _settle(process: Process, world: World, rules: Rules) -> Iterator[Step]:
     number = len(world.segments) - 1
-    stored = frozenset(request for segment in world.segments for request, _ in segment.files if request)
+    stored = frozenset(_stored(world))
     told = dict(process.write.record.ends) if process.write is not None and rules.tells_end else {}
     newest = world.segments[number] if number >= 0 else None
     if newest is not None and newest.incarnation == process.incarnation and not newest.sealed:
         known = stored if rules.looks else frozenset[int]()
         end = max(newest.end, told.get(number, 0))
-        yield "goes on", world, process._replace(phase="ready", segment=number, end=end, known=known)
+        ready = process._replace(phase="ready", segment=number, end=end, known=known, proven=world.halves)
+        yield "goes on", world, ready
         return
     sealed = _with(world, number, newest._replace(sealed=True)) if newest is not None else ()
     opened = (*sealed, Segment(process.incarnation))
@@ -287,19 +344,30 @@ def _ready(process: Process, world: World, rules: Rules) -> Iterator[Step]:
 def _putting(process: Process, world: World, rules: Rules) -> Iterator[Step]:
     put = process.put
     assert put is not None
+    segment = world.segments[put.segment]
+    is_fresh = world.halves - process.proven <= 1
+    if put.name == 0 and not is_fresh and not segment.sealed and not (rules.lists and _others(segment)):
+        yield "sees that its first name is new", world, process._replace(proven=world.halves)
     if put not in world.puts:
-        segment = world.segments[put.segment]
-        if segment.has(put.name) and segment.files[put.name] == (put.request, put.process):
+        landed = (put.request, put.process) in (*segment.files[put.name :][:1], *segment.rolled[put.name :][:1])
+        counts = is_fresh or not rules.proves or (not segment.sealed and put.name >= len(segment.rolled))
+        if landed and counts:
             known = process.known | {put.request}
-            ready = process._replace(phase="ready", put=None, end=process.end + 1, known=known)
+            proven = process.proven if is_fresh else world.halves
+            ready = process._replace(phase="ready", put=None, end=process.end + 1, known=known, proven=proven)
             acknowledged = world._replace(acknowledged=world.acknowledged | {put.request})
             yield f"acknowledges {put.request}", acknowledged, ready
         else:
-            own = segment.has(put.name) and segment.incarnation == process.incarnation
+            own = not landed and segment.has(put.name) and segment.incarnation == process.incarnation
             broken = LOST_TO_ITSELF if own else world.broken
             yield "has lost the segment", world._replace(broken=broken), process.ended
     if not rules.stops_idle:
         yield from _stop(process, world)
+
+
+def _others(segment: Segment) -> bool:
+    """Whether the folder has names beside the first: then that one may have been there before."""
+    return bool(segment.rolled) or any(segment.has(name) for name in range(1, len(segment.files)))
 
 
 def _stop(process: Process, world: World) -> Iterator[Step]:
@@ -320,9 +388,14 @@ NOTHING = World()
 LOST_TO_ITSELF = "a process lost its segment to its own incarnation"
 
 
+def _stored(world: World) -> list[int]:
+    """The requests that readers find."""
+    return [request for segment in world.segments for request, _ in segment.log if request]
+
+
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
     """The promise that is broken now; None if all are kept."""
-    stored = [request for segment in world.segments for request, _ in segment.files if request]
+    stored = _stored(world)
     thief = next((each for each in actors if isinstance(each, Thief) and each.request), Thief())
     if world.broken and not any(isinstance(each, Meddler) and each.done for each in actors):
         return world.broken

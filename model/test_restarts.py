@@ -4,10 +4,11 @@ import pytest
 
 from model.explorer import Violation
 from model.restarts import (
+    GONE,
     LOST_TO_ITSELF,
     REQUESTS,
-    STOLEN,
     Actor,
+    Keeper,
     Meddler,
     Process,
     Record,
@@ -52,7 +53,36 @@ def test_what_was_stolen_after_a_clean_stop_is_not_written_over() -> None:
     actors: list[Actor] = [Process(1), Process(2), Thief()]
     _, ends = explore(actors, Rules())
     # The log goes on behind it.
-    assert any(len(world.segments) == 1 and STOLEN in world.segments[0].files[:-1] for world in ends)
+    assert any(len(world.segments) == 1 and GONE in world.segments[0].files[:-1] for world in ends)
+
+
+ONE_INCARNATION: list[Actor] = [Process(1), Process(2), Meddler(), Keeper()]
+NOTHING_YET = World(Record(5, True, 1))
+
+
+def test_upkeep_of_what_has_no_owner_takes_nothing_from_an_owner_that_lives() -> None:
+    _, ends = explore([Process(1), Process(2), Keeper()], Rules())
+    # The first goes on behind the roll-up, and another one seals behind it.
+    assert any(world.segments and len(world.segments[0].log) > len(world.segments[0].rolled) > 0 for world in ends)
+    assert any(len(world.segments) == 2 and world.segments[0].rolled and world.segments[1].files for world in ends)
+
+
+def test_nor_does_it_where_two_have_one_incarnation() -> None:
+    _, ends = explore(ONE_INCARNATION, Rules(), NOTHING_YET)
+    # A put has come late, under a name that was free again.
+    assert any(
+        segment.rolled and segment.files[0] not in (GONE, segment.rolled[0])
+        for world in ends
+        for segment in world.segments
+    )
+
+
+@pytest.mark.parametrize(
+    "rules", [Rules(proves=False), Rules(lists=False), Rules(waits=False)], ids=["proves", "lists", "waits"]
+)
+def test_upkeep_needs_each_of_its_safeguards(rules: Rules) -> None:
+    with pytest.raises(Violation, match="is not in the log"):
+        explore(ONE_INCARNATION, rules, NOTHING_YET)
 
 
 @pytest.mark.parametrize(
