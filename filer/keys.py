@@ -5,6 +5,7 @@
 | `cluster/cluster.json` | never, once created | format version, cluster id, signing secret for upload ids |
 | `cluster/settings.json` | never, once created | the same again with a check, and the grace period |
 | `cluster/settings-copy.json` | never, once created | the same as `cluster/settings.json` |
+| `cluster/incarnation.json` | by compare-and-swap | the last broker without a cluster, and whether it has stopped |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
 | `cluster/scrub/<topic>.json` | by compare-and-swap | when the scrub has read which segment, and what it found |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
@@ -26,6 +27,7 @@ from filer.errors import InvalidName
 CLUSTER = "cluster/cluster.json"
 CLUSTER_SETTINGS = "cluster/settings.json"
 CLUSTER_SETTINGS_COPY = "cluster/settings-copy.json"
+INCARNATION = "cluster/incarnation.json"
 TOPICS = "topics/"
 NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
 NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"

@@ -1,12 +1,13 @@
 """The broker: puts together all that accepts, stores and serves messages, starts it and closes it."""
 
 import asyncio
+from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from filer import keys, request_ids
 from filer.clock import Clock
-from filer.errors import InvalidConfig
+from filer.errors import BraidError, InvalidConfig
 from filer.event_log import EventLog
 from filer.segment.read_room import ReadRoom
 from filer.segment.segment_reader import SegmentReader
@@ -18,6 +19,7 @@ from filer.stores.fence_check import check_fencing
 from filer.stores.store import Store, StoreTraits, StreamingStore
 from filer.topic.catalogue import Catalogue
 from filer.topic.cluster_record import ClusterRecord, open_cluster
+from filer.topic.incarnation import Ends, Incarnation
 from filer.topic.topic_state import TopicState
 from filer.uploads import Uploads
 from leader.leader_loop import LeaderLoop
@@ -43,6 +45,7 @@ from mq.limits.reads import Reads, Streams
 from mq.limits.turns import Turns
 from mq.maintenance.maintenance import Maintenance
 from mq.maintenance.scrubber import Scrubber
+from mq.maintenance.topic_loading import TopicLoading
 from mq.maintenance.verifications import Verifications
 from mq.metrics.metrics import Metrics
 from mq.peers.broker_sights import BrokerSights
@@ -76,6 +79,8 @@ BILLED_FLUSH_INTERVAL_SECONDS = 0.1
 FORWARDED_SHARE = 0.9
 # Answers with messages hold so much of `read_bytes` before the cache of files gives its room to them.
 FREE_OF_CACHE_SHARE = 4
+# How long an end waits for the store to take note of it.
+STOP_NOTE_SECONDS = 5.0
 
 _log = EventLog(__name__)
 
@@ -85,7 +90,9 @@ class Broker:
 
     This is the composition root: it makes the components and passes each what it uses. HTTP endpoints take them from
     here. `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
-    calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it.
+    calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
+    `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
+    new one, and leaves no trace of its end.
     """
 
     def __init__(
@@ -99,12 +106,14 @@ class Broker:
         peers: PeerTransport | None = None,
         store_health: StoreHealth | None = None,
         tracer: Tracer = NO_TRACER,
+        incarnation: Incarnation | None = None,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
         self.tracer = tracer
         self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
-        self.id = f"{settings.broker}.{clock.ulid()}"
+        self.incarnation = incarnation or Incarnation(None, clock, settings.broker)
+        self.id = self.incarnation.broker
         self.new_request_id = request_ids.maker(clock)
         self.last_heard = LastHeard(clock)
         self.sights = BrokerSights(self.peers, self.last_heard)
@@ -138,7 +147,7 @@ class Broker:
         self._make_transitions(table)
         self._make_leader_side(table)
         self._make_background_work()
-        self._started = False
+        self._started = self._drained = False
         self._loops: list[asyncio.Task[None]] = []
         self.cluster: ClusterRecord | None = None
 
@@ -147,6 +156,7 @@ class Broker:
         writer_settings = _writer_settings(self.settings, traits)
         services = TopicServices(
             broker=self.id,
+            incarnation=self.incarnation,
             store=self.store,
             clock=self.clock,
             catalogue=self.catalogue,
@@ -165,7 +175,13 @@ class Broker:
             self.catalogue,
             self.clock,
             self.coordinator,
-            open_topic=partial(TopicRuntime, services, on_lost=self._request_repair),
+            open_topic=partial(
+                TopicRuntime,
+                services,
+                on_lost=self._request_repair,
+                on_read=self._record_read,
+                take_over=self._take_over_topic,
+            ),
             on_applied=self._wake_leader,
             draining=self.draining,
         )
@@ -182,6 +198,7 @@ class Broker:
             replicas=self.replica_buffers,
             topics=self.topics,
             last_url_of=self.addresses.last_url_of,
+            recorded_end=self.incarnation.end_of,
             grace_seconds=self.settings.grace,
         )
         self.executor = TransitionExecutor(
@@ -206,7 +223,7 @@ class Broker:
             self.topics,
             self.executor,
             self.faults,
-            broker=self.id,
+            incarnation=self.incarnation,
             draining=self.draining,
         )
         self.administration = TopicAdministration(
@@ -219,7 +236,7 @@ class Broker:
             broadcast=self.broadcast,
             segments_per_request=self.settings.segments_per_request,
         )
-        self.segment_counts = SegmentCounts(self.catalogue, self.clock, self.topics)
+        self.segment_counts = SegmentCounts(self.catalogue, self.clock, self.topics, clustered=self._clustered)
 
     def _make_leader_side(self, table: TrafficTable) -> None:
         """The components for leading the cluster, and those that report to the leader and ask it."""
@@ -314,6 +331,7 @@ class Broker:
             grace_seconds=self.settings.grace,
             rollup_age_seconds=self.settings.rollup_age,
         )
+        self.loading = TopicLoading(self.clock, self.catalogue, self.topics, at_once=self.store.traits.puts_at_once)
         self.scrubber = Scrubber(
             broker=self.id,
             store=self.store,
@@ -349,11 +367,11 @@ class Broker:
     async def start(self, url: str) -> None:
         """Check the store and join the cluster.
 
-        Without a cluster, take over the segments that an earlier life left open. No topic, whatever its state, keeps
-        this from succeeding.
+        It takes as long with any number of topics. Without a cluster they are read in the background, and what an
+        earlier life left open waits until it is used. No topic, whatever its state, keeps this from succeeding.
 
         Raises `StoreCannotFence` for a store on which two writers could both succeed, `InvalidConfig` if the brokers of
-        this cluster use another store, and as `open_cluster`.
+        this cluster use another store, `StoreTaken`, and as `open_cluster`.
         """
         began_seconds = self.clock.monotonic_seconds()
         # First of all: a store that does not answer keeps everything below from ending.
@@ -362,6 +380,7 @@ class Broker:
         self.cluster = await open_cluster(
             self.store, self.clock, self.settings.cluster, grace_seconds=self.settings.grace
         )
+        await self.incarnation.take()
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         self.peers.open(self.cluster.secret, self.id)
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)
@@ -378,7 +397,7 @@ class Broker:
             self.peers.when_refused(self._refusal_teller.refused)
             self._loops.append(asyncio.create_task(self.refusal_watch.run(), name="refusal watch"))
         else:
-            await self.repair.take_over_all()
+            self._loops.append(asyncio.create_task(self.loading.run(), name="load topics"))
         for run, name in (
             (self.maintenance, "maintenance"),
             (self.scrubber, "scrub"),
@@ -424,8 +443,14 @@ class Broker:
         """Pass a newer state to the leader's loop: a topic that it does not follow yet announces no changes."""
         if not self._clustered:
             self.scaling_controller.topic_changed(state.topic)
+            self._record_read(self.topics[state.topic].state)
         elif (known := self.leader_loop.states.get(state.topic)) is None or known.version < state.version:
             self.leader_loop.request_read(state.topic)
+
+    def _record_read(self, state: TopicState) -> None:
+        """Without a cluster, this broker finishes what others have begun."""
+        if not self._clustered:
+            self.repair.read(state)
 
     def _count_abandoned(self) -> None:
         for runtime in self.topics.values():
@@ -434,19 +459,31 @@ class Broker:
     def _request_repair(self, name: str) -> None:
         self.repair.request(name)
 
+    async def _take_over_topic(self, name: str, left: Set[int]) -> None:
+        await self.repair.take_over(name, left)
+
     async def drain(self) -> None:
         """Hand over, take nothing new, store what was accepted; see `Drainer.drain`."""
         await self.drainer.drain()
+        self._drained = True
 
     async def close(self) -> None:
-        """Stop everything, and release threads and connections."""
+        """Stop everything, and release threads and connections.
+
+        If it was drained, and nothing is on its way to the store, the store is told that it has stopped.
+        """
         self.draining.set()
         await self.repair.close()
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.segment_counts.close()
+        at_rest = self._drained and all(runtime.is_at_rest() for runtime in self.topics.values())
+        ends = self._known_ends() if at_rest else {}
         await asyncio.gather(self.topics.close(), self.broadcast.close(), self._refusal_teller.close())
+        # A request may have come in between: what it had put on its way then may still reach the store.
+        if at_rest and all(runtime.has_stored_all() for runtime in self.topics.values()):
+            await self._note_stop(ends)
         await self.coordinator.leave()
         await self.peers.close()
         self.decode_pool.shutdown(wait=True)
@@ -456,6 +493,24 @@ class Broker:
         # One that could not start ends with one line, which says why.
         if self._started:
             _log.info("broker_stopped", broker=self.id)
+
+    def _known_ends(self) -> Ends:
+        """How far the logs of open segments are known to reach; of topics that were not read, as of earlier stops."""
+        unread = {name: dict(self.incarnation.ends_of(name)) for name in self.incarnation.topics - self.topics.keys()}
+        running = {name: ends for name, runtime in self.topics.items() if (ends := runtime.known_ends())}
+        return unread | running
+
+    async def _note_stop(self, ends: Ends) -> None:
+        """A store that does not take it costs the next start a seal for each topic that is used, and no more.
+
+        Nor does one that takes it late, after this has given up waiting. Everything else of this process had ended
+        before, so it is true at any time. It replaces the record only as this process wrote that at its start: once
+        another process has started, it takes effect no more.
+        """
+        try:
+            await asyncio.wait_for(self.incarnation.stopped(ends), STOP_NOTE_SECONDS)
+        except (BraidError, TimeoutError) as error:
+            _log.warning("stop_not_noted", broker=self.id, error=error)
 
     def _share_with_cache(self, held_bytes: int) -> None:
         """Have the cache of files give its room to answers, above the share that they need all the time."""

@@ -354,6 +354,12 @@ def _rest(hole: Hole, chain: Chain) -> Hole:
     return Hole(chain.end, hole.end, name, damaged=chain.blocked is not None)
 
 
+async def has_no_other_name(store: Store, ref: SegmentRef, name: FileName) -> bool:
+    """Whether the segment has that file at most, so that its name was never superseded. Raises `StoreError`."""
+    folder = keys.segment_folder(ref.topic, ref.segment)
+    return all([FileName.parse(info.key) == name async for info in store.list(folder, limit=2)])
+
+
 async def put_until_known(
     store: Store, clock: Clock, key: str, data: Data | MakeData, writer: str, *, through_refusals: bool = False
 ) -> bool:
@@ -425,7 +431,7 @@ def pass_over_end(ref: SegmentRef, index: SegmentIndex) -> None:
     Nothing shows how far that file reached, so this goes on where it cannot have reached. An owner that lives knows its
     end, and its next file then tells everybody: what is given up ends there.
     """
-    if ref.given_up.at(index.end) is not None:
+    if not index.sealed and ref.given_up.at(index.end) is not None:
         index.append_hole(Hole(index.end, index.end + MOST_IN_A_FILE, FileName(index.end), given_up=True))
         index.windows.refuse_gaps()
 

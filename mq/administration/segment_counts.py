@@ -29,8 +29,8 @@ counting 100,000 segments takes some 70 ms of the event loop.
 class SegmentCounts:
     """Counts the open segments of each broker."""
 
-    def __init__(self, catalogue: Catalogue, clock: Clock, topics: TopicRegistry) -> None:
-        self._catalogue, self._topics = catalogue, topics
+    def __init__(self, catalogue: Catalogue, clock: Clock, topics: TopicRegistry, *, clustered: bool) -> None:
+        self._catalogue, self._topics, self._clustered = catalogue, topics, clustered
         self._count = SingleFlight(self._count_once, clock, name="count segments", rest_seconds=REST_SECONDS)
         self._owned: Counter[str] = Counter()
 
@@ -50,6 +50,8 @@ class SegmentCounts:
         self._owned = owned(runtime.state for runtime in self._topics.values())
 
     async def _open_all_topics(self) -> None:
+        if not self._clustered:
+            return  # they are read in the background (`TopicLoading`), and nobody else creates any
         for name in await self._catalogue.names():
             if name not in self._topics:
                 with contextlib.suppress(NotFound, UnreadableObject):

@@ -115,7 +115,7 @@ class TopicAdministration:
         if tombstone is None:
             if not await self._catalogue.create(fresh):
                 return False
-            self._topics.apply(fresh)
+            self._topics.apply(fresh, is_new=True)
             return True
         state = await self._catalogue.change(
             name, lambda s: recreated(s, config, count, brokers_for, now_us=now_us) if s.deleted else None

@@ -96,9 +96,10 @@ class Maintenance:
         await attempt(topic, "refresh", partial(self._refresh, runtime))
         if not runtime.state.deleted:
             await attempt(topic, "roll", partial(self._roll, runtime))
+            await attempt(topic, "open segments", partial(segments.go_on, runtime))
             for segment in segments.maintained(runtime):
                 await attempt(topic, f"index of segment {segment.id}", partial(segments.prepare, runtime, segment))
-            if segments.is_maintainer(runtime):
+            if segments.is_maintainer(runtime) and segments.all_read(runtime):
                 await attempt(topic, "retention", lambda: self._retention.retain(runtime, segments.indexes(runtime)))
             for segment in segments.maintained(runtime):
                 await attempt(topic, f"segment {segment.id}", partial(segments.maintain, runtime, segment))

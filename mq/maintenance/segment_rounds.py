@@ -1,5 +1,6 @@
 """Roll-ups, snapshots and deletions, segment by segment."""
 
+import math
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from leader.membership.coordinator import Coordinator
 from leader.policy.placement import maintainer
 from mq.metrics.metrics import Metrics
 from mq.metrics.topic_families import ROLLUPS, TOPIC_BYTES
+from mq.topic.topic_reads import REMOTE_INDEX_SECONDS
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -23,7 +25,13 @@ _log = EventLog(__name__)
 
 
 class SegmentRounds:
-    """The upkeep of each segment that this broker maintains: its own open segments, and sealed ones of its topics."""
+    """The upkeep of each segment that this broker maintains: its own open segments, and sealed ones of its topics.
+
+    In a broker without a cluster an open segment may have no owner: it is sealed when its topic is used, which may be
+    never. It is kept up as a sealed one is, by what the store showed of it; so is one that cannot be gone on with. That
+    is safe although its owner may be alive: an owner does not acknowledge by a name that was superseded
+    (`OwnedSegments`).
+    """
 
     def __init__(
         self, context: UpkeepContext, catalogue: Catalogue, coordinator: Coordinator, metrics: Metrics
@@ -33,6 +41,8 @@ class SegmentRounds:
         self._first_indexes_left = 0
         # Segments whose index named files that are gone, and was read again.
         self._stale: set[tuple[str, int]] = set()
+        # Segments of an earlier process of this incarnation with which this one could not go on.
+        self._left: set[tuple[str, int]] = set()
 
     def begin_round(self) -> None:
         """Allow reading a few more indexes of segments that earlier lives of this broker left behind."""
@@ -47,12 +57,19 @@ class SegmentRounds:
         return maintainer(self._coordinator.brokers(), runtime.topic) == self._context.broker
 
     def maintained(self, runtime: TopicRuntime) -> Iterator[Segment]:
-        """Our own open segments, and the sealed ones if we maintain the topic."""
-        maintains = self.is_maintainer(runtime)
+        """Our own open segments, and if we maintain the topic the sealed ones, and those that nobody writes."""
+        maintains, alone = self.is_maintainer(runtime), self._coordinator.session_timeout_seconds <= 0
         for segment in runtime.state.segments:
             writer = runtime.writers.get(segment.id)
-            if maintains if segment.state == "sealed" else writer is not None and not writer.has_stopped:
+            if segment.state == "open" and writer is not None:
+                if not writer.has_stopped:
+                    yield segment
+            elif maintains and (segment.state == "sealed" or (alone and self._is_left(runtime, segment))):
                 yield segment
+
+    def _is_left(self, runtime: TopicRuntime, segment: Segment) -> bool:
+        """Whether nobody writes an open segment until its topic is used."""
+        return segment.owner != self._context.broker or (runtime.topic, segment.id) in self._left
 
     def invalidate(self, topic: str) -> int:
         """Have the next round read what other programs have written. Returns how many segments are maintained here."""
@@ -61,6 +78,30 @@ class SegmentRounds:
             upkeep.invalidate()
         _log.info("compaction_announced", topic=topic, segments=len(upkeeps))
         return len(upkeeps)
+
+    async def go_on(self, runtime: TopicRuntime) -> None:
+        """Go on with segments of an earlier process of this incarnation, a few in each round: then they are maintained.
+
+        One with which this is not possible is not tried again here, but when its topic is used.
+        """
+        for segment in runtime.dormant():
+            key = (runtime.topic, segment.id)
+            if key not in self._left and self._first_indexes_left:
+                self._first_indexes_left -= 1
+                if not await runtime.go_on(segment):
+                    self._left.add(key)
+
+    def all_read(self, runtime: TopicRuntime) -> bool:
+        """Whether retention can judge a topic without reading more than a round allows.
+
+        In a broker without a cluster, the indexes of all open segments are at hand once this many rounds have passed.
+        """
+        if self._coordinator.session_timeout_seconds > 0:
+            return True
+        return all(
+            segment.id in runtime.writers or (runtime.topic, segment.id) in self._upkeeps
+            for segment in runtime.state.open_segments
+        )
 
     async def prepare(self, runtime: TopicRuntime, segment: Segment) -> None:
         """Have a segment's index ready. A round reads only a few indexes of segments from earlier lives."""
@@ -71,11 +112,20 @@ class SegmentRounds:
             if not self._first_indexes_left:
                 return
             self._first_indexes_left -= 1
-        index = await runtime.reads.index(segment.id)
         known = self._upkeeps.get(key)
+        index = await runtime.reads.index(segment.id, longest_seconds=self._longest_seconds(segment, known))
         if known is None or known.index is not index or known.ref != runtime.ref(segment.id):
             born_here = writer is not None and not writer.has_stopped and writer.index is index
+            born_here = born_here and not runtime.went_on(segment.id)
             self._upkeeps[key] = self._upkeep(runtime, segment.id, index, born_here=born_here)
+
+    def _longest_seconds(self, segment: Segment, known: SegmentUpkeep | None) -> float:
+        """How old the index may be. Without a cluster, what is open without an owner is read once.
+
+        Nobody may ever write it again. But a damaged last file may be put back at any time.
+        """
+        alone, is_whole = self._coordinator.session_timeout_seconds <= 0, known is None or known.index.blocked is None
+        return math.inf if alone and segment.state == "open" and is_whole else REMOTE_INDEX_SECONDS
 
     async def maintain(self, runtime: TopicRuntime, segment: Segment) -> None:
         """Roll up, write a snapshot, and delete replaced files, as far as any is due."""
@@ -138,6 +188,7 @@ class SegmentRounds:
         for key in [key for key in self._upkeeps if key not in present]:
             del self._upkeeps[key]
         self._stale &= present
+        self._left &= present
 
     def _upkeep(self, runtime: TopicRuntime, segment_id: int, index: SegmentIndex, *, born_here: bool) -> SegmentUpkeep:
         ref = runtime.ref(segment_id)

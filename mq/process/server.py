@@ -23,8 +23,9 @@ from filer.stores.decorators.retrying_store import RetryingStore
 from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from filer.stores.open_store import open_store
-from filer.stores.store import StreamingStore
+from filer.stores.store import Store, StreamingStore
 from filer.stores.store_address import StoreAddress
+from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.base.without_pandas import keep_pandas_out
@@ -85,39 +86,69 @@ async def _serve(
     clock = SystemClock()
     giving_back = None if heap is None else asyncio.create_task(give_back(heap, clock), name="freed memory")
     tracer = open_tracer(settings, os.environ)
-    broker = _broker(settings, clock, tracer)
+    try:
+        broker = await _broker(settings, clock, tracer, stop)
+        if broker is not None:
+            await _run(broker, sock, stop, on_ready)
+    finally:
+        if giving_back is not None:
+            giving_back.cancel()
+        # Last of all: what ended until now goes out too.
+        await tracer.close()
+
+
+async def _run(broker: Broker, sock: socket.socket, stop: StopSignals, on_ready: Callable[[Serving], None]) -> None:
+    settings = broker.settings
     serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
     try:
         start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
         if await _finished_before_stop(start, stop):
             await serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
     finally:
-        if giving_back is not None:
-            giving_back.cancel()
         await broker.close()
-        # Last of all: what ended until now goes out too.
-        await tracer.close()
 
 
-def _broker(settings: BrokerSettings, clock: Clock, tracer: Tracer) -> Broker:
+async def _broker(settings: BrokerSettings, clock: Clock, tracer: Tracer, stop: StopSignals) -> Broker | None:
+    """The broker that is to be started; None if the process is asked to stop before the store has answered."""
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
     address = StoreAddress(settings.store_url, settings.s3_endpoint, settings.s3_region, settings.s3_addressing)
     store = open_store(address, clock)
     # Below the retries: each attempt is a request of its own, which the store may bill.
     counted = InstrumentedStore(store, clock=clock, metrics=store_metrics, health=health)
+    retrying = RetryingStore(counted, clock=clock, limit_seconds=settings.read_timeout)
+    # A store that does not answer is told of from the first request on.
+    watching = asyncio.create_task(health.watch(), name="store health")
+    finding = asyncio.create_task(_incarnation(settings, retrying, clock), name="incarnation")
+    try:
+        if not await _finished_before_stop(finding, stop):
+            await retrying.close()
+            return None
+    except BaseException:
+        await retrying.close()
+        raise
+    finally:
+        watching.cancel()
     broker = Broker(
-        RetryingStore(counted, clock=clock, limit_seconds=settings.read_timeout),
+        retrying,
         clock,
         _coordinator(settings, clock),
         settings,
         payloads=store if isinstance(store, StreamingStore) else None,
         store_health=health,
         tracer=tracer,
+        incarnation=finding.result(),
     )
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
     # Here and not in the broker: several brokers may live in one process.
     ProcessCollector(registry=broker.metrics.registry)
     return broker
+
+
+async def _incarnation(settings: BrokerSettings, store: Store, clock: Clock) -> Incarnation:
+    """A broker without a cluster goes on where the one before it has stopped; one of a cluster is always a new one."""
+    if settings.zookeeper is None:
+        return await Incarnation.find(store, clock, settings.broker)
+    return Incarnation(None, clock, settings.broker)
 
 
 def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
@@ -167,7 +198,7 @@ async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]
         telling.cancel()
 
 
-async def _finished_before_stop(task: asyncio.Task[None], stop: StopSignals, *, cancel: bool = True) -> bool:
+async def _finished_before_stop(task: asyncio.Task[Any], stop: StopSignals, *, cancel: bool = True) -> bool:
     """Wait for the task or for a signal. True if the task ended; raises what the task raised."""
     asked = asyncio.create_task(stop.asked.wait())
     await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)

@@ -5,14 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from filer.event_log import EventLog
+from filer.keys import FileName
 from filer.segment.inheritance import handed_over
 from filer.segment.next_file import Accepted, join
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef
+from filer.segment.segment_log import SegmentRef, has_no_other_name
 from filer.segment.writer.ownership_proof import TopicRecordChecks
 from filer.segment.writer.replicated_acks import Replication
 from filer.segment.writer.segment_writer import SegmentWriter, StoredFile
+from filer.stores.store_time import Moment, age_seconds, moment
 from filer.topic.topic_state import Segment, TopicState
 from mq.limits.front_store import Tail
 from mq.metrics.topic_families import BYTES_STORED, FILES_STORED, MESSAGES_STORED, SEGMENTS_LOST
@@ -31,7 +33,7 @@ class OwnedSegments:
 
     `news` wakes when messages become readable. `refresh` reads the topic's record. `inherit` gives the producer windows
     that a segment has from its predecessors. `on_lost` is called when a writer has stopped before its segment was
-    sealed.
+    sealed. `is_new`: this process has just created the topic.
     """
 
     def __init__(
@@ -46,14 +48,20 @@ class OwnedSegments:
         refresh: Callable[[], Awaitable[None]],
         inherit: Callable[[Segment], Awaitable[ProducerWindows]],
         on_lost: Callable[[], None],
+        is_new: bool = False,
     ) -> None:
         self.writers: dict[int, SegmentWriter] = {}
         self.tails: dict[int, Tail] = {}
         self.lease = ReplicationLease(services.coordinator, refresh, on_valid=self._answer_held)
         self._services, self._state, self._ref, self._indexes = services, state, ref, indexes
+        self._refresh = refresh
         self._traffic, self._news, self._inherit, self._on_lost = traffic, news, inherit, on_lost
         self._series = services.metrics.topics.of(state.topic)
         self._closing = False
+        # A process before may have written segments below this one as the same incarnation.
+        self._first_of_this_process = state.next_segment if services.incarnation.resumed and not is_new else 0
+        self._going_on: dict[int, asyncio.Task[bool]] = {}
+        self._went_on: set[int] = set()
 
     def apply(self, state: TopicState) -> None:
         """Take over a newer state, before writers are opened by it: end what others have sealed."""
@@ -63,14 +71,83 @@ class OwnedSegments:
                 self._note_sealed(segment)
 
     def open_writers(self) -> None:
-        """Open a writer for each open segment of this broker that has none, from offset 0 on.
+        """Open a writer for each open segment that was opened in this process's life, from offset 0 on.
 
-        This process is the only one that ever writes a segment it owns (the broker's id carries the incarnation). So a
-        segment without a writer here has no file yet: there is nothing to ask the store for.
+        This process is the only one that has written such a segment (the broker's id carries the incarnation, and only
+        one process at a time has it). So there is no file yet, and nothing to ask the store for. A segment of a process
+        before this one of the same incarnation waits for `go_on`.
         """
-        for segment in self._state.open_segments:
-            if segment.owner == self._services.broker and segment.id not in self.writers:
+        for segment in self.without_writer():
+            if segment.id >= self._first_of_this_process:
                 self._open_writer(segment)
+
+    def without_writer(self) -> list[Segment]:
+        """Open segments of this broker that nobody writes here yet, and which no transition seals."""
+        under_way = self._state.transition
+        sealing = () if under_way is None else under_way.seal
+        return [
+            segment
+            for segment in self._state.open_segments
+            if segment.owner == self._services.broker and segment.id not in self.writers and segment.id not in sealing
+        ]
+
+    def went_on(self, segment_id: int) -> bool:
+        """Whether an earlier process has written files of the segment."""
+        return segment_id in self._went_on
+
+    async def go_on(self, segment: Segment) -> bool:
+        """Write a segment on that a process before this one wrote, as the same incarnation; whether that can be done.
+
+        It cannot if the segment was sealed, or if its last file is damaged. Concurrent callers share one look. Raises
+        `BraidError`.
+        """
+        task = self._going_on.get(segment.id)
+        if task is None:
+            task = asyncio.create_task(self._go_on(segment), name=f"go on with {self._state.topic}/{segment.id}")
+            self._going_on[segment.id] = task
+            task.add_done_callback(partial(self._has_gone_on, segment.id))
+        return await asyncio.shield(task)
+
+    async def _go_on(self, segment: Segment) -> bool:
+        """Look at the record and at the end of the log, then open the writer.
+
+        Stopped anywhere, nothing has happened to the segment. It is safe even if another process writes it: whoever
+        puts a file of that name second stores nothing, and stops.
+        """
+        services, store = self._services, self._services.store
+        await store.tell_time()
+        looked = moment(store.time, services.clock)
+        newest = await self._recorded(segment.id)
+        if newest is None or newest.state != "open" or newest.owner != services.broker:
+            await self._refresh()
+            return False
+        index = await self._indexes.read_anew(newest, services.incarnation.end_of(self._state.topic, segment.id))
+        if index.sealed or index.blocked is not None:
+            return False
+        if self._closing or segment.id not in {each.id for each in self.without_writer()}:
+            return segment.id in self.writers
+        # Nothing is awaited from here on.
+        is_fresh = age_seconds(store.time, services.clock, looked) <= services.writer_context.settings.grace_seconds / 2
+        self._went_on.add(segment.id)
+        self._open_writer(newest, index, proven=looked if is_fresh else None)
+        return True
+
+    def _has_gone_on(self, segment_id: int, task: "asyncio.Task[bool]") -> None:
+        self._going_on.pop(segment_id, None)
+        if not task.cancelled():
+            task.exception()  # the callers have got it
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing that this broker writes is on its way to the store, as far as segments are open."""
+        return self._state.transition is None and all(writer.is_at_rest for writer in self._open_writers_now())
+
+    def has_stored_all(self) -> bool:
+        """Whether everything accepted for open segments is stored; after `close`, that nothing of it comes later."""
+        return all(writer.has_stored_all for writer in self._open_writers_now())
+
+    def _open_writers_now(self) -> list[SegmentWriter]:
+        opened = {segment.id for segment in self._state.open_segments}
+        return [writer for segment_id, writer in self.writers.items() if segment_id in opened]
 
     def forget(self, segment_id: int) -> None:
         """The topic has no such segment any more."""
@@ -94,26 +171,37 @@ class OwnedSegments:
     async def close(self) -> None:
         """Stop all writers. Messages that they have not stored fail."""
         self._closing = True
+        going_on = list(self._going_on.values())
+        for task in going_on:
+            task.cancel()
+        await asyncio.gather(*going_on, return_exceptions=True)
         await asyncio.gather(self.lease.close(), *(writer.close() for writer in self.writers.values()))
 
-    def _open_writer(self, segment: Segment) -> None:
+    async def _recorded(self, segment_id: int) -> Segment | None:
+        record = await self._services.catalogue.read(self._state.topic)
+        return None if record is None else record.state.segment(segment_id)
+
+    def _open_writer(
+        self, segment: Segment, index: SegmentIndex | None = None, *, proven: Moment | None = None
+    ) -> None:
         services = self._services
-        index = SegmentIndex()
-        if (windows := handed_over(self._state, segment, self._indexes.known)) is not None:
+        index = SegmentIndex() if index is None else index
+        if not index.inherited and (windows := handed_over(self._state, segment, self._indexes.known)) is not None:
             index.inherit(windows)
         self._indexes.put(segment.id, index)
-        self.tails[segment.id] = Tail(0)
-
-        async def recorded() -> Segment | None:
-            record = await services.catalogue.read(self._state.topic)
-            return None if record is None else record.state.segment(segment.id)
+        self.tails[segment.id] = Tail(index.end)
 
         async def exists() -> bool:
-            return await recorded() is not None
+            return await self._recorded(segment.id) is not None
 
         async def is_open_and_ours() -> bool:
-            newest = await recorded()
-            return newest is not None and newest.state == "open" and newest.owner == services.broker
+            newest = await self._recorded(segment.id)
+            ours = newest is not None and newest.state == "open" and newest.owner == services.broker
+            # Without a cluster, the record alone does not tell that nobody has rolled the segment up: another process
+            # may have taken this one for dead, or may be the same incarnation by an older record. The first file is
+            # not deleted before a roll-up or a later file stands beside it, so no other name tells that.
+            first, ref = FileName(0), self._ref(segment.id)
+            return ours and (services.clustered or await has_no_other_name(services.store, ref, first))
 
         self.writers[segment.id] = SegmentWriter(
             services.writer_context,
@@ -124,7 +212,8 @@ class OwnedSegments:
             on_stopped=self._lost,
             inherit=partial(self._inherit, segment),
             replication=self._replication(segment),
-            awaited=bool(segment.predecessors),
+            awaited=bool(segment.predecessors) and segment.id not in self._went_on,
+            proven=proven,
             on_unstored=services.front_store.grow,
         )
 

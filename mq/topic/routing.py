@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from filer.errors import SegmentMoved
 from filer.format.requests import Position, RequestId
 from filer.segment.next_file import Payload
 from filer.slots import slots_of
@@ -62,6 +63,27 @@ class Appender(Protocol):
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Raise `SequenceExpired` if it is already known that `append` would."""
         ...
+
+
+class _NoOwner:
+    """Takes nothing: nobody writes the segment yet."""
+
+    is_open = is_sealing = is_sealed = False
+
+    @property
+    def inheritance(self) -> InheritedWindows:
+        raise SegmentMoved()
+
+    def append(
+        self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+    ) -> asyncio.Future[list[Position]]:
+        raise SegmentMoved()
+
+    def check_sequence(self, payload: Payload, request: RequestId) -> None:
+        raise SegmentMoved()
+
+
+NO_OWNER: Appender = _NoOwner()
 
 
 class Route:

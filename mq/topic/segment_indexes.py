@@ -10,7 +10,15 @@ from filer.errors import BraidError, StoreError
 from filer.segment.listed_files import compare_listed
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
-from filer.segment.segment_log import SegmentRef, catch_up, find_again, reach, recover_by_names, recover_index
+from filer.segment.segment_log import (
+    SegmentRef,
+    catch_up,
+    find_again,
+    pass_over_end,
+    reach,
+    recover_by_names,
+    recover_index,
+)
 from filer.stores.store import Store
 from filer.topic.topic_state import Segment
 from filer.verification.stored_files import verify_file
@@ -205,6 +213,27 @@ class SegmentIndexes:
         self._on_rebuilt(segment.id)
         self.put(segment.id, index)
         return True
+
+    async def read_anew(self, segment: Segment, known_end: int) -> SegmentIndex:
+        """The index of an open segment as the store has it now, for an owner to go on with; it is not used yet.
+
+        The log reaches at least to `known_end`. Nobody else has this index: reads that are under way change another
+        one. The index of a writer cannot be exchanged later, so it must not begin with an older snapshot that somebody
+        has put back. Raises as `recover_index`.
+        """
+        ref = self._ref(segment.id)
+        index = await recover_index(self._store, ref, start_offset=segment.start_offset)
+        rebuilt = index.snapshot_damaged
+        if gone := (await compare_listed(self._store, ref, index)).gone:
+            by_names = await recover_by_names(self._store, ref, start_offset=segment.start_offset)
+            if any(by_names.readable(facts.start) for facts in gone):
+                index, rebuilt = by_names, True
+        if rebuilt:
+            self._on_rebuilt(segment.id)
+        if not index.sealed and index.end < known_end:
+            reach(ref, index, known_end)
+        pass_over_end(ref, index)
+        return index
 
     async def close(self) -> None:
         """Stop reading."""

@@ -44,8 +44,9 @@ class TopicPublisher:
     Callers reserve room in the front store before they read a body, and release it when they have the answer.
     `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. `deadlines` says how
     long publishers wait for the store. `fault_of` names the object that keeps the topic from being repaired, if one
-    does: then publishers are told of it instead of a move. `check_end` raises if an open segment can have no owner. All
-    methods belong to the event loop's thread.
+    does: then publishers are told of it instead of a move. `check_end` raises if an open segment can have no owner.
+    `take_up` has open segments written here that nobody writes, in a broker without a cluster, and returns whether
+    there is anything new. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class TopicPublisher:
         deadlines: PublishDeadlines,
         fault_of: Callable[[str], UnreadableObject | None],
         check_end: Callable[[int], Awaitable[None]],
+        take_up: Callable[[Sequence[int]], Awaitable[bool]],
     ) -> None:
         self._state, self._deadlines = state, deadlines
         self._broker, self._clock, self._clustered = broker, clock, clustered
         self._appender_of, self._watch = appender_of, watch
-        self._fault_of, self._check_end = fault_of, check_end
+        self._fault_of, self._check_end, self._take_up = fault_of, check_end, take_up
         self._route = Route([])
         self._last_null_slot = 0
 
@@ -218,10 +220,21 @@ class TopicPublisher:
         if not state.deleted and moving:
             await self._await_newer_state(attempt, version)
             return
+        why = ""
+        if not state.deleted:
+            try:
+                if await self._take_up([share.segment for share in shares if share.segment >= 0]):
+                    return
+            except BraidError as error:
+                # Nothing of the message was stored: whoever publishes may try again. A damaged segment keeps no other
+                # from having a successor.
+                if self._state.version != version:
+                    return
+                why = f": {error}"
         await self._check_ends(shares, done)
         owners = {s.owner for s in state.open_segments if s.owner != self._broker}
         taken = f"now owned by broker {', '.join(sorted(owners))}" if owners else "no longer owned by this broker"
-        _give_up(done, self._cannot_store(f"topic {state.topic!r}: the segment for these messages is {taken}"))
+        _give_up(done, self._cannot_store(f"topic {state.topic!r}: the segment for these messages is {taken}{why}"))
 
     def _cannot_store(self, moved: str) -> BraidError:
         """Why no segment takes these messages: a fault that somebody has to mend, or a move, which passes."""

@@ -157,10 +157,12 @@ class TopicReads:
         index = await self.index(segment_id, fresh=True)
         return index.end, index.stored_bytes
 
-    async def index(self, segment_id: int, *, fresh: bool = False) -> SegmentIndex:
+    async def index(
+        self, segment_id: int, *, fresh: bool = False, longest_seconds: float = REMOTE_INDEX_SECONDS
+    ) -> SegmentIndex:
         """The segment's index, recovered from the store the first time.
 
-        The index of a segment that another broker writes may be `REMOTE_INDEX_SECONDS` old, unless it must be fresh.
+        The index of a segment that nobody writes here may be `longest_seconds` old, unless it must be fresh.
         """
         segment = self._state.segment(segment_id)
         index = self._indexes.known.get(segment_id)
@@ -170,7 +172,7 @@ class TopicReads:
         if index is not None and writer is not None and not writer.has_stopped:
             await self._indexes.look_again(segment_id, index)
             return index
-        return await self._indexes.get(segment, longest_seconds=0.0 if fresh else REMOTE_INDEX_SECONDS)
+        return await self._indexes.get(segment, longest_seconds=0.0 if fresh else longest_seconds)
 
     async def pass_by(self, segment_id: int, offset: int, max_rows: int) -> tuple[int, int]:
         """The offset from which on to read, and how many rows: behind what is given up there, and up to the next.

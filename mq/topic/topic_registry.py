@@ -27,7 +27,8 @@ _log = EventLog(__name__)
 class TopicRegistry(Mapping[str, TopicRuntime]):
     """The running topics by name, including those that were deleted while they ran.
 
-    `open_topic` makes the runtime of a topic from its state. `on_applied` is called with every state given to `apply`.
+    `open_topic` makes the runtime of a topic from its state, and gets whether this process has just created the topic.
+    `on_applied` is called with every state given to `apply`, once the topic runs with it.
     Once `draining` is set, news of changed records are ignored. All methods belong to the event loop's thread.
     """
 
@@ -37,12 +38,13 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         clock: Clock,
         coordinator: Coordinator,
         *,
-        open_topic: Callable[[TopicState], TopicRuntime],
+        open_topic: Callable[[TopicState, bool], TopicRuntime],
         on_applied: Callable[[TopicState], None],
         draining: asyncio.Event,
     ) -> None:
         self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
-        self._open_topic, self._on_applied, self._draining = open_topic, on_applied, draining
+        self._open_topic, self._on_applied = open_topic, on_applied
+        self._draining = draining
         self._running: dict[str, TopicRuntime] = {}
         self._changed: set[str] = set()
         self._rereads: set[asyncio.Task[None]] = set()
@@ -72,12 +74,12 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
             raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
         return runtime
 
-    def apply(self, state: TopicState) -> None:
-        """Run the topic with this state, unless it runs with a newer one."""
+    def apply(self, state: TopicState, *, is_new: bool = False) -> None:
+        """Run the topic with this state, unless it runs with a newer one. `is_new`: this process has just made it."""
         self._catalogue.saw(state)
         runtime = self._running.get(state.topic)
         if runtime is None:
-            self._running[state.topic] = self._open_topic(state)
+            self._running[state.topic] = self._open_topic(state, is_new)
             self._coordinator.follow(state.topic)
         else:
             runtime.apply(state)

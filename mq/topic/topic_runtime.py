@@ -1,7 +1,7 @@
 """One topic as a broker runs it: its state, and what publishes to it, reads from it and writes it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 from filer import keys
 from filer.event_log import EventLog
@@ -16,7 +16,7 @@ from mq.forwarding.remote_segments import RemoteSegments
 from mq.metrics.topic_families import OPEN_SEGMENTS, SNAPSHOTS_REBUILT
 from mq.topic.lost_objects import LostObjects
 from mq.topic.owned_segments import OwnedSegments
-from mq.topic.routing import Appender
+from mq.topic.routing import NO_OWNER, Appender
 from mq.topic.segment_indexes import SegmentIndexes
 from mq.topic.topic_publisher import TopicPublisher
 from mq.topic.topic_reads import TopicReads
@@ -32,13 +32,23 @@ class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
 
     `publisher` stores messages, `reads` answers readers, `traffic` counts both, `series` tells Prometheus. `lost` is
-    what cannot be read.
-    `on_lost` is called with the topic's name when a writer has stopped before its segment was sealed.
+    what cannot be read. `on_lost` is called with the topic's name when a writer has stopped before its segment was
+    sealed. `on_read` is called with the state whenever the record was read again. `take_over` has this broker take a
+    topic's segments over that have no owner, and those that it gets. `is_new`: this process has just created the topic.
     """
 
-    def __init__(self, services: TopicServices, state: TopicState, *, on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        services: TopicServices,
+        state: TopicState,
+        is_new: bool = False,
+        *,
+        on_lost: Callable[[str], None],
+        on_read: Callable[[TopicState], None] = lambda state: None,
+        take_over: Callable[[str, Set[int]], Awaitable[None]],
+    ) -> None:
         self.state = state
-        self._services = services
+        self._services, self._take_over, self._on_read = services, take_over, on_read
         self._news = Wakeup()
         self._refresh = SingleFlight(self._read_record, services.clock, name=f"read the record of {state.topic}")
         self._watch = TopicStateWatch(services.clock, self.refresh)
@@ -72,6 +82,7 @@ class TopicRuntime:
             refresh=self.refresh,
             inherit=self.inherited,
             on_lost=lambda: on_lost(state.topic),
+            is_new=is_new,
         )
         self.reads = TopicReads(
             state,
@@ -95,6 +106,7 @@ class TopicRuntime:
             deadlines=services.deadlines,
             fault_of=services.faults.fault_of,
             check_end=self._check_end,
+            take_up=self.take_up,
         )
         self._open_writers()
 
@@ -158,6 +170,52 @@ class TopicRuntime:
             return windows
         return await read_inherited(self._services.store, self._services.catalogue, self.topic, segment, self.state)
 
+    async def take_up(self, segment_ids: Sequence[int]) -> bool:
+        """Have these open segments written here, in a broker without a cluster; whether there is anything new now.
+
+        This broker goes on with its own. What has no owner any more, and what it cannot go on with, is sealed and gets
+        successors. Raises `BraidError`.
+        """
+        wanted = [i for i in segment_ids if i not in self.writers]
+        own = {segment.id: segment for segment in self.dormant()}
+        went_on = await asyncio.gather(*(self._owned.go_on(own[i]) for i in wanted if i in own))
+        if left := [i for i in wanted if i not in self.writers]:
+            await self._take_over(self.topic, set(left) & own.keys())
+        self.publisher.reroute()
+        return bool(wanted) and (any(went_on) or bool(left))
+
+    async def go_on(self, segment: Segment) -> bool:
+        """Go on with a segment of a process before this one; whether that can be done. Raises `BraidError`."""
+        goes_on = await self._owned.go_on(segment)
+        if goes_on:
+            self.publisher.reroute()
+        return goes_on
+
+    def dormant(self) -> list[Segment]:
+        """Open segments of this broker that it has not gone on with since its start."""
+        return self._owned.without_writer()
+
+    def went_on(self, segment_id: int) -> bool:
+        """Whether an earlier process has written files of a segment that is written here."""
+        return self._owned.went_on(segment_id)
+
+    def is_at_rest(self) -> bool:
+        """Whether no transition is under way, and nothing that this broker writes is on its way to the store."""
+        return self._owned.is_at_rest()
+
+    def has_stored_all(self) -> bool:
+        """After `close`: whether nothing that was accepted may still reach the store."""
+        return self._owned.has_stored_all()
+
+    def known_ends(self) -> dict[int, int]:
+        """The offsets that open segments are known to have reached, as far as that is more than 0."""
+        before, known = self._services.incarnation.ends_of(self.topic), self._indexes.known
+        ends = {
+            segment.id: max(before.get(segment.id, 0), known[segment.id].end if segment.id in known else 0)
+            for segment in self.state.open_segments
+        }
+        return {segment_id: end for segment_id, end in ends.items() if end}
+
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
         """Use an index that another component of this process has recovered or sealed."""
         self._indexes.put(segment_id, index)
@@ -183,6 +241,7 @@ class TopicRuntime:
         record = await self._services.catalogue.read(self.topic)
         if record is not None:
             self.apply(record.state)
+            self._on_read(self.state)
 
     def _open_writers(self) -> None:
         """Write, measure and route by the current state."""
@@ -214,6 +273,8 @@ class TopicRuntime:
 
     def _appender_of(self, segment: Segment) -> Appender:
         writer = self._owned.writers.get(segment.id)
+        if writer is None and not self._services.clustered:
+            return NO_OWNER  # until somebody publishes: see `take_up`
         return writer or self._remote.forward(self.ref(segment.id), segment, self.state.version)
 
     async def _check_end(self, segment_id: int) -> None:

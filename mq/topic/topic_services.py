@@ -7,6 +7,7 @@ from filer.clock import Clock
 from filer.segment.writer.segment_writer import WriterContext
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
+from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator
 from mq.limits.front_store import FrontStore
 from mq.metrics.metrics import Metrics
@@ -25,6 +26,7 @@ class TopicServices:
     """
 
     broker: str
+    incarnation: Incarnation
     store: Store
     clock: Clock
     catalogue: Catalogue

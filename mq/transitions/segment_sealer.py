@@ -33,7 +33,7 @@ class SegmentSealer:
     """Seals segments of any topic. It is the `Sealer` of this broker's `TransitionRunner`.
 
     `broker` is the id of this one. `last_url_of` gives the address at which a broker is or was last known: a broker
-    that is not announced may be alive.
+    that is not announced may be alive. `recorded_end` is an offset that a segment of a topic is known to have reached.
     """
 
     def __init__(
@@ -47,8 +47,10 @@ class SegmentSealer:
         replicas: ReplicaBuffers,
         topics: TopicRegistry,
         last_url_of: Callable[[str], str | None],
+        recorded_end: Callable[[str, int], int],
         grace_seconds: float,
     ) -> None:
+        self._recorded_end = recorded_end
         self._broker, self._store, self._clock, self._coordinator = broker, store, clock, coordinator
         self._peers, self._replicas, self._topics = peers, replicas, topics
         self._last_url_of, self._grace_seconds = last_url_of, grace_seconds
@@ -105,6 +107,7 @@ class SegmentSealer:
         self, runtime: TopicRuntime, segment_id: int, held: Sequence[Accepted], *, known_end: int = 0
     ) -> SealedEnd:
         segment = runtime.state.segment(segment_id)
+        known_end = max(known_end, self._recorded_end(runtime.topic, segment_id))
         if segment is None:
             raise SegmentMoved(f"topic {runtime.topic!r} has no segment {segment_id} any more")
         index = await flush_and_seal(

@@ -1,26 +1,23 @@
 """Repairs topics that this broker has left without an owner, or with an unfinished transition."""
 
 import asyncio
-import contextlib
+from collections.abc import Set
+from functools import partial
 
 from filer import request_ids
 from filer.backoff import Backoff
 from filer.clock import Clock
-from filer.errors import BraidError
-from filer.event_log import EventLog
+from filer.errors import SegmentMoved
 from filer.topic.catalogue import Catalogue
-from filer.topic.topic_state import Segment
+from filer.topic.incarnation import Incarnation
+from filer.topic.topic_state import Segment, TopicState
 from mq.topic.topic_faults import TopicFaults
 from mq.topic.topic_registry import TopicRegistry
 from mq.transitions.transition_executor import TransitionExecutor
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 10.0
-TAKE_OVERS_AT_ONCE = 8
-START_PATIENCE_SECONDS = 60.0
-"""How long a start waits for topics to be taken over; those that take longer are taken over while others are served."""
-
-_log = EventLog(__name__)
+TAKE_OVERS_AT_ONCE = 16
 
 
 class TopicRepair:
@@ -34,37 +31,52 @@ class TopicRepair:
         executor: TransitionExecutor,
         faults: TopicFaults,
         *,
-        broker: str,
+        incarnation: Incarnation,
         draining: asyncio.Event,
     ) -> None:
         self._clock, self._catalogue, self._topics, self._executor = clock, catalogue, topics, executor
-        self._faults, self._broker, self._draining = faults, broker, draining
-        self._not_taken_over: set[str] = set()
+        self._faults, self._draining = faults, draining
+        self._incarnation, self._broker = incarnation, incarnation.broker
+        # Topics that could not be taken over, with segments of this broker that it cannot go on with.
+        self._not_taken_over: dict[str, Set[int]] = {}
+        self._gate = asyncio.Semaphore(TAKE_OVERS_AT_ONCE)
         self._repairs: dict[str, asyncio.Task[None]] = {}
         self._take_overs: dict[str, asyncio.Task[None]] = {}
 
-    def request(self, name: str) -> None:
+    def request(self, name: str, *, at_once: bool = False) -> None:
         """Repair a topic soon: one of its writers has stopped, or a transition has failed."""
         if name not in self._repairs and not self._draining.is_set():
-            self._repairs[name] = asyncio.create_task(self._repair(name), name=f"repair {name}")
+            self._repairs[name] = asyncio.create_task(self._repair(name, at_once=at_once), name=f"repair {name}")
 
-    async def take_over_all(self) -> None:
-        """Take over all topics from earlier lives of this broker. For a broker without a cluster, at its start.
+    def read(self, state: TopicState) -> None:
+        """A topic's record was read, in a broker without a cluster: finish a transition that nobody carries out.
 
-        A topic that cannot be taken over keeps no other waiting: it is logged and tried again, while what can be read
-        of it is read.
+        A process before this one has left it, or its last write took effect only now. Publishers wait for it, so it is
+        finished at once. All other segments stay as they are: nobody may ever use the topic again.
         """
-        gate = asyncio.Semaphore(TAKE_OVERS_AT_ONCE)
-        for name in await self._catalogue.names():
-            self._take_overs[name] = asyncio.create_task(self._take_over(name, gate), name=f"take over {name}")
-        patience = asyncio.create_task(self._clock.sleep(START_PATIENCE_SECONDS))
-        try:
-            while (left := [task for task in self._take_overs.values() if not task.done()]) and not patience.done():
-                await asyncio.wait([*left, patience], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            patience.cancel()
-        if late := sorted(name for name, task in self._take_overs.items() if not task.done()):
-            _log.warning("take_overs_late", topics=len(late), topic=late[0])
+        if state.transition is not None and not self._executor.lock(state.topic).locked():
+            self.request(state.topic, at_once=True)
+
+    async def take_over(self, name: str, left: Set[int]) -> None:
+        """Seal a topic's segments that have no owner any more, and open successors here.
+
+        For a broker without a cluster, when somebody uses the topic. `left` are segments of this broker that it cannot
+        go on with. Callers at the same time share one transition. If it fails it is tried again in the background.
+        Raises `BraidError`, at once while a repair is under way.
+        """
+        task = self._take_overs.get(name)
+        if task is None:
+            if name in self._repairs:
+                raise SegmentMoved("it is being repaired; try again")
+            task = asyncio.create_task(self._take_over(name, left), name=f"take over {name}")
+            self._take_overs[name] = task
+            task.add_done_callback(partial(self._taken_over, name))
+        await asyncio.shield(task)
+
+    def _taken_over(self, name: str, task: "asyncio.Task[None]") -> None:
+        self._take_overs.pop(name, None)
+        if not task.cancelled():
+            task.exception()  # the callers have got it
 
     async def close(self) -> None:
         """Give up all repairs."""
@@ -73,35 +85,36 @@ class TopicRepair:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take_over(self, name: str, gate: asyncio.Semaphore) -> None:
-        async with gate:
+    async def _take_over(self, name: str, left: Set[int]) -> None:
+        async with self._gate:
+            await self._incarnation.check_newest()
             try:
                 with request_ids.of_work(self._clock):
-                    await self._executor.repair(name, self._is_orphan, "failover")
+                    await self._executor.repair(name, lambda each: self._is_orphan(each) or each.id in left, "failover")
             except Exception as error:
-                # Catch every error: one topic must not keep the others from being served.
-                self._not_taken_over.add(name)
+                self._not_taken_over[name] = left
                 self._faults.repair_failed(name, error)
-                with contextlib.suppress(BraidError):
-                    # Read what can be read.
-                    await self._topics.refresh(name)
                 self.request(name)
+                raise
 
     def _is_orphan(self, segment: Segment) -> bool:
         """Whether the past of this broker, which has no cluster, has left a segment."""
         return segment.owner != self._broker
 
-    async def _repair(self, name: str) -> None:
+    async def _repair(self, name: str, *, at_once: bool) -> None:
         """Open successors of our segments whose writer has stopped, as soon as the store allows it.
 
         A broker that took a segment over has recorded that in topic.json, or has begun a transition there. Otherwise no
-        broker takes the segment over while this one lives. Where the take-over at the start has failed, all segments of
+        broker takes the segment over while this one lives. Where taking the topic over has failed, all segments of
         other owners are orphans too, until it has succeeded once.
         """
 
         def is_orphan(segment: Segment) -> bool:
+            left = self._not_taken_over.get(name)
+            if left is not None and (segment.owner != self._broker or segment.id in left):
+                return True
             if segment.owner != self._broker:
-                return name in self._not_taken_over
+                return False
             runtime = self._topics.get(name)
             writer = None if runtime is None else runtime.writers.get(segment.id)
             return writer is not None and writer.has_stopped
@@ -109,11 +122,15 @@ class TopicRepair:
         backoff = Backoff(self._clock, first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS)
         try:
             while not self._draining.is_set():
-                await backoff.pause()
+                if not at_once:
+                    await backoff.pause()
+                at_once = False
                 try:
+                    if name in self._not_taken_over:
+                        await self._incarnation.check_newest()
                     with request_ids.of_work(self._clock):
                         await self._executor.repair(name, is_orphan, "failover")
-                    self._not_taken_over.discard(name)
+                    self._not_taken_over.pop(name, None)
                     # A topic that does not run here may not exist.
                     runtime = self._topics.get(name)
                     if runtime is None or not any(map(is_orphan, runtime.state.open_segments)):

@@ -29,7 +29,7 @@ from filer.segment.writer.write_limiter import WriteLimiter
 from filer.segment.writer.writer_settings import WriterSettings
 from filer.segment.writer.writer_state import HasWriterState, WriterState
 from filer.stores.store import Store
-from filer.stores.store_time import moment
+from filer.stores.store_time import Moment, moment
 from filer.tracing import Span
 
 MOST_LINKS = 32
@@ -64,8 +64,10 @@ class SegmentWriter(HasWriterState):
     called once, with the reason, if the writer ends without a seal, mostly because another writer took over. `inherit`
     reads the producer windows that the predecessors left, unless the index has them. With `replication`, everything
     accepted goes to the followers too; messages that only they hold when the writer stops are in `unflushed`.
-    `awaited`: publishers were held back until the segment was opened (see `FlushTimer`). `on_unstored` gets the change
-    in the number of bytes that are accepted and not stored, and for which no publisher waits any more.
+    `awaited`: publishers were held back until the segment was opened (see `FlushTimer`). `proven`: the moment of a look
+    at topic.json and the log that showed this owner to be the owner, and the log to end where the index ends.
+    `on_unstored` gets the change in the number of bytes that are accepted and not stored, and for which no publisher
+    waits any more.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class SegmentWriter(HasWriterState):
         inherit: Inherit = nothing_inherited,
         replication: Replication | None = None,
         awaited: bool = False,
+        proven: Moment | None = None,
         on_unstored: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
         super().__init__()
@@ -97,6 +100,8 @@ class SegmentWriter(HasWriterState):
         self._proof = OwnershipProof(
             context.store, clock, ref, index, checks=checks, grace_seconds=settings.grace_seconds
         )
+        if proven is not None:
+            self._proof.renew(proven)
         self._finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(
             self._run(), name=f"writer {ref.topic}/{ref.segment}", context=request_ids.of_nobody()
@@ -148,6 +153,16 @@ class SegmentWriter(HasWriterState):
     def pending_bytes(self) -> int:
         """The size of everything accepted that is not stored yet."""
         return self._queue.size_bytes
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it goes on, and has nothing to store and nothing on its way to the store."""
+        return self.is_open and not self._queue.unstored()
+
+    @property
+    def has_stored_all(self) -> bool:
+        """Whether everything that was ever accepted is stored; after `close`, that no put may take effect later."""
+        return self._queue.end == self.index.end
 
     @property
     def accepted_end(self) -> int:

@@ -25,7 +25,11 @@ def cluster_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/cluster")
     async def cluster() -> Response:
-        """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged."""
+        """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged.
+
+        `topics_loading` is how many topics a broker without a cluster has still to read after its start: they are not
+        counted yet. It is null until their names are known.
+        """
         owned = await broker.segment_counts.by_owner()
         brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
         transitions = [
@@ -40,6 +44,7 @@ def cluster_router(broker: Broker) -> APIRouter:
                 "leader": broker.coordinator.leader(),
                 "brokers": brokers,
                 "transitions": transitions,
+                "topics_loading": broker.loading.left if broker.settings.zookeeper is None else 0,
                 "damaged": _damaged_topics(broker),
             }
         )

@@ -1,5 +1,6 @@
 """A topic whose topic.json is damaged, gone or older than before: what people see, and that putting it back mends."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -105,6 +106,10 @@ async def test_after_a_restart(folder: Folder, damage: Damage, problem: str) -> 
         await folder.fill(first)
     folder.damage(damage)
     async with folder.broker() as broker:
+        # Before anybody asks for it.
+        async with asyncio.timeout(10):
+            while await metric(broker, "braidmq_unusable_records") != 1:
+                await asyncio.sleep(0.01)
         told = (503, problem, RECORD)
         assert await problem_of(broker, "GET", BAD) == told
         assert await problem_of(broker, "GET", f"{BAD}/messages") == told
@@ -115,7 +120,6 @@ async def test_after_a_restart(folder: Folder, damage: Damage, problem: str) -> 
         assert listed["unusable"] == [{"topic": "bad", "problem": problem, "key": RECORD}]
         assert [each["topic"] for each in listed["topics"]] == ["good"]
         assert await metric(broker, "braidmq_unusable_records") == 1
-        assert await metric(broker, "braidmq_topic_repair_failures_total") >= 1
         (await broker.client.post(f"{GOOD}/messages?key=k", content=b"three")).raise_for_status()
         assert await values(broker, GOOD) == [*VALUES, b"three"]
         folder.put_back()
@@ -178,6 +182,7 @@ async def test_a_damaged_snapshot_is_rebuilt_and_told(folder: Folder, tmp_path: 
         await folder.fill(broker)
     snapshots = []
     async with folder.broker() as again:
+        await (await again.broker.topics.topic("bad")).take_up([0])
         await again.broker.maintenance.round()
         snapshots = sorted((tmp_path / "topics" / "bad" / "index").glob("*.snapshot"))
     assert snapshots

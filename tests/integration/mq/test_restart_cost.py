@@ -7,6 +7,7 @@ import pytest
 
 from filer.clock import ManualClock
 from filer.keys import FileName
+from filer.segment.next_file import Single
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, recover_index
 from filer.stores.decorators.instrumented_store import InstrumentedStore
@@ -51,12 +52,14 @@ async def store_with(old_files: int, clock: ManualClock) -> Store:
 
 
 async def requests_of_a_restart(store: Store, clock: ManualClock) -> int:
-    """Start a broker on the store until it owns a successor of the segment; how often the store was asked."""
+    """Start a broker on the store, and publish until it owns a successor; how often the store was asked."""
     metrics = StoreMetrics()
     counted = InstrumentedStore(store, clock=clock, metrics=metrics)
     broker = Broker(counted, clock, InProcessCoordinator(), BrokerSettings(maintenance_interval=3600))
     await broker.start("http://here")
     try:
+        runtime = await broker.topics.topic(REF.topic)
+        await runtime.publisher.publish_single(Single(b"k", b"v", None, None), 1)
         state = broker.topics[REF.topic].state
         assert [(s.state, s.end_offset) for s in state.segments][1:] == [("open", None)]
         return sum(operation.calls for operation in metrics.snapshot())

@@ -69,6 +69,7 @@ class BrokerProcess:
         self._printed: deque[str] = deque(maxlen=_LOG_LINES)
         self._logged: deque[str] = deque(maxlen=_LOG_LINES)
         self._readers: list[threading.Thread] = []
+        self._addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -111,14 +112,18 @@ class BrokerProcess:
         assert not self.running, "the broker is running already"
         self._process = ForkedProcess(self.module, self.arguments, env=self.env) if self.forked else self._interpreter()
         end_with_us(self._process.pid)
-        addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
+        addresses = self._addresses = queue.SimpleQueue()
         self._readers = [
             self._follow(self._process.stdout, self._printed, addresses),
             self._follow(self._process.stderr, self._logged, None),
         ]
         if wait:
-            self._wait_ready(addresses, time.monotonic() + timeout_seconds)
+            self.wait_ready(timeout_seconds=timeout_seconds)
         return self
+
+    def wait_ready(self, *, timeout_seconds: float = START_SECONDS) -> None:
+        """Wait until it is ready, after a `start` that did not; raises `BrokerFailedToStart`."""
+        self._wait_ready(self._addresses, time.monotonic() + timeout_seconds)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

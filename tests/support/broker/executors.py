@@ -70,6 +70,7 @@ def executor_of(
             replicas=cast(ReplicaBuffers, None),
             topics=running,
             last_url_of=lambda each: None,
+            recorded_end=lambda topic, segment: 0,
             grace_seconds=60.0,
         ),
         broadcast=StateBroadcast(broker=broker, coordinator=cluster, peers=others),

@@ -18,6 +18,7 @@ import uvicorn
 from filer.clock import Clock, SystemClock
 from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.store import Store, StreamingStore
+from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
@@ -65,6 +66,7 @@ async def http_broker(
     peers: PeerTransport | None = None,
     store_health: StoreHealth | None = None,
     tracer: Tracer = NO_TRACER,
+    incarnation: Incarnation | None = None,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
@@ -81,6 +83,7 @@ async def http_broker(
         peers=peers,
         store_health=store_health,
         tracer=tracer,
+        incarnation=incarnation,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

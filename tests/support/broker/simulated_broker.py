@@ -5,7 +5,7 @@ record: so each may be as stale as it likes. None asks another one to seal what 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from typing import cast
 
@@ -20,6 +20,7 @@ from filer.segment.writer.writer_settings import WriterSettings
 from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
+from filer.topic.incarnation import Incarnation
 from filer.topic.topic_state import Segment
 from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
 from leader.membership.refusing_brokers import RefusingBrokers
@@ -96,6 +97,10 @@ def _bytes_of(data: bytes, ranges: Ranges) -> list[bytes]:
     return [data[start:stop] for start, stop in ranges]
 
 
+async def _nobody_takes_over(topic: str, left: Set[int]) -> None:
+    """The brokers are a cluster."""
+
+
 class SimulatedBroker:
     """One life of a broker: `alive` has it from now on. `close` it at the end."""
 
@@ -110,6 +115,7 @@ class SimulatedBroker:
         self.segment_reader = SegmentReader(store, InlineExecutor(), cache_bytes=1 << 20)
         services = TopicServices(
             broker=broker,
+            incarnation=Incarnation(None, clock, broker),
             store=store,
             clock=clock,
             catalogue=catalogue,
@@ -128,7 +134,7 @@ class SimulatedBroker:
             catalogue,
             clock,
             coordinator,
-            open_topic=partial(TopicRuntime, services, on_lost=lambda topic: None),
+            open_topic=partial(TopicRuntime, services, on_lost=lambda topic: None, take_over=_nobody_takes_over),
             on_applied=lambda state: None,
             draining=self.draining,
         )
@@ -143,6 +149,7 @@ class SimulatedBroker:
             replicas=replica_buffers,
             topics=self.topics,
             last_url_of=addresses.last_url_of,
+            recorded_end=lambda topic, segment: 0,
             grace_seconds=GRACE_SECONDS,
         )
         self.executor = TransitionExecutor(

@@ -53,6 +53,7 @@ async def drain(broker: HttpBroker) -> None:
 async def test_a_stream_in_the_middle_of_a_page_ends_at_once_with_where_it_is(inner: MemoryStore) -> None:
     store = StallingStore(inner)
     async with http_broker(store) as broker:
+        await broker.end_offsets("t")  # so that it is the file for which it waits
         store.stalls = True
         params = {"from": "earliest"}
         headers = {"accept": "application/x-ndjson"}
@@ -77,6 +78,7 @@ async def test_a_page_has_its_grace(path: str, inner: MemoryStore, monkeypatch: 
     store = StallingStore(inner)
     async with http_broker(store) as broker:
         monkeypatch.setattr(reads, "GRACE_SECONDS", 0.3)
+        await broker.end_offsets("t")
         store.stalls = True
         reading = asyncio.create_task(broker.client.get(path))
         await asyncio.wait_for(store.asked.wait(), SECONDS)

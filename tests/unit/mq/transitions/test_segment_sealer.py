@@ -107,6 +107,7 @@ class World:
             replicas=self.copies,
             topics=cast(TopicRegistry, FakeRegistry(lambda state: None, t=self.runtime)),
             last_url_of=lambda broker: broker,
+            recorded_end=lambda topic, segment: 0,
             grace_seconds=3600.0,
         )
 
