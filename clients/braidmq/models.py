@@ -7,7 +7,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # Each takes a millisecond or more to build, and a program uses few of them.
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class SegmentTraffic(_Answer):

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from mq.base.version import VERSION
 from mq.cli.commands import COMMANDS
 from mq.cli.failures import report
 from mq.cli.lazy_group import lazy_group
@@ -31,6 +30,9 @@ class Invocation:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        # Imported here: it looks through all that is installed, and no other command has to.
+        from mq.base.version import VERSION
+
         typer.echo(f"mq {VERSION}")
         raise typer.Exit
 

@@ -4,11 +4,20 @@ Ctrl-C may come while modules are imported, which takes most of the time of a sh
 where it was. So this module imports next to nothing, and the rest only once that is provided for.
 """
 
+import gc
 import os
 import signal
 import sys
 
 _INTERRUPTED = 130
+# A command makes some 100,000 objects before it begins, nearly all of them modules and their parts. By Python's own
+# measure it looks for garbage among them a hundred times, which takes a tenth of the start.
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_NEVER_USED = (
+    "pandas",  # jobs on Spark, which need it, are processes of their own
+    "httpx._main",  # the command line of httpx
+    "zstandard",  # httpx would take answers in it; brokers send none
+)
 
 
 def run(arguments: list[str]) -> int:
@@ -20,18 +29,21 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """The entry point of the program."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     # Whoever starts a job in the background has it ignore Ctrl-C.
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_interruptible:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
-    from mq.base.without_pandas import refuse_pandas
+    from mq.base.refused_imports import refuse_imports
     from mq.cli.interrupts import INTERRUPTS
     from mq.cli.streams import open_streams
 
     if is_interruptible:
         INTERRUPTS.begin()
     open_streams()
-    refuse_pandas()  # no command uses it: jobs on Spark are processes of their own
+    refuse_imports(*_NEVER_USED)
+    # There are none. Pydantic would look through all that is installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     code = run(sys.argv[1:])
     INTERRUPTS.end()
     sys.exit(code)

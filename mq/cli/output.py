@@ -7,10 +7,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import orjson
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from filer.clock import Clock
 from mq.cli.failures import say
@@ -28,6 +24,12 @@ def print_json(answer: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table. Columns that hold only numbers are aligned to the right."""
+    # Imported here: whoever prints JSON needs none of it.
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     cells = [list(row) for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, name in enumerate(columns):
@@ -35,7 +37,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
-    _print(table)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(table)
+    write_out("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode())
 
 
 def print_lines(*lines: str) -> None:
@@ -96,10 +101,3 @@ async def until_closed(clock: Clock) -> None:
         poll.register(sys.stdout.fileno(), 0)
     while not poll.poll(0):
         await clock.sleep(_LOOK_SECONDS)
-
-
-def _print(table: Table) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(table)
-    write_out("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode())

@@ -2,6 +2,9 @@
 
 import gc
 
+# Those of Python. `mq` starts with others.
+_THRESHOLDS = (700, 10, 10)
+
 
 def spare_what_is_loaded() -> None:
     """Exclude all present objects from collection: modules and what was set up live as long as the process.
@@ -11,3 +14,4 @@ def spare_what_is_loaded() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)

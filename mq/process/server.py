@@ -27,8 +27,8 @@ from filer.stores.store import Store, StreamingStore
 from filer.stores.store_address import StoreAddress
 from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
+from mq.base.refused_imports import keep_pandas_out
 from mq.base.settings import BrokerSettings
-from mq.base.without_pandas import keep_pandas_out
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.process.connections.limits import connection_limits, open_files, raise_open_files

@@ -1,12 +1,33 @@
 """The TLS settings that all connections of a process share."""
 
 import ssl
-from functools import cache
+from functools import cache, cached_property
+from typing import Any
 
 import httpx
 
 
+class _MadeOnUse(ssl.SSLContext):
+    """httpx's TLS context, made at the first connection that needs it: reading certificates takes 25 ms."""
+
+    @cached_property
+    def _trusting(self) -> ssl.SSLContext:
+        return httpx.create_ssl_context()
+
+    def set_alpn_protocols(self, alpn_protocols: Any) -> None:
+        """Offer these protocols."""
+        self._trusting.set_alpn_protocols(alpn_protocols)
+
+    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+        """Begin a connection of an event loop."""
+        return self._trusting.wrap_bio(*given, **named)
+
+    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+        """Begin a connection of blocking code."""
+        return self._trusting.wrap_socket(*given, **named)
+
+
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return httpx's TLS context, made once: reading certificates takes 25 ms, and Spark tasks make many clients."""
-    return httpx.create_ssl_context()
+    """Return the context, one for a process: Spark tasks make many clients. It trusts what httpx's own does."""
+    return _MadeOnUse(ssl.PROTOCOL_TLS_CLIENT)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,11 +31,13 @@ from mq.cli.publishing.batches import (
     parquet_batches,
 )
 from mq.cli.publishing.input_stream import STDIN, InputStream, open_input
-from mq.cli.publishing.progress import Progress
 from mq.cli.publishing.publish_preview import PublishPreview
 from mq.cli.publishing.publish_summary import PublishSummary
 from mq.cli.publishing.read_ahead import read_ahead
 from mq.cli.publishing.resuming import Skip, acknowledged, interrupted
+
+if TYPE_CHECKING:
+    from mq.cli.publishing.progress import Progress
 
 # A larger payload is streamed to the store and published by reference.
 _INLINE_BYTES = 1024 * 1024
@@ -189,6 +191,8 @@ async def _preview(client: AsyncClient, job: _Job, values: Sequence[str], previe
             if not skip.take(1):
                 preview.add_whole(name, job.key)
             continue
+        from mq.cli.publishing.progress import Progress
+
         with ExitStack() as stack:
             progress = stack.enter_context(Progress(name, shown=False))
             row = 0
@@ -251,6 +255,8 @@ def _chunks(stream: InputStream) -> Iterator[bytes]:
 async def _publish_rows(
     client: AsyncClient, job: _Job, name: str, form: Format, skip: Skip, summary: PublishSummary
 ) -> None:
+    from mq.cli.publishing.progress import Progress
+
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
         row = 0
@@ -271,7 +277,7 @@ async def _publish_rows(
             progress.update(table.num_rows)
 
 
-def _batches(job: _Job, name: str, form: Format, progress: Progress, stack: ExitStack) -> Iterator[Batch]:
+def _batches(job: _Job, name: str, form: Format, progress: "Progress", stack: ExitStack) -> Iterator[Batch]:
     if form == "parquet":
         if name == STDIN:
             raise CommandFailed("Parquet cannot be read from stdin: save it to a file and give --file")

@@ -2,11 +2,9 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import progress as bars
-from rich.console import Console
 
 from braidmq import AsyncClient, NotFound
 from braidmq.defaults import LONGEST_DELIVERY_TIMEOUT_SECONDS
@@ -18,6 +16,9 @@ from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Timeout, Url, duration_seconds, lazily
 from mq.cli.output import print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from rich import progress as bars
 
 _POLL_SECONDS = 0.5
 _STALL_SECONDS = 60.0
@@ -167,7 +168,10 @@ def _left(drain: BrokerDrain) -> str:
     return f"{drain.segments} {'segment' if drain.segments == 1 else 'segments'}"
 
 
-def _progress() -> bars.Progress:
+def _progress() -> "bars.Progress":
+    from rich import progress as bars
+    from rich.console import Console
+
     return bars.Progress(
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),

@@ -8,7 +8,6 @@ import typer
 from braidmq import AsyncClient
 from braidmq.models import LostObject, Segment, Topic, TopicSummary
 from braidmq.topic_settings import TopicSettings
-from filer.topic.topic_config import AT_CREATION, TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url, duration_seconds, size_bytes
 from mq.cli.output import print_json, print_lines, print_table, slots
@@ -114,6 +113,8 @@ def configure(
 ) -> None:
     """Change settings of a topic, or show all settings."""
     changes = gather(overrides or [], {})
+    from filer.topic.topic_config import AT_CREATION
+
     if AT_CREATION in changes:
         raise typer.BadParameter(
             f"{AT_CREATION} counts only at creation: see mq topic split and merge, and the settings min_segments and "
@@ -213,6 +214,8 @@ def _hot_slot_note(segment: Segment) -> str:
 
 
 def _changed_settings(config: dict[str, Any]) -> list[str]:
+    from filer.topic.topic_config import TopicConfig
+
     defaults = dict(flatten(TopicConfig().model_dump(mode="json")))
     changed = [f"{name}={_word(value)}" for name, value in flatten(config) if defaults.get(name) != value]
     return [f"settings: {', '.join(changed)}"] if changed else []

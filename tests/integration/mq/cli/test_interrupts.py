@@ -56,7 +56,7 @@ def interrupted(prepare: str, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    "place", ["mq.base.without_pandas", "mq.cli.interrupts", "typer", "mq.cli.topics.topic", "httpx", "uvloop"]
+    "place", ["mq.base.refused_imports", "mq.cli.interrupts", "typer", "mq.cli.topics.topic", "httpx", "uvloop"]
 )
 def test_while_it_is_imported(place: str) -> None:
     assert interrupted(_AT_IMPORT.format(place=place), "topic", "list", "--url", "http://127.0.0.1:9") == (130, "", "")

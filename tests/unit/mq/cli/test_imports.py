@@ -20,19 +20,22 @@ CLIENT = {"httpx", "pydantic"}
 HEAVY = [
     "pyarrow", "numpy", "pandas", "pyspark", "polars", "duckdb", "matplotlib", "boto3", "botocore", "aiobotocore",
     "aiohttp", "fastapi", "starlette", "uvicorn", "kazoo", "prometheus_client", "httpx", "pydantic", "mq.broker",
-    "opentelemetry",
+    "opentelemetry", "rich", "httpx._main", "click", "zstandard", "mq.base.version",
 ]  # fmt: skip
 NOWHERE = ["--url", "http://127.0.0.1:9"]
+# For tables and helps.
+RICH = {"rich"}
+VERSION = {"mq.base.version"}
 CASES: dict[str, set[str]] = {
-    "": set(),
-    "--help": set(),
-    "--version": set(),
+    "": RICH,
+    "--help": RICH,
+    "--version": VERSION,
     # Typer itself imports pydantic for a command with options.
-    "topic --help": {"pydantic"},
-    "serve --help": {"pydantic"},
-    "config show": {"pydantic"},
-    "local --help": CLIENT,
-    "pipeline --help": {"pydantic"},
+    "topic --help": {"pydantic", *RICH},
+    "serve --help": {"pydantic", *RICH},
+    "config show": {"pydantic", *RICH},
+    "local --help": {*CLIENT, *RICH, *VERSION},
+    "pipeline --help": {"pydantic", *RICH},
     "topic list": CLIENT,
     "topic create t": CLIENT,
     "topic config t": CLIENT,
@@ -50,12 +53,12 @@ CASES: dict[str, set[str]] = {
     "subscribe t": {*CLIENT, *ARROW},
     "publish t x": {*CLIENT, *ARROW},
     "bench": {*CLIENT, *ARROW},
-    "doctor": {*CLIENT, *ARROW},
-    "verify t": CLIENT,
+    "doctor": {*CLIENT, *ARROW, *RICH, *VERSION},
+    "verify t": {*CLIENT, *RICH},
 }
 # Each command in a process of its own, forked where nothing but what all of them need has been imported.
 SCRIPT = f"""
-import json, os, sys
+import gc, json, os, sys
 for name in list(os.environ):
     if name.startswith("BRAIDMQ_"):
         del os.environ[name]
@@ -71,6 +74,7 @@ for command in json.load(sys.stdin):
         except SystemExit:
             pass
         names = [name for name in {HEAVY!r} if name in sys.modules]
+        names += ["a full collection"] * gc.get_stats()[2]["collections"]
         os.write(told, json.dumps(names).encode() + b"\\n")
         os._exit(0)
     assert os.waitpid(process, 0)[1] == 0, command
@@ -79,8 +83,11 @@ for command in json.load(sys.stdin):
 
 @cache
 def imported() -> dict[str, set[str]]:
-    """What a process of each command has imported of the heavy modules when it ends."""
-    arguments = [[*command.split(), *(NOWHERE if needs >= CLIENT else [])] for command, needs in CASES.items()]
+    """What a process of each command has imported of the heavy modules when it ends, and if it looked for garbage."""
+    arguments = [
+        [*command.split(), *(NOWHERE if needs >= CLIENT and "--help" not in command else [])]
+        for command, needs in CASES.items()
+    ]
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT], input=json.dumps(arguments).encode(), capture_output=True, timeout=100
     )

@@ -15,3 +15,14 @@ def test_what_is_there_is_spared_and_what_comes_is_not() -> None:
         assert any(each is coming for each in gc.get_objects())
     finally:
         gc.unfreeze()
+
+
+def test_however_the_process_began_it_collects_as_often_as_python_does() -> None:
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(50_000)
+        spare_what_is_loaded()
+        assert gc.get_threshold() == (700, 10, 10)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -1,4 +1,4 @@
-"""Keeps pandas out of processes that do not use it."""
+"""Keeps modules out of processes that do not use them, where a library would import them unasked."""
 
 import sys
 from collections.abc import Sequence
@@ -6,18 +6,21 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _NoPandas:
+class _Refused:
+    def __init__(self, *names: str) -> None:
+        self._names = frozenset(names)
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
-        if fullname == "pandas":
-            raise ImportError("pandas is kept out", name=fullname)
+        if fullname in self._names:
+            raise ImportError(f"{fullname} is kept out", name=fullname)
         return None
 
 
-def refuse_pandas() -> None:
-    """Make every import of pandas in this process fail, as if it were not installed. Imports nothing itself."""
-    sys.meta_path.insert(0, _NoPandas())
+def refuse_imports(*names: str) -> None:
+    """Make every import of these modules in this process fail, as if they were not there. Imports nothing itself."""
+    sys.meta_path.insert(0, _Refused(*names))
 
 
 def keep_pandas_out() -> None:
@@ -28,7 +31,7 @@ def keep_pandas_out() -> None:
     """
     import pyarrow as pa
 
-    finder = _NoPandas()
+    finder = _Refused("pandas")
     sys.meta_path.insert(0, finder)
     try:
         pa.array([None])
