@@ -33,10 +33,12 @@ from collections.abc import Iterator
 
 from braidmq.async_client import AsyncClient
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.short_tracebacks import short_tracebacks
 '''
 
 _CLASS = '''
 
+@short_tracebacks
 class Client:
     """A client of one cluster. Use it as a context manager, or call `close`.
 

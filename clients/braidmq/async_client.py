@@ -49,6 +49,7 @@ from braidmq.positions import Position, Published
 from braidmq.publish.identity import Identity, IdentityPool, checked_producer_id
 from braidmq.read.start import start_parameters
 from braidmq.read.verification import verification
+from braidmq.short_tracebacks import short_tracebacks
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.addresses import Addresses, parse_addresses, shown
 from braidmq.transport.retry import Retry
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from filer.bulk_load.load_segment import LoadSegment
 
 
+@short_tracebacks
 class AsyncClient:
     """A client of one cluster, for asyncio.
 

@@ -23,6 +23,7 @@ from braidmq.publish.producer import AsyncProducer
 from braidmq.publish.receipts import AsyncReceipt
 from braidmq.read.cursors import AsyncMessages, AsyncTables, MessageCursor
 from braidmq.read.payload import AsyncPayload
+from braidmq.short_tracebacks import shortened
 
 T = TypeVar("T")
 
@@ -55,8 +56,7 @@ class LoopThread:
         except CancelledError:
             raise ClientClosed("the client or the producer was closed during the call") from None
         except BraidMQError as error:
-            # It says what was wrong. The dozens of lines of where it came from say nothing to who called.
-            raise error.with_traceback(None) from None
+            raise shortened(error) from error.__cause__
         finally:
             future.cancel()
 

@@ -47,6 +47,7 @@ from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upl
 from braidmq.publish.encoding.tables import Columns
 from braidmq.publish.publisher import Progress
 from braidmq.read.segment_pages import SegmentPage
+from braidmq.short_tracebacks import short_tracebacks
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.retry import Retry
 from braidmq.transport.waits import Waiting
@@ -55,6 +56,7 @@ from filer.bulk_load.load_segment import LoadSegment
 from filer.clock import Clock
 
 
+@short_tracebacks
 class Client:
     """A client of one cluster. Use it as a context manager, or call `close`.
 

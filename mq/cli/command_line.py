@@ -46,6 +46,10 @@ def _before_command(
     ] = False,
 ) -> None:
     context.obj.debug = debug
+    if debug:
+        from braidmq.short_tracebacks import whole_tracebacks
+
+        context.with_resource(whole_tracebacks())
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from braidmq.publish.receipts import AsyncReceipt, UnaskedFailures
 from braidmq.publish.row_positions import row_positions
 from braidmq.publish.segment_sender import BatchTiming, SegmentSender
 from braidmq.publish.segment_senders import MAX_KEYLESS_SENDERS, SegmentSenders
+from braidmq.short_tracebacks import short_tracebacks
 from filer.clock import Clock
 
 
@@ -38,6 +39,7 @@ class ProducerSettings:
             )
 
 
+@short_tracebacks
 class AsyncProducer:
     """Sends messages of one topic in batches of up to `batch_bytes`, one request in flight for each open segment.
 

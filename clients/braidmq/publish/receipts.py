@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from braidmq.errors import BraidMQError
 from braidmq.positions import Acknowledgement
+from braidmq.short_tracebacks import shortened
 
 _MAX_UNASKED_FAILURES = 1000
 
@@ -55,6 +57,8 @@ class UnaskedFailures:
 
     def fail(self, receipts: Sequence[AsyncReceipt], failure: Exception) -> None:
         """Fail those of the receipts that have no outcome yet, and keep them."""
+        if isinstance(failure, BraidMQError):
+            failure = shortened(failure)
         failed = [receipt for receipt in receipts if not receipt.done()]
         for receipt in failed:
             receipt.set_exception(failure)

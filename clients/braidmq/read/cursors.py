@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from braidmq.message import Message, MessagePage
 from braidmq.read.reader import Reader
+from braidmq.short_tracebacks import short_tracebacks, shortening
 
 # Objects are made this many at a time: enough to spread the cost per column, few enough for memory.
 _SLICE_ROWS = 512
@@ -43,6 +44,7 @@ class MessageCursor:
         self._next_row += 1
         return message
 
+    @shortening
     async def next_page(self) -> bool:
         """Fetch the next page. Return False if there is none. An interrupted call loses nothing."""
         page = await self.reader.next_page()
@@ -60,6 +62,7 @@ class AsyncMessages(MessageCursor, AsyncIterator[Message]):
         return message
 
 
+@short_tracebacks
 class AsyncTables(AsyncIterator[pa.Table]):
     """Pages as pyarrow tables; `marker` says where to go on after the last one returned."""
 

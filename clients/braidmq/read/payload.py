@@ -9,12 +9,15 @@ import httpx
 from braidmq.errors import ConnectionBroken, InvalidArgument, PayloadMismatch
 from braidmq.message import Message, Reference
 from braidmq.names import topic_path
+from braidmq.short_tracebacks import short_tracebacks, shortening
+from braidmq.transport.connection_errors import connection_error
 from braidmq.transport.problems import refusal
-from braidmq.transport.transport import Call, Transport, connection_error
+from braidmq.transport.transport import Call, Transport
 
 _UNCOMPRESSED = {"accept-encoding": "identity"}
 
 
+@short_tracebacks
 class AsyncPayload(AsyncIterator[bytes]):
     """A message's payload, inline or by reference: iterate its chunks, or `read` the whole.
 
@@ -53,6 +56,7 @@ class AsyncPayload(AsyncIterator[bytes]):
         """Return all of the payload that has not been read yet."""
         return b"".join([chunk async for chunk in self])
 
+    @shortening
     async def __anext__(self) -> bytes:
         if self._chunks is None:
             raise InvalidArgument("open the payload first: async with client.open(message) as payload")

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from braidmq.errors import ConnectionBroken, NotABroker
 from braidmq.models import Verification
 from braidmq.names import topic_path
+from braidmq.transport.connection_errors import connection_error
 from braidmq.transport.problems import refusal, told_problem
-from braidmq.transport.transport import Call, Transport, connection_error
+from braidmq.transport.transport import Call, Transport
 
 
 async def verification(transport: Transport, topic: str | None) -> AsyncIterator[Verification]:

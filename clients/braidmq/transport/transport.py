@@ -1,7 +1,6 @@
 """HTTP to the brokers: sends requests, and repeats those that may be repeated."""
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import httpx
 from braidmq.errors import (
     BraidMQError,
     ClientClosed,
-    ConnectionBroken,
     InvalidArgument,
     NoConnection,
     NotABroker,
@@ -21,6 +19,7 @@ from braidmq.errors import (
 )
 from braidmq.transport.addresses import Addresses
 from braidmq.transport.broker_failover import BrokerFailover
+from braidmq.transport.connection_errors import MAX_CONNECTIONS, connection_error
 from braidmq.transport.exchange import Exchange
 from braidmq.transport.problems import refusal
 from braidmq.transport.retry import Retry
@@ -38,12 +37,11 @@ _JITTER_BYTES = 4
 # What HTTP allows, in ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-_MAX_CONNECTIONS = 1000
 # Servers commonly close idle connections after five seconds, and a publish on a connection that is just being closed
 # has an unknown outcome. So this is less.
 _KEEPALIVE_SECONDS = 3.0
 _LIMITS = httpx.Limits(
-    max_connections=_MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE_SECONDS
+    max_connections=MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE_SECONDS
 )
 
 
@@ -242,34 +240,6 @@ class Transport:
 def _headers_of(call: Call) -> Mapping[str, str] | None:
     trace = trace_headers() if call.trace is None else call.trace
     return {**trace, **(call.headers or {})} if trace else call.headers
-
-
-def connection_error(failure: httpx.HTTPError, url: httpx.URL, *, publishing: bool) -> BraidMQError:
-    """Return the error for an exchange that failed without an answer."""
-    address = f"{url.scheme}://{url.netloc.decode()}"
-    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
-        return NoConnection(f"no connection to {address}: {_cause(failure)}; is a broker listening there?")
-    if isinstance(failure, httpx.PoolTimeout):
-        return NoConnection(f"all {_MAX_CONNECTIONS} connections of this client are in use; nothing was sent")
-    cause = _cause(failure)
-    if publishing:
-        return OutcomeUnknown(
-            f"the answer of {address} to a publish was lost ({cause}): the messages may or may not be stored"
-        )
-    return ConnectionBroken(f"the answer of {address} was lost: {cause}")
-
-
-def _cause(failure: BaseException) -> str:
-    """Return the innermost cause, in the operating system's words if it is one of its errors."""
-    innermost = failure
-    while (deeper := innermost.__cause__ or innermost.__context__) is not None:
-        innermost = deeper
-    if isinstance(innermost, OSError) and innermost.errno is not None:
-        # Name resolution has negative numbers and texts of its own. For other errors, asyncio's texts say less.
-        return os.strerror(innermost.errno) if innermost.errno > 0 else str(innermost.strerror)
-    if isinstance(failure, httpx.TimeoutException):
-        return f"no answer in time ({type(failure).__name__})"
-    return str(failure) or type(failure).__name__
 
 
 def _no_op() -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import ssl
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -100,7 +101,8 @@ def _errno_beneath(error: BaseException) -> int:
     for _ in range(_DEEPEST):
         if beneath is None:
             break
-        if isinstance(beneath, OSError):
+        # Errors of TLS are of that class too, but their numbers are not the system's.
+        if isinstance(beneath, OSError) and not isinstance(beneath, ssl.SSLError):
             found = beneath.errno or found
         beneath = beneath.__cause__ or beneath.__context__
     return found

@@ -1,6 +1,7 @@
 """Errors of stores name their cause in a word."""
 
 import errno
+import ssl
 
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, NoCredentialsError
@@ -63,3 +64,10 @@ def test_of_a_connection_that_could_not_be_made(number: int) -> None:
 )
 def test_of_no_answer(raised: Exception, cause: str) -> None:
     assert explain_connection_error(raised, "it").cause == cause  # type: ignore[arg-type]
+
+
+def test_the_numbers_of_tls_are_not_those_of_the_system() -> None:
+    error = EndpointConnectionError(endpoint_url="https://s3", error="WRONG_VERSION_NUMBER")
+    error.__cause__ = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    told = explain_connection_error(error, "it")
+    assert told.cause == "connection" and "not permitted" not in str(told)

@@ -78,6 +78,9 @@ def test_what_cannot_work_is_one_line_and_exit_code_1(
 def test_debug_shows_where_an_error_came_from() -> None:
     with pytest.raises(Exception, match="cannot name a topic"):
         run(["--debug", "topic", "create", "../x"])
+    with pytest.raises(Exception, match="no connection") as failure:
+        run(["--debug", "topic", "list", "--url", "http://127.0.0.1:9"])
+    assert "braidmq/transport" in str(failure.getrepr())
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,59 @@
+"""The error for an exchange that failed without an answer, and why it did, in words that say what to do."""
+
+import os
+import ssl
+
+import httpx
+
+from braidmq.errors import BraidMQError, ConnectionBroken, NoConnection, OutcomeUnknown
+
+MAX_CONNECTIONS = 1000
+
+
+def connection_error(failure: httpx.HTTPError, url: httpx.URL, *, publishing: bool) -> BraidMQError:
+    """Return the error for an exchange that failed without an answer."""
+    address = f"{url.scheme}://{url.netloc.decode()}"
+    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
+        innermost = _innermost(failure)
+        if isinstance(innermost, ssl.SSLError):
+            return NoConnection(f"no connection to {address}: {_tls_cause(innermost)}")
+        return NoConnection(f"no connection to {address}: {_cause(failure)}; is a broker listening there?")
+    if isinstance(failure, httpx.PoolTimeout):
+        return NoConnection(f"all {MAX_CONNECTIONS} connections of this client are in use; nothing was sent")
+    cause = _cause(failure)
+    if publishing:
+        return OutcomeUnknown(
+            f"the answer of {address} to a publish was lost ({cause}): the messages may or may not be stored"
+        )
+    return ConnectionBroken(f"the answer of {address} was lost: {cause}")
+
+
+def _innermost(failure: BaseException) -> BaseException:
+    while (deeper := failure.__cause__ or failure.__context__) is not None:
+        failure = deeper
+    return failure
+
+
+def _cause(failure: BaseException) -> str:
+    """Return the innermost cause, in the operating system's words if it is one of its errors."""
+    innermost = _innermost(failure)
+    if isinstance(innermost, ssl.SSLError):
+        return _tls_cause(innermost)
+    if isinstance(innermost, OSError) and innermost.errno is not None:
+        # Name resolution has negative numbers and texts of its own. For other errors, asyncio's texts say less.
+        return os.strerror(innermost.errno) if innermost.errno > 0 else str(innermost.strerror)
+    if isinstance(failure, httpx.TimeoutException):
+        return f"no answer in time ({type(failure).__name__})"
+    return str(failure) or type(failure).__name__
+
+
+def _tls_cause(failure: ssl.SSLError) -> str:
+    """Why TLS failed. Its errors are of the class of the operating system's, but their numbers are not its own."""
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted ({failure.verify_message}); SSL_CERT_FILE names a file of certificates to "
+            "trust"
+        )
+    if failure.reason == "WRONG_VERSION_NUMBER":
+        return "what answers there does not speak TLS: try http://"
+    return f"TLS failed ({failure.reason or failure.strerror or failure})"
