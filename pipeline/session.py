@@ -21,6 +21,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Spark refuses files with columns of times of the day unless it is asked for them.
+    "spark.sql.timeType.enabled": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"

@@ -290,7 +290,8 @@ def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> Wr
         if piece.by_reference is not None and await _is_there(opened.source, export.topic, piece):
             uri = opened.source.uri(piece.by_reference)
             return WrittenPiece([Written(uri, piece.stop - piece.start, by_reference=True)])
-        form = TableForm(export.columns, export.partition_by, export.partition_every)
+        keeps_types = export.columns.schema is not None and export.table_format == "parquet"
+        form = TableForm(export.columns, export.partition_by, export.partition_every, keeps_types)
         written = await write_piece(opened.source, opened.target, piece, files, folder=folder, form=form)
         if written.unfit_messages:
             await _put_apart(export, opened, piece, written.unfit)

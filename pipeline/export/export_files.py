@@ -48,11 +48,16 @@ class WrittenPiece:
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The columns of a table, and the folders that its files are in."""
+    """The columns of a table, and the folders that its files are in.
+
+    With `keeps_arrow_types` the files say which types of Arrow their columns had: Parquet itself has no zones of times
+    and no durations. Files of Iceberg must not: its readers refuse types that they do not know.
+    """
 
     columns: TableColumns
     partition_by: PartitionBy
     partition_every: PartitionEvery = "day"
+    keeps_arrow_types: bool = False
 
 
 async def write_piece(
@@ -63,7 +68,7 @@ async def write_piece(
     A name always means the same messages, and a file is created whole or not at all. So a file that exists is as good
     as the one that would be written. If a call is stopped anywhere, the next one finds its files again.
     """
-    encoders: defaultdict[str, _Encoder] = defaultdict(_Encoder)
+    encoders: defaultdict[str, _Encoder] = defaultdict(lambda: _Encoder(keeps_arrow_types=form.keeps_arrow_types))
     unfit = _Encoder()
     buffered_bytes = 0
     async for file, data in contents(source, files):
@@ -137,7 +142,8 @@ def _with_segment(table: pa.Table, segment: int) -> pa.Table:
 class _Encoder:
     """Encodes one file in memory, row group by row group."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_arrow_types: bool = False) -> None:
+        self._keeps_arrow_types = keeps_arrow_types
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
@@ -156,7 +162,9 @@ class _Encoder:
         table = pa.concat_tables(self._waiting)
         self._waiting = []
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._sink, table.schema, compression="zstd", store_schema=False)
+            self._writer = pq.ParquetWriter(
+                self._sink, table.schema, compression="zstd", store_schema=self._keeps_arrow_types
+            )
         self._writer.write_table(table)
 
     def finish(self) -> pa.Buffer:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from pipeline.errors import JobFailed
 
@@ -25,10 +24,12 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _IN_SQL = {"bool": "boolean", "tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+# Of the day. Spark writes how many digits of a second it keeps.
+_TIME = re.compile(r"time(\([0-6]\))?")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _MOST_DIGITS = 38
 _FORMS = (
-    f"give {', '.join(_SIMPLE)}, decimal(P,S), or an object as in Spark's df.schema.json(): "
+    f"give {', '.join(_SIMPLE)}, time, decimal(P,S), or an object as in Spark's df.schema.json(): "
     '{"type": "array", "elementType": …}, {"type": "map", "keyType": …, "valueType": …}, '
     '{"type": "struct", "fields": […]}'
 )
@@ -40,6 +41,9 @@ def read_schema(path: str) -> pa.Schema:
     A file or folder of Parquet has the schema of its table. Any other file is JSON: what `df.schema.json()` of Spark
     gives, or an object with the type of each field, `{"carrier": "string", "fare": "decimal(10,2)"}`.
     """
+    # Late: it imports pandas, and few exports have a schema.
+    import pyarrow.dataset as ds
+
     try:
         if path.endswith(".parquet") or Path(path).is_dir():
             return ds.dataset(path, format="parquet").schema.remove_metadata()
@@ -68,6 +72,8 @@ def _type(given: Any, where: str) -> pa.DataType:
             return _SIMPLE[name]
         if (digits := _DECIMAL.fullmatch(name)) and 1 <= int(digits[1]) <= _MOST_DIGITS:
             return pa.decimal128(int(digits[1]), int(digits[2]))
+        if _TIME.fullmatch(name):
+            return pa.time64("us")
     elif isinstance(given, dict):
         kind = given.get("type")
         if kind == "array":

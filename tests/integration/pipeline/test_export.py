@@ -564,6 +564,15 @@ def test_members_of_values_are_columns_of_their_types(
     assert found.column_names == ["segment", "_offset", "at", "fare", "stops"]
 
 
+def test_columns_keep_types_that_parquet_itself_lacks(trips: tuple[str, ...], tmp_path: Path) -> None:
+    schema = pa.schema([("at", pa.timestamp("us", "Europe/Paris")), ("lasts", pa.duration("ns"))])
+    pq.write_table(schema.empty_table(), tmp_path / "types.parquet")
+    command(*trips, "--schema", str(tmp_path / "types.parquet"), "--columns", "at,lasts", "--partition-by", "none")
+    found = ds.dataset(tmp_path / "table", format="parquet").to_table()
+    assert found.schema == schema
+    assert sorted(found["at"].cast(pa.int64()).to_pylist(), key=str) == [1500000002702035, 1500003600000000, None]
+
+
 def test_an_hour_is_a_folder_within_its_day(trips: tuple[str, ...], tmp_path: Path) -> None:
     command(*trips, "--partition-by", "event_time", "--partition-every", "hour")
     with duckdb.connect() as connection:

@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 SPARK_TYPES: list[pa.DataType] = [
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary()),
     *(pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.decimal128(10, 2), pa.decimal128(38, 18)),
+    *(pa.time32("ms"), pa.time64("us")),
 ]
 
 

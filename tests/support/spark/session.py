@@ -26,6 +26,7 @@ SETTINGS = {
     "spark.driver.maxResultSize": "0",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timeType.enabled": "true",
     # The one that Spark takes for a local directory starts twenty processes a micro-batch, to set modes and read links.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -71,7 +71,9 @@ def test_ctrl_c_ends_a_job_at_once_and_tells_the_command_that_goes_on(
 ) -> None:
     mq("topic", "create", topic)
     numbers = list(range(100_000))
-    pq.write_table(pa.table({"n": [str(each) for each in numbers]}), tmp_path / "n.parquet")
+    # Spark reads no file with a time of the day unless its session is told to.
+    opens = pa.array([0] * len(numbers), pa.time64("us"))
+    pq.write_table(pa.table({"n": [str(each) for each in numbers], "opens": opens}), tmp_path / "n.parquet")
     command = ["pipeline", "backfill", str(tmp_path / "n.parquet"), topic, "--value", "n", "--master", "local[1]"]
     with mq_process(*command, "--url", broker.url) as job:
         while b"mq: load " not in (line := job.stderr_line()):

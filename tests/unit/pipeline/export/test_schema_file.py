@@ -22,6 +22,7 @@ UTC = pa.timestamp("us", "UTC")
         ("long", pa.int64()),
         ("timestamp", UTC),
         ("timestamp_ntz", pa.timestamp("us")),
+        ("time", pa.time64("us")),
         ({"type": "array", "elementType": "string"}, pa.list_(pa.field("element", pa.string()))),
         (
             {"type": "struct", "fields": [{"name": "x", "type": "double", "nullable": False}]},
@@ -39,6 +40,7 @@ def test_what_spark_writes_about_a_data_frame_is_read() -> None:
             t.StructField("a", t.LongType(), nullable=False),
             t.StructField("b", t.ArrayType(t.DecimalType(10, 2), containsNull=False)),
             t.StructField("c", t.MapType(t.StringType(), t.StructType([t.StructField("at", t.TimestampType())]))),
+            t.StructField("opens", t.TimeType()),
         ]
     )
     assert schema_of(json.loads(frame.json())) == pa.schema(
@@ -46,6 +48,7 @@ def test_what_spark_writes_about_a_data_frame_is_read() -> None:
             pa.field("a", pa.int64(), nullable=False),
             ("b", pa.list_(pa.field("element", pa.decimal128(10, 2), nullable=False))),
             ("c", pa.map_(pa.string(), pa.field("value", pa.struct([("at", UTC)])))),
+            ("opens", pa.time64("us")),
         ]
     )
 
