@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiobotocore.config import AioConfig
 from aiobotocore.httpxsession import HttpxSession
-from aiobotocore.session import get_session
+from aiobotocore.session import AioSession, get_session
+from botocore.loaders import Loader, create_loader
 
 from filer.stores.s3.s3_settings import S3Settings
 
@@ -65,7 +67,7 @@ class S3Connection:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        return get_session().create_client(
+        return _new_session().create_client(
             "s3", region_name=settings.region, endpoint_url=settings.endpoint_url, config=config
         )
 
@@ -73,3 +75,18 @@ class S3Connection:
         """Close the connections; the next call opens new ones."""
         self._client = None
         await self._resources.aclose()
+
+
+def _new_session() -> AioSession:
+    session = get_session()
+    session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+    return session
+
+
+@functools.cache
+def _descriptions(data_path: str | None) -> Loader:
+    """What botocore knows of the services of AWS, read once: it takes as long as fifty requests.
+
+    A job opens its stores a few times. Only what was read is shared: each client has its own credentials.
+    """
+    return create_loader(data_path)

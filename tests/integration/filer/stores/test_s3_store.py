@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import httpx2
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from filer.clock import SystemClock
 from filer.errors import InvalidInput, OutcomeUnknown, StoreCannotFence, StoreError, StoreRefused
@@ -52,6 +53,20 @@ async def connect(store: S3Store) -> None:
 
 def signed_headers(url: str) -> list[str]:
     return parse_qs(urlsplit(url).query)["X-Amz-SignedHeaders"][0].split(";")
+
+
+async def test_a_process_reads_what_botocore_knows_of_s3_once(
+    s3_endpoint: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = S3Settings(s3_bucket, endpoint_url=s3_endpoint)
+    async with opened(settings) as first:
+        await connect(first)
+    read: list[str] = []
+    monkeypatch.setattr(JSONFileLoader, "load_file", lambda _, path: read.append(path))
+    async with opened(settings) as second:
+        await connect(second)
+        assert [each async for each in second.list("")] == []
+    assert read == []
 
 
 async def test_presigned_create_writes_once(store: S3Store) -> None:
