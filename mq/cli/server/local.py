@@ -161,6 +161,8 @@ def _hints(cluster: LocalCluster) -> list[str]:
         f"  mq cluster status --url {first.url}",
         "Make a broker hand over its segments:",
         f"  mq cluster drain {last.name} --url {first.url}",
+        "Let it own segments again:",
+        f"  mq cluster undrain {last.name} --url {first.url}",
         "Kill a broker, and watch the others take over:",
         f"  kill -9 {last.pid}",
         "Add a broker:",
