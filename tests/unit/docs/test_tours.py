@@ -1,29 +1,18 @@
 """The commands of `mq` that the tours have typed in are there, with their options (docs/tours/*.md)."""
 
-import re
 import shlex
-from pathlib import Path
 
 import pytest
 import typer
 
 from mq.cli.command_line import app
+from pipeline.commands import parse
+from pipeline.errors import WrongUsage
+from tests.support.tours import TOURS, steps_of
 
-TOURS = Path(__file__).parents[3] / "docs" / "tours"
-_BLOCK = re.compile(r"^```(console|sh)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 # Of these characters are the words that end a call.
 _PUNCTUATION = frozenset("|&;<>()")
 _MQ = typer.main.get_command(app)
-
-
-def typed_in(page: str) -> list[str]:
-    """What a page has typed in: the lines after `$ ` of its `console` blocks, and its `sh` blocks."""
-    return [
-        text
-        for kind, block in _BLOCK.findall(page)
-        for text in (_COMMAND.findall(block) if kind == "console" else [block])
-    ]
 
 
 def calls_of(text: str) -> list[list[str]]:
@@ -45,6 +34,8 @@ def calls_of(text: str) -> list[list[str]]:
 
 def unknown_in(words: list[str]) -> str | None:
     """What is wrong with a call: a command or an option that there is not. What the shell puts in is not looked at."""
+    if words[:1] == ["pipeline"]:
+        return _unknown_to_jobs(words[1:])
     command = _MQ
     words = list(words)
     while hasattr(command, "commands") and words:
@@ -58,6 +49,15 @@ def unknown_in(words: list[str]) -> str | None:
     return next((f"there is no option {each!r}" for each in words if _is_new(each, known)), None)
 
 
+def _unknown_to_jobs(words: list[str]) -> str | None:
+    """Jobs read their own options."""
+    try:
+        parse(words)
+    except WrongUsage as error:
+        return str(error).partition(";")[0]
+    return None
+
+
 def _is_new(word: str, known: set[str]) -> bool:
     return word.startswith("--") and word.partition("=")[0] not in known
 
@@ -65,8 +65,10 @@ def _is_new(word: str, known: set[str]) -> bool:
 CALLS = [
     pytest.param(call, id=f"{page.stem}: {' '.join(call[:3])}")
     for page in sorted(TOURS.glob("*.md"))
-    for text in typed_in(page.read_text("utf-8"))
-    for call in calls_of(text)
+    for step in steps_of(page.read_text("utf-8"))
+    # Some show what is answered to such an option.
+    if step.kind != "python" and "No such option" not in (step.printed or "")
+    for call in calls_of(step.text)
 ]
 
 
@@ -86,6 +88,7 @@ def test_the_tours_have_many() -> None:
         ("seq 3 | mq publish birds --key a > out; true --wrong", None),
         ("X=1 mq serve --prot 1 &", "there is no option '--prot'"),
         ("echo $(mq topic lst)", "there is no command 'lst'"),
+        ("mq pipeline skew birds --hotest 3", "unrecognized arguments: --hotest 3"),
         ("mq subscribe birds \\\n  --form earliest", "there is no option '--form'"),
     ],
 )
@@ -93,5 +96,8 @@ def test_what_is_wrong_is_found(text: str, wrong: str | None) -> None:
     assert [unknown_in(call) for call in calls_of(text)] == [wrong]
 
 
-def test_only_what_is_typed_in_is_looked_at() -> None:
-    assert typed_in("```console\n$ mq a \\\n  b\nmq: no\n$ c\n```\n\n```python\nmq\n```\n") == ["mq a \\\n  b", "c"]
+def test_each_tour_is_in_the_index() -> None:
+    index = (TOURS / "README.md").read_text("utf-8")
+    assert [
+        page.name for page in TOURS.glob("*.md") if page.name != "README.md" and f"({page.name})" not in index
+    ] == []

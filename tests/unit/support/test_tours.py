@@ -1,0 +1,46 @@
+"""The tours are read as somebody types them in, and only what differs each time may differ."""
+
+import pytest
+
+from tests.support.tours import aligned, set_up, steps_of
+
+
+def test_commands_go_on_behind_a_backslash_and_within_quotes() -> None:
+    page = "```console\n$ one \\\n  two\nprinted\n$ say '{\n}' three\n```\n```python\n# a.py\nb\n```\n```sql\nno\n```\n"
+    assert [(step.kind, step.text, step.printed) for step in steps_of(page)] == [
+        ("console", "one \\\n  two\n", "printed\n"),
+        ("console", "say '{\n}' three\n", ""),
+        ("python", "# a.py\nb\n", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "known"),
+    [
+        ("a\nb", "a\nb", {}),
+        ("a\nb", "a", None),
+        ("a", "a\nb", None),
+        ("a\n...\nd", "a\nb\nc\nd", {}),
+        ("a\n...", "a\nb", {}),
+        ("count 5", "count 6", None),
+        ("mq: no answer from http://a:1: retrying, 2 s so far\nb", "b", {}),
+        ("b", "mq: no answer from http://a:1: retrying, 2 s so far\nb", {}),
+        ("b", "mq: no answer from http://a:1\nb", None),
+        ("took 1.5 s", "took 12 s", {"1.5": "12"}),
+        ("a  b\n────────", "a b\n──────────", {}),
+        ('{"marker":"A-b1"}', '{"marker":"C"}', {"A-b1": "C"}),
+        (
+            "at 2026-01-31T10:00:00Z",
+            "at 2027-02-28T10:00:00.123456Z",
+            {"2026-01-31T10:00:00Z": "2027-02-28T10:00:00.123456Z"},
+        ),
+        ("mq publish --skip 90481", "mq publish --skip 131072", {"90481": "131072"}),
+    ],
+)
+def test_only_what_differs_each_time_may_differ(expected: str, actual: str, known: dict[str, str] | None) -> None:
+    assert aligned(expected, actual) == known
+
+
+@pytest.mark.parametrize("store", ["directory", "s3"])
+def test_each_store_has_its_set_up(store: str) -> None:
+    assert "BRAIDMQ_STORE" in set_up(store).text
