@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from braidmq import Client, CommittedLoad
 from braidmq.bulk_load.loader import check_committed
 from braidmq.json_rows.encoding import NonFinite
@@ -15,6 +17,7 @@ from braidmq.publish.encoding.tables import EventTimeUnit
 from braidmq.transport.patience import patience
 from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
+from pipeline.backfill.arrow_types import noted_schema, unseen
 from pipeline.errors import JobFailed
 from pipeline.output import say
 from pipeline.preview import MOST_SHOWN, Preview, Times
@@ -141,7 +144,7 @@ def event_times(rows: "DataFrame", columns: Columns) -> Times:
 
 
 def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFrame":
-    """The table's rows. Raises `JobFailed` if it cannot be read, or lacks one of the columns."""
+    """The table's rows. Raises `JobFailed` if it cannot be read, lacks one of the columns, or Spark mistakes a type."""
     with _failures_of(source):
         if source.table_format == "table":
             table = spark.read.table(source.path)
@@ -150,6 +153,15 @@ def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFra
     for name in (columns.key, columns.value, columns.event_time):
         if name is not None and name not in table.columns:
             raise JobFailed(f"{source.path} has no column {name!r}; it has {', '.join(table.columns)}")
+    if source.table_format == "parquet":
+        with _failures_of(source):
+            schema = noted_schema(spark, table)
+        used = schema.names if columns.value is None else [columns.key, columns.value, columns.event_time]
+        for path, kind in unseen(pa.schema([field for field in schema if field.name in used])):
+            raise JobFailed(
+                f"{source.path}: column {path!r} is of Arrow's type {kind}, of which Spark sees only the numbers: "
+                "cast it to another type, or publish the file with mq publish --file"
+            )
     return table
 
 

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 SPARK_TYPES: list[pa.DataType] = [
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary()),
     *(pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.decimal128(10, 2), pa.decimal128(38, 18)),
-    *(pa.time32("ms"), pa.time64("us")),
+    *(pa.time64("us"), pa.time64("ns")),
 ]
 
 
@@ -54,6 +54,7 @@ def test_any_row_has_the_same_bytes_in_spark(spark: "SparkSession", tmp_path: Pa
     check()
 
 
+LASTS = pa.duration("ms")
 ROWS = pa.table(
     {
         "at": pa.array([1_500_000_002_702_035, None], pa.timestamp("us", "UTC")),
@@ -111,6 +112,24 @@ def test_a_value_that_would_not_keep_its_meaning_fails_the_job_by_column_and_row
         assert client.read_table(topic).num_rows == 0
         backfill(spark, broker.url, topic, source, Columns(None, None, non_finite="null"), segments=1)
         assert '{"a":null,"trip":2}' in client.read_table(topic)["value"].to_pylist()
+
+
+@pytest.mark.parametrize("is_whole_row", [True, False])
+def test_a_backfill_refuses_types_that_spark_takes_for_numbers(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path, *, is_whole_row: bool
+) -> None:
+    topic = f"t-{ULID()}"
+    rows = pa.table({"n": ["1"], "legs": pa.array([[{"lasts": 1500}]], pa.list_(pa.struct([("lasts", LASTS)])))})
+    pq.write_table(rows, tmp_path / "rows of legs.parquet")
+    source = Source(str(tmp_path / "rows of legs.parquet"), "parquet")
+    with Client(broker.url) as client:
+        client.create_topic(topic)
+        if is_whole_row:
+            with pytest.raises(JobFailed, match=r"column 'legs\[\]\.lasts' is of Arrow's type duration\[ms\]"):
+                backfill(spark, broker.url, topic, source, Columns(None, None))
+        else:
+            backfill(spark, broker.url, topic, source, Columns(None, "n"), segments=1)
+        assert client.read_table(topic).num_rows == (not is_whole_row)
 
 
 def test_types_and_columns_are_checked_before_a_task_begins(spark: "SparkSession") -> None:
