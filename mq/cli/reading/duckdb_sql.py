@@ -1,13 +1,16 @@
 """A topic as a view of DuckDB, by the rule for which files count (docs/file-format.md)."""
 
-from urllib.parse import unquote
+from urllib.parse import urlsplit
 
+from braidmq import SegmentFile
+from braidmq.read.store_of_file import store_of_file
 from filer import keys
+from filer.stores.store_address import StoreAddress
 
 _S3 = """\
 INSTALL httpfs;
 LOAD httpfs;
-CREATE OR REPLACE SECRET braidmq (TYPE s3, PROVIDER credential_chain);
+CREATE OR REPLACE SECRET braidmq (TYPE s3, PROVIDER credential_chain{place});
 """
 # The files are listed first, and only these are read: they stay for the grace, whatever is rolled up meanwhile.
 _VIEW = """\
@@ -38,21 +41,34 @@ WHERE _offset >= start;
 """
 
 
-def duckdb_sql(topic: str, file_uri: str) -> str:
-    """SQL that makes the view `topic`; `file_uri` is the address of any of the topic's files."""
-    folder = keys.segments_folder(topic)
-    root = file_uri.rpartition(folder)[0]
-    is_local = root.startswith("file://")
-    glob = f"{unquote(root.removeprefix('file://')) if is_local else root}{folder}segment=*/*.parquet"
+def duckdb_sql(topic: str, file: SegmentFile) -> str:
+    """SQL that makes the view `topic`, from any of the topic's files.
+
+    On S3 its signed address tells the endpoint and the region: DuckDB would ask AWS. Credentials are not in it.
+    """
+    store = store_of_file(topic, file)
     files = f"{topic}_files"
     return _VIEW.format(
         topic=_text(topic),
-        credentials=_S3 if root.startswith("s3://") else "",
-        glob=_text(glob),
+        credentials=_S3.format(place=_place(store)) if store.url.startswith("s3://") else "",
+        glob=_text(f"{store.url}/{keys.segments_folder(topic)}segment=*/*.parquet"),
         files=_name(files),
         variable=_text(files),
         view=_name(topic),
     )
+
+
+def _place(store: StoreAddress) -> str:
+    """Where the bucket is, as options of a secret that counts for that store only."""
+    options = {"SCOPE": _text(store.url)}
+    if store.region is not None:
+        options["REGION"] = _text(store.region)
+    if store.endpoint_url is not None:
+        endpoint = urlsplit(store.endpoint_url)
+        options["ENDPOINT"] = _text(endpoint.netloc)
+        options["USE_SSL"] = str(endpoint.scheme == "https").lower()
+        options["URL_STYLE"] = _text("path" if store.addressing_style == "path" else "vhost")
+    return "".join(f", {name} {value}" for name, value in options.items())
 
 
 def _text(text: str) -> str:

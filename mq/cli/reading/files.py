@@ -79,7 +79,7 @@ def sql(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None) -> No
                 "read what mq files ls lists"
             )
         async for file in client.files(topic):
-            return duckdb_sql(topic, file.uri)
+            return duckdb_sql(topic, file)
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
     print_lines(with_client(url, timeout, work).rstrip())

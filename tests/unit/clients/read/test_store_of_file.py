@@ -1,8 +1,8 @@
 import pytest
 
 from braidmq import SegmentFile
+from braidmq.read.store_of_file import store_of_file
 from filer.stores.store_address import StoreAddress
-from pipeline.brokers import store_of_file
 
 LOCAL = "http://127.0.0.1:9000"
 KEY = "topics/t/segments/segment=3/00000000000000000000.parquet"
