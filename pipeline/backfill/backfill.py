@@ -26,6 +26,9 @@ from pipeline.tasks import spark_failures, watched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ILLEGAL_TYPE = "PARQUET_TYPE_ILLEGAL"
+_OTHERWISE = "cast the column to another type, or publish the file with mq publish --file"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -160,7 +163,7 @@ def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFra
         for path, kind in unseen(pa.schema([field for field in schema if field.name in used])):
             raise JobFailed(
                 f"{source.path}: column {path!r} is of Arrow's type {kind}, of which Spark sees only the numbers: "
-                "cast it to another type, or publish the file with mq publish --file"
+                f"{_OTHERWISE}"
             )
     return table
 
@@ -193,4 +196,6 @@ def _failures_of(source: Source) -> Iterator[None]:
         with spark_failures():
             yield
     except JobFailed as failure:
-        raise JobFailed(f"{source.path}: {failure}") from failure
+        # Pandas writes times in nanoseconds, for example.
+        hint = f"; Spark does not read this type: {_OTHERWISE}" if _ILLEGAL_TYPE in str(failure) else ""
+        raise JobFailed(f"{source.path}: {failure}{hint}") from failure

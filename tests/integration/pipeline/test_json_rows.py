@@ -16,7 +16,7 @@ from ulid import ULID
 from braidmq import Client, InvalidArgument, rows_from_json, rows_to_json
 from braidmq.spark import InvalidOption, to_messages
 from filer.stores.store_address import StoreAddress
-from pipeline.backfill.backfill import Columns, Source, backfill
+from pipeline.backfill.backfill import Columns, Source, backfill, rows_of
 from pipeline.errors import JobFailed
 from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic
@@ -130,6 +130,14 @@ def test_a_backfill_refuses_types_that_spark_takes_for_numbers(
         else:
             backfill(spark, broker.url, topic, source, Columns(None, "n"), segments=1)
         assert client.read_table(topic).num_rows == (not is_whole_row)
+
+
+def test_a_backfill_says_what_to_do_with_types_that_spark_does_not_read(spark: "SparkSession", tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": pa.array([1], pa.timestamp("ns", "UTC"))}), tmp_path / "nanos.parquet")
+    with pytest.raises(
+        JobFailed, match=r"nanos\.parquet: .*TIMESTAMP\(NANOS,.*publish the file with mq publish --file"
+    ):
+        rows_of(spark, Source(str(tmp_path / "nanos.parquet"), "parquet"), Columns(None, None))
 
 
 def test_types_and_columns_are_checked_before_a_task_begins(spark: "SparkSession") -> None:
