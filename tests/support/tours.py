@@ -6,6 +6,7 @@ types a page in here, in the folder of a fresh clone, behind the set-up of docs/
 each store). `--write` puts what was printed into the page where it differs.
 
 - Blocks `sh` are typed in whole, and must succeed; what they print is not compared.
+- Blocks with the name of a store (`console directory`) are for that store only.
 - Blocks `console` have commands (`$ …`, which go on behind `\\` and within quotes) and what they print, standard error
   included, without empty lines. A line `...` stands for any lines, and "retrying, 2 s so far" for as many of its kind
   as there are, or none.
@@ -31,6 +32,7 @@ from typing import Self
 
 ROOT = Path(__file__).parents[2]
 TOURS = ROOT / "docs" / "tours"
+STORES = ("directory", "s3")
 _HOME = "/home/ada/braidmq"
 _BLOCK = re.compile(r"^```(sh|console|python)(?: (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _STEP_SECONDS = 240.0
@@ -51,6 +53,8 @@ _VOLATILE = re.compile(
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _WAITING = re.compile(r"mq: no answer from \S+: retrying, \S+ (?:s|min) so far")
+# Told of what takes longer than a second.
+_RATE = re.compile(r" \([\d,]+ per second\)$", re.MULTILINE)
 _SPACE = re.compile(r"[ \t]+|[─-]{4,}")
 
 
@@ -111,7 +115,8 @@ def aligned(expected: str, actual: str) -> dict[str, str] | None:
 
 
 def _told_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip() and not _WAITING.fullmatch(line)]
+    lines = _RATE.sub("", text).splitlines()
+    return [line for line in lines if line.strip() and not _WAITING.fullmatch(line)]
 
 
 def _form(line: str) -> str:
@@ -212,7 +217,7 @@ def main() -> None:
     """Type a page in, here."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("page", type=Path)
-    arguments.add_argument("--store", choices=("directory", "s3"), default="directory")
+    arguments.add_argument("--store", choices=STORES, default="directory")
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
     page = given.page.read_text("utf-8")
@@ -224,6 +229,8 @@ def main() -> None:
             stack.callback(lambda: given.page.write_text(page, "utf-8"))
         typist.check(set_up(given.store))
         for step in steps_of(page):
+            if step.mark in STORES and step.mark != given.store:
+                continue
             sys.stdout.write(f"$ {step.text}")
             sys.stdout.flush()
             started = time.monotonic()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.tours import aligned, set_up, steps_of
+from tests.support.tours import STORES, aligned, set_up, steps_of
 
 
 def test_commands_go_on_behind_a_backslash_and_within_quotes() -> None:
@@ -26,6 +26,7 @@ def test_commands_go_on_behind_a_backslash_and_within_quotes() -> None:
         ("mq: no answer from http://a:1: retrying, 2 s so far\nb", "b", {}),
         ("b", "mq: no answer from http://a:1: retrying, 2 s so far\nb", {}),
         ("b", "mq: no answer from http://a:1\nb", None),
+        ("published 2 messages in 3.5 s (1 per second)", "published 2 messages in 0.5 s", {"3.5": "0.5"}),
         ("took 1.5 s", "took 12 s", {"1.5": "12"}),
         ("a  b\n────────", "a b\n──────────", {}),
         ('{"marker":"A-b1"}', '{"marker":"C"}', {"A-b1": "C"}),
@@ -41,6 +42,6 @@ def test_only_what_differs_each_time_may_differ(expected: str, actual: str, know
     assert aligned(expected, actual) == known
 
 
-@pytest.mark.parametrize("store", ["directory", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_each_store_has_its_set_up(store: str) -> None:
     assert "BRAIDMQ_STORE" in set_up(store).text
