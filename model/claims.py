@@ -1,0 +1,513 @@
+"""A queue group's claims and acks (docs/design.md §12), as a small model.
+
+What a group must not forget are records in the log of one segment of `__groups`. Whoever owns that segment is the
+group's coordinator. Leases are in its memory alone. A coordinator may be killed, or be taken for dead while it lives,
+puts and hands out. It may also hand over in order. Consumers claim, ack and release at any coordinator that lives, and
+repeat acks whose answer was lost.
+
+A claim is known by its message and its *delivery*: the number of the hand-out as the coordinator counts. Three records
+make that number unique, and never less than the truth:
+
+- `horizon`: no message at or above it was ever handed out;
+- `back`: this delivery of the message is over. Only then is the message handed out again, under the next number;
+- `leases`: what runs when a coordinator hands over. It hands out nothing after that.
+
+A coordinator that takes over from one that died knows of no lease. It takes all below the horizon for handed out, waits
+for as long as a lease may run, and writes `back`. All interleavings are explored. After every step these are checked:
+
+- one ack of a message is accepted at most, and it is in the log when it is answered;
+- an ack that was accepted is accepted again when it is repeated, and the message is handed out no more;
+- an ack does not count once somebody else has claimed the message;
+- no message is with two consumers whose leases both run, but for what a coordinator hands out whose log was sealed;
+- the delivery that a consumer is told is no less than the number of hand-outs;
+- a message of a key is not handed out before the one ahead of it is acked or dead;
+- a message is dead or acked, never both, and its dead letter is there once.
+
+`Rules` are the safeguards. Without any one of them the model must find a broken promise.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from model.explorer import explore_all
+
+LEASE = 1
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The safeguards. A test takes each one away.
+
+    `fences`: a record lands only while the log is not sealed. `answers_when_durable`: an ack is answered once its
+    record has landed. `remembers_acks`: the log tells by which delivery a message was acked. `horizon_first`: only
+    messages below the horizon are handed out. `records_ends`: a message is handed out again only once the end of the
+    delivery before is in the log. `compares_deliveries`: an ack of another delivery than the last is refused.
+    `pending_blocks`: nobody decides about a message while a record about it is on its way. `waits_out_leases`: a
+    coordinator that knows of no leases waits for as long as one may run. `writes_leases`: one that hands over writes
+    them down. `stops_handing_out`: it hands out nothing after that. `trusts_the_last_only`: leases that another than
+    the last coordinator wrote tell nothing. `waits_for_the_key`: the next message of a key waits until the ack of the
+    one ahead is in the log. `intent_first`: that a message dies is in the log before its dead letter is published.
+    `same_sequence`: the dead letter has the same sequence whoever publishes it.
+    """
+
+    fences: bool = True
+    answers_when_durable: bool = True
+    remembers_acks: bool = True
+    horizon_first: bool = True
+    records_ends: bool = True
+    compares_deliveries: bool = True
+    pending_blocks: bool = True
+    waits_out_leases: bool = True
+    writes_leases: bool = True
+    stops_handing_out: bool = True
+    trusts_the_last_only: bool = True
+    waits_for_the_key: bool = True
+    intent_first: bool = True
+    same_sequence: bool = True
+
+
+@dataclass(frozen=True)
+class Scene:
+    """So many messages, of one key or none, are delivered so many times at most, until the clock stands at `ticks`.
+
+    `claims`: how often consumers claim in all. `events`: how often a coordinator is killed, taken for dead, or told to
+    hand over.
+    """
+
+    messages: int = 1
+    claims: int = 2
+    keyed: bool = False
+    max_deliveries: int = 9
+    ticks: int = 2
+    events: int = 2
+
+
+class Lease(NamedTuple):
+    """A claim of one message. `excused`: the log of its coordinator was sealed when it was handed out."""
+
+    message: int
+    delivery: int
+    until: int
+    excused: bool = False
+
+
+class Record(NamedTuple):
+    """A message of `__groups`: `what` is horizon, ack, back, dying, dead or leases."""
+
+    what: str
+    epoch: int
+    message: int = -1
+    delivery: int = 0
+    leases: tuple[Lease, ...] = ()
+
+
+class Coordinator(NamedTuple):
+    """Who owns the log in one epoch, and what it knows: records of the log, its leases, and records on their way.
+
+    The first `inherited` records in `view` were there when it took over, at the time `since`. `clean`: it knows the
+    leases of the one before. `landed`: what became of the first record in `queue`; None is not known to anybody yet.
+    """
+
+    epoch: int
+    since: int = 0
+    inherited: int = 0
+    clean: bool = True
+    lives: bool = True
+    hands_over: bool = False
+    view: tuple[Record, ...] = ()
+    leases: tuple[Lease, ...] = ()
+    queue: tuple[Record, ...] = ()
+    landed: bool | None = None
+    published: frozenset[int] = frozenset()
+
+
+class World(NamedTuple):
+    """The log and its coordinators, and what is true: leases that run, hand-outs, accepted acks, and dead letters."""
+
+    log: tuple[Record, ...] = ()
+    coordinators: tuple[Coordinator, ...] = (Coordinator(0),)
+    now: int = 0
+    running: tuple[Lease, ...] = ()
+    handed_out: tuple[int, ...] = ()
+    accepted: frozenset[tuple[int, int]] = frozenset()
+    letters: frozenset[tuple[int, int]] = frozenset()
+    broken: str = ""
+
+
+class Consumers(NamedTuple):
+    """May claim so many times more. None forgets its claim: it may ack or release late, and repeat that.
+
+    A claim says all that counts about a consumer, so nobody needs to know which of them has it.
+    """
+
+    claims: int
+    held: tuple[tuple[int, int], ...] = ()
+
+
+class Work(NamedTuple):
+    """What coordinators do by themselves, and the store."""
+
+
+class Fate(NamedTuple):
+    """What befalls them, so many times more; and time."""
+
+    events: int
+
+
+Actor = Consumers | Work | Fate
+Step = tuple[str, World, Actor]
+
+
+class Fold(NamedTuple):
+    """What records add up to: by message, the delivery that was acked, and the last one that is over."""
+
+    horizon: int
+    acked: dict[int, int]
+    over: dict[int, int]
+    dying: frozenset[int]
+    dead: frozenset[int]
+
+    def is_done(self, message: int) -> bool:
+        """Whether it is never handed out again."""
+        return message in self.acked or message in self.dying or message in self.dead
+
+
+@lru_cache(maxsize=100_000)
+def fold(records: tuple[Record, ...]) -> Fold:
+    """Add up records, in the order of the log."""
+    horizon, acked, over = 0, dict[int, int](), dict[int, int]()
+    dying, dead = set[int](), set[int]()
+    for record in records:
+        match record.what:
+            case "horizon":
+                horizon = max(horizon, record.message)
+            case "ack":
+                acked.setdefault(record.message, record.delivery)
+            case "back":
+                over[record.message] = max(over.get(record.message, 0), record.delivery)
+            case "dying":
+                dying.add(record.message)
+            case "dead":
+                dead.add(record.message)
+    return Fold(horizon, acked, over, frozenset(dying), frozenset(dead))
+
+
+def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator[Step]:
+    """Every step that the actor may take now."""
+    for coordinator in world.coordinators:
+        if not coordinator.lives:
+            continue
+        name = f"coordinator {coordinator.epoch}"
+        match actor:
+            case Consumers():
+                for what, after, changed in _consume(actor, coordinator, world, rules, scene):
+                    yield f"a consumer {what} at {name}", after, changed
+            case Work():
+                for what, after in _work(coordinator, world, rules, scene):
+                    yield f"{name} {what}", after, actor
+            case Fate() if actor.events:
+                for what, after in _befall(coordinator, world, rules):
+                    yield f"{name} {what}", after, Fate(actor.events - 1)
+    if isinstance(actor, Fate):
+        if actor.events and len(world.coordinators) < 3:
+            yield "another takes over", _take_over(world, rules), Fate(actor.events - 1)
+        if world.now < scene.ticks:
+            yield "time passes", world._replace(now=world.now + 1), actor
+
+
+def _with(world: World, coordinator: Coordinator) -> World:
+    all_of_them = list(world.coordinators)
+    all_of_them[coordinator.epoch] = coordinator
+    return world._replace(coordinators=tuple(all_of_them))
+
+
+def _queued(coordinator: Coordinator, what: str, message: int, delivery: int = 0) -> Coordinator:
+    record = Record(what, coordinator.epoch, message, delivery)
+    return coordinator._replace(queue=(*coordinator.queue, record))
+
+
+def _is_sealed(coordinator: Coordinator, world: World) -> bool:
+    return coordinator.epoch < len(world.coordinators) - 1
+
+
+# -- what a coordinator knows ------------------------------------------------------------------------------
+
+
+def _is_undecided(coordinator: Coordinator, message: int, rules: Rules) -> bool:
+    return rules.pending_blocks and any(record.message == message for record in coordinator.queue)
+
+
+def _lease_of(coordinator: Coordinator, message: int, delivery: int) -> Lease | None:
+    """The lease that it knows: its own, or one that the coordinator before it wrote down."""
+    known = [*coordinator.leases]
+    if coordinator.clean and coordinator.inherited:
+        known += coordinator.view[coordinator.inherited - 1].leases
+    return next((lease for lease in known if lease[:2] == (message, delivery)), None)
+
+
+def _may_be_handed_out(coordinator: Coordinator, message: int) -> bool:
+    """Whether the coordinator before may have handed out the delivery that would be next."""
+    before = fold(coordinator.view[: coordinator.inherited])
+    over = fold(coordinator.view).over.get(message, 0)
+    return not coordinator.clean and message < before.horizon and over == before.over.get(message, 0)
+
+
+def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: Scene) -> bool:
+    known = fold(coordinator.view)
+    ahead = range(message) if scene.keyed else range(0)
+    queued = fold((*coordinator.view, *coordinator.queue))
+    return (
+        not known.is_done(message)
+        and (message < known.horizon or not rules.horizon_first)
+        and not _is_undecided(coordinator, message, rules)
+        and _lease_of(coordinator, message, known.over.get(message, 0) + 1) is None
+        and not _may_be_handed_out(coordinator, message)
+        and all(
+            (known if rules.waits_for_the_key else queued).acked.get(before) or before in known.dead for before in ahead
+        )
+    )
+
+
+# -- consumers ---------------------------------------------------------------------------------------------
+
+
+def _consume(
+    consumers: Consumers, coordinator: Coordinator, world: World, rules: Rules, scene: Scene
+) -> Iterator[tuple[str, World, Consumers]]:
+    if coordinator.hands_over and rules.stops_handing_out:
+        return
+    if consumers.claims:
+        for message in range(scene.messages):
+            if _is_available(coordinator, message, rules, scene):
+                delivery = fold(coordinator.view).over.get(message, 0) + 1
+                held = Consumers(consumers.claims - 1, (*consumers.held, (message, delivery)))
+                yield f"claims {message}", _hand_out(coordinator, message, delivery, world, scene), held
+    if coordinator.hands_over or len(coordinator.queue) > 1:
+        return
+    for message, delivery in consumers.held:
+        answer = _answer(coordinator, message, delivery, rules)
+        match answer:
+            case None:
+                continue
+            case "later":
+                yield f"acks {message}", _ack(coordinator, message, delivery, world, rules), consumers
+                if delivery <= fold(coordinator.view).over.get(message, 0):
+                    continue
+                over = "dying" if delivery >= scene.max_deliveries else "back"
+                given_back = _with(world, _queued(coordinator, over, message, delivery))
+                given_back = given_back._replace(running=_without(world.running, message, delivery))
+                yield f"releases {message}", given_back, consumers
+            case _:
+                told = _told(message, delivery, world, accepted=answer == "yes")
+                if told != world:
+                    yield f"acks {message} and is told {answer}", told, consumers
+
+
+def _answer(coordinator: Coordinator, message: int, delivery: int, rules: Rules) -> str | None:
+    """Yes, no, or later: when the ack is in the log. None: it waits, and nothing is decided."""
+    known = fold(coordinator.view)
+    last = known.over.get(message, 0) + 1
+    if message in known.acked:
+        return "yes" if rules.remembers_acks and known.acked[message] == delivery else "no"
+    if message in known.dying or message in known.dead:
+        return "no"
+    if _is_undecided(coordinator, message, rules):
+        return None
+    if rules.compares_deliveries and delivery != last:
+        # One above the last is a claim from another coordinator: this one's log is sealed, and it will see that.
+        return "no" if delivery < last else None
+    return "later"
+
+
+def _hand_out(coordinator: Coordinator, message: int, delivery: int, world: World, scene: Scene) -> World:
+    excused = _is_sealed(coordinator, world)
+    lease = Lease(message, delivery, world.now + LEASE, excused)
+    counted = list(world.handed_out or (0,) * scene.messages)
+    counted[message] += 1
+    after = _with(world, coordinator._replace(leases=(*coordinator.leases, lease)))
+    return after._replace(
+        running=(*world.running, lease),
+        handed_out=tuple(counted),
+        broken=_complaint_about(lease, counted[message], world, scene),
+    )
+
+
+def _complaint_about(lease: Lease, hand_outs: int, world: World, scene: Scene) -> str:
+    true = fold(world.log)
+    if scene.keyed and any(before not in true.acked and before not in true.dead for before in range(lease.message)):
+        return "a message is handed out before the one ahead of it is done"
+    if lease.excused:
+        return ""
+    if any(r.message == lease.message and r.until > world.now and not r.excused for r in world.running):
+        return "a message is with two consumers"
+    if lease.delivery < hand_outs:
+        return "a delivery is told as less than it is"
+    if any(message == lease.message for message, _ in world.accepted):
+        return "a message is handed out after its ack"
+    return ""
+
+
+def _ack(coordinator: Coordinator, message: int, delivery: int, world: World, rules: Rules) -> World:
+    after = _with(world, _queued(coordinator, "ack", message, delivery))
+    return after if rules.answers_when_durable else _told(message, delivery, after, accepted=True)
+
+
+def _told(message: int, delivery: int, world: World, *, accepted: bool) -> World:
+    this = (message, delivery)
+    if not accepted:
+        refused = this in world.accepted or fold(world.log).acked.get(message) == delivery
+        return world._replace(broken="an ack that was accepted is refused") if refused else world
+    broken = ""
+    if any(other[0] == message and other != this for other in world.accepted):
+        broken = "two acks of a message are accepted"
+    elif fold(world.log).acked.get(message) != delivery:
+        broken = "an ack is answered that is not in the log"
+    elif this not in world.accepted and any(
+        r.message == message and r.delivery > delivery and not r.excused for r in world.running
+    ):
+        broken = "an ack counts though somebody else has claimed the message"
+    running = _without(world.running, message, delivery)
+    return world._replace(accepted=world.accepted | {this}, running=running, broken=broken)
+
+
+def _without(leases: tuple[Lease, ...], message: int, delivery: int) -> tuple[Lease, ...]:
+    return tuple(lease for lease in leases if lease[:2] != (message, delivery))
+
+
+# -- coordinators and the store ----------------------------------------------------------------------------
+
+
+def _work(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) -> Iterator[tuple[str, World]]:
+    if coordinator.queue:
+        yield from _store(coordinator, world, rules)
+    if coordinator.hands_over or len(coordinator.queue) > 1:
+        return
+    known = fold(coordinator.view)
+    if known.horizon < scene.messages and not any(record.what == "horizon" for record in coordinator.queue):
+        yield "raises the horizon", _with(world, _queued(coordinator, "horizon", known.horizon + 1))
+    for message in range(scene.messages):
+        for what, after in _end(coordinator, message, known, world, rules, scene):
+            yield f"{what} {message}", after
+
+
+def _store(coordinator: Coordinator, world: World, rules: Rules) -> Iterator[tuple[str, World]]:
+    record, *others = coordinator.queue
+    if coordinator.landed is None:
+        lands = not rules.fences or not _is_sealed(coordinator, world)
+        after = world._replace(log=(*world.log, record)) if lands else world
+        yield (
+            f"has its {record.what} {'stored' if lands else 'refused'}",
+            _with(after, coordinator._replace(landed=lands)),
+        )
+    elif not coordinator.landed:
+        yield "sees that its log is sealed", _with(world, coordinator._replace(lives=False, queue=(), landed=None))
+    else:
+        knows = coordinator._replace(view=(*coordinator.view, record), queue=tuple(others), landed=None)
+        after = _with(world, knows)
+        if record.what == "ack":
+            after = _told(record.message, record.delivery, after, accepted=True)
+        yield f"learns of its {record.what}", after
+
+
+def _end(
+    coordinator: Coordinator, message: int, known: Fold, world: World, rules: Rules, scene: Scene
+) -> Iterator[tuple[str, World]]:
+    """The end of a delivery, by time; and of a message that was delivered too often."""
+    if message in known.dying and message not in known.dead and not _is_undecided(coordinator, message, rules):
+        if message in coordinator.published:
+            yield "has buried", _with(world, _queued(coordinator, "dead", message))
+        else:
+            yield "publishes the dead letter of", _publish_letter(coordinator, message, world, rules)
+        return
+    delivery = known.over.get(message, 0) + 1
+    if known.is_done(message) or _is_undecided(coordinator, message, rules):
+        return
+    lease = _lease_of(coordinator, message, delivery)
+    if lease is not None:
+        is_over = lease.until <= world.now
+    else:
+        waited = world.now >= coordinator.since + LEASE or not rules.waits_out_leases
+        is_over = waited and _may_be_handed_out(coordinator, message)
+    if not is_over:
+        return
+    if delivery >= scene.max_deliveries:
+        if rules.intent_first:
+            yield "gives up", _with(world, _queued(coordinator, "dying", message, delivery))
+        elif message in coordinator.published:
+            yield "has buried", _with(world, _queued(coordinator, "dead", message))
+        else:
+            yield "publishes the dead letter of", _publish_letter(coordinator, message, world, rules)
+    elif rules.records_ends:
+        yield "takes back", _with(world, _queued(coordinator, "back", message, delivery))
+    else:
+        back = Record("back", coordinator.epoch, message, delivery)
+        yield "takes back", _with(world, coordinator._replace(view=(*coordinator.view, back)))
+
+
+def _publish_letter(coordinator: Coordinator, message: int, world: World, rules: Rules) -> World:
+    """The dead-letter topic stores one message for a sequence (docs/design.md §9): the group is its producer."""
+    sequence = 0 if rules.same_sequence else coordinator.epoch
+    after = _with(world, coordinator._replace(published=coordinator.published | {message}))
+    return after._replace(letters=world.letters | {(message, sequence)})
+
+
+# -- what befalls them -------------------------------------------------------------------------------------
+
+
+def _befall(coordinator: Coordinator, world: World, rules: Rules) -> Iterator[tuple[str, World]]:
+    yield "is killed", _with(world, coordinator._replace(lives=False, queue=(), landed=None))
+    if not coordinator.queue and not coordinator.hands_over:
+        written = tuple(_written_down(coordinator)) if rules.writes_leases else ()
+        record = Record("leases", coordinator.epoch, leases=written)
+        yield "hands over", _with(world, coordinator._replace(hands_over=True, queue=(record,)))
+
+
+def _written_down(coordinator: Coordinator) -> Iterator[Lease]:
+    """Leases for the next coordinator: those that have run out too, since a delivery is over once that is in the log.
+
+    What the one before may have handed out counts as leased, for as long as that may run.
+    """
+    known = fold(coordinator.view)
+    for message in range(known.horizon):
+        delivery = known.over.get(message, 0) + 1
+        lease = _lease_of(coordinator, message, delivery)
+        if lease is None and _may_be_handed_out(coordinator, message):
+            lease = Lease(message, delivery, coordinator.since + LEASE)
+        if lease is not None and not known.is_done(message):
+            yield lease
+
+
+def _take_over(world: World, rules: Rules) -> World:
+    """Another seals the log at its end, and begins with what is in it."""
+    epoch = len(world.coordinators)
+    last = world.log[-1] if world.log else None
+    clean = last is not None and last.what == "leases"
+    if last is not None and rules.trusts_the_last_only:
+        clean = clean and last.epoch == epoch - 1
+    if not world.log:
+        clean = True  # No horizon: nothing was handed out.
+    taken = Coordinator(epoch, world.now, len(world.log), clean, view=world.log)
+    return world._replace(coordinators=(*world.coordinators, taken))
+
+
+# -- promises ----------------------------------------------------------------------------------------------
+
+
+def complaint(world: World, actors: Sequence[Actor]) -> str | None:
+    """The promise that is broken now; None if all are kept."""
+    if world.broken:
+        return world.broken
+    buried = [message for message, _ in world.letters]
+    if len(buried) != len(set(buried)):
+        return "a dead letter is there twice"
+    if any(message in buried for message, _ in world.accepted):
+        return "a message is both acked and dead"
+    return None
+
+
+def explore(scene: Scene, rules: Rules) -> tuple[int, set[World]]:
+    """Explore a scene; returns the number of states and the last worlds."""
+    actors: list[Actor] = [Consumers(scene.claims), Work(), Fate(scene.events)]
+    return explore_all(World(), actors, steps_of=partial(steps_of, rules=rules, scene=scene), complaint=complaint)
