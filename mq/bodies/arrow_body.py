@@ -28,13 +28,13 @@ _HEADER_TABLE_FIELD, _COMPRESSION_FIELD = 2, 3
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def decode_arrow(body: bytes, columns: Columns) -> Rows:
+def decode_arrow(body: bytes | memoryview, columns: Columns) -> Rows:
     """The rows of an IPC stream.
 
     Raises `Malformed` if the bytes are not a complete, valid stream, and `InvalidInput` if the columns are wrong.
     """
     buffer = pa.py_buffer(body)
-    if not body.endswith(_END_OF_STREAM):
+    if body[-len(_END_OF_STREAM) :] != _END_OF_STREAM:
         # Arrow does not notice that a stream was cut off between two batches.
         raise Malformed("the Arrow IPC stream is incomplete: it lacks the end-of-stream mark; close the writer")
     try:

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import Receive
 
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
+from mq.bodies.arriving_body import ArrivingBody
 from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
 
@@ -57,6 +58,7 @@ class Intake:
         self._patience: asyncio.Timeout | None = None
         # A body larger than the whole front store would be retried, or would wait, for ever.
         self._limit_bytes = min(limit_bytes, front_store.limit_bytes)
+        self._arriving: ArrivingBody | None = None
         self.held_bytes = 0
         self._has_grown = False
 
@@ -74,6 +76,15 @@ class Intake:
 
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
         """Return the whole body. Raises `BodyTooLarge`, `FrontStoreFull`, `BodyTimeout` and `ClientGone`."""
+        return bytes(await self.read_in_place(receive, declared_bytes, None))
+
+    async def read_in_place(
+        self, receive: Receive, declared_bytes: int | None, arriving: ArrivingBody | None
+    ) -> bytes | memoryview:
+        """As `read`, and without a copy if the body comes as `arriving`."""
+        if arriving is not None:
+            arriving.keep()
+            self._arriving = arriving
         if declared_bytes is not None and (self._waits(declared_bytes) or not self._fits(declared_bytes)):
             await self._wait_for_room(declared_bytes)
         if self._promised_bytes:
@@ -84,6 +95,9 @@ class Intake:
             return await self._read_in_pieces(receive, body)
         if message["type"] != "http.request":
             raise ClientGone
+        if arriving is not None:
+            await self._hold(arriving.size_bytes)
+            return arriving.whole()
         if body:
             await self._hold(len(body))
         return body
@@ -98,7 +112,7 @@ class Intake:
             await self._take(size_bytes)
         return self.held_bytes
 
-    async def _read_in_pieces(self, receive: Receive, first: bytes) -> bytes:
+    async def _read_in_pieces(self, receive: Receive, first: bytes) -> bytes | memoryview:
         """The whole body of which `first` is there. It gives way when it stalls and others need its room."""
         try:
             async with asyncio.timeout(None) as self._patience:
@@ -111,8 +125,10 @@ class Intake:
             self._front_store.ends(self)
             self._arrivals.end(self)
 
-    async def _read_on(self, receive: Receive, first: bytes) -> bytes:
-        chunks, size_bytes, next_step_bytes = [first], len(first), STEP_BYTES
+    async def _read_on(self, receive: Receive, first: bytes) -> bytes | memoryview:
+        arriving = self._arriving
+        chunks, size_bytes = [first], len(first) if arriving is None else arriving.size_bytes
+        next_step_bytes = STEP_BYTES
         self._arrivals.begin(self, size_bytes)
         await self._hold(size_bytes)
         more = True
@@ -121,15 +137,18 @@ class Intake:
             message = await receive()
             if message["type"] != "http.request":
                 raise ClientGone
-            chunks.append(message.get("body", b""))
-            size_bytes += len(chunks[-1])
+            if arriving is None:
+                chunks.append(message.get("body", b""))
+                size_bytes += len(chunks[-1])
+            else:
+                size_bytes = arriving.size_bytes
             self._arrivals.holds(self, size_bytes)
             await self._hold(size_bytes)
             if size_bytes >= next_step_bytes:
                 next_step_bytes = size_bytes + STEP_BYTES
                 self._front_store.gets_on(self)
             more = message.get("more_body", False)
-        return b"".join(chunks)
+        return b"".join(chunks) if arriving is None else arriving.whole()
 
     def give_up(self) -> None:
         """Give the room back soon: the body stalls, and others need it."""
@@ -222,7 +241,7 @@ class Intake:
                 self._upload_path,
             )
 
-    async def inflate(self, body: bytes, encoding: str) -> bytes:
+    async def inflate(self, body: bytes | memoryview, encoding: str) -> bytes | memoryview:
         """Decompress the body, up to the limit. Raises as `read`, and `UnsupportedMedia` and `Malformed`."""
         if encoding == "identity":
             return body
@@ -231,7 +250,7 @@ class Intake:
         inflater = zlib.decompressobj(wbits=31)
         chunks: list[bytes] = []
         size_bytes = 0
-        waiting = body
+        waiting: bytes | memoryview = body
         self._arrivals.begin(self, 0)
         try:
             while waiting and not inflater.eof:

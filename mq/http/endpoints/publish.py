@@ -5,6 +5,7 @@ import base64
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from filer.topic.topic_config import TopicConfig
 from filer.tracing import Span
 from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable, UnsupportedMedia
 from mq.base.json_size import LARGE_BYTES
+from mq.bodies.arriving_body import arriving_body
 from mq.bodies.intake import ClientGone, Intake
 from mq.bodies.json_body import check_types, decode_base64, decode_json_value
 from mq.bodies.rows import Columns, Rows
@@ -124,10 +126,13 @@ class Publisher:
             too_late=deadlines.nothing_stored,
             arrivals=broker.arrivals,
         ) as intake:
-            body = await intake.read(receive, request.declared_bytes)
+            arrived = await intake.read_in_place(receive, request.declared_bytes, arriving_body(scope))
             arrived_seconds = self._now_seconds()
             if request.encoding:
-                body = await intake.inflate(body, request.encoding)
+                arrived = await intake.inflate(arrived, request.encoding)
+            # Arrow reads a body where it lies. For all others it must be bytes.
+            is_arrow = body_format is not None and not body_format.is_json
+            body = cast("bytes", arrived) if is_arrow else bytes(arrived)
             try:
                 if body_format is not None:
                     positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)

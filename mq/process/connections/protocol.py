@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
 import httptools
+from starlette.types import Scope
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from mq.bodies.arriving_body import LEAST_BYTES, ArrivingBody
 from mq.http.reply import BrokenOff
 from mq.peers.calls import PREFIX
 from mq.process.connections.limits import (
@@ -31,10 +33,13 @@ from mq.process.connections.refusals import (
     URI_TOO_LONG,
     Refusal,
 )
+from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.connections.whole_answers import WholeAnswers
 
 _INTERNAL = PREFIX.encode("ascii")
+_MOST_DIGITS = 18
+_END_OF_HEAD = b"\r\n\r\n"
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -49,11 +54,38 @@ _uvicorn_log.addFilter(_is_news)
 
 def limited_protocol(watch: ConnectionWatch) -> "type[asyncio.Protocol]":
     """The protocol for the connections that this watch looks after, as uvicorn's configuration takes it."""
-    return cast("type[asyncio.Protocol]", partial(LimitedProtocol, watch=watch))
+
+    def connect(*args: Any, **named: Any) -> SocketReader:
+        return SocketReader(LimitedProtocol(*args, watch=watch, **named), watch.scratch)
+
+    return cast("type[asyncio.Protocol]", connect)
+
+
+def _new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """A parser as the base class has it."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 class _Refused(Exception):
     """Stops the parser."""
+
+
+def plain_body_bytes(headers: Sequence[tuple[bytes, bytes]]) -> int:
+    """The length of a body for which no parser is needed: of a large one whose length one header says; else 0.
+
+    The parser has refused headers that contradict one another. Whatever else is not the usual is left to it as well.
+    """
+    size_bytes = 0
+    for name, value in headers:
+        if name == b"transfer-encoding":
+            return 0
+        if name == b"content-length":
+            if size_bytes or not value.isdigit() or len(value) > _MOST_DIGITS:
+                return 0
+            size_bytes = int(value)
+    return size_bytes if size_bytes >= LEAST_BYTES else 0
 
 
 class _Flow(FlowControl):
@@ -89,6 +121,8 @@ class LimitedProtocol(HttpToolsProtocol):
         # Of the body that is arriving: its bytes, its chunks, and the bytes of what stands around them.
         self._body_bytes = self._chunks = self._framing_bytes = 0
         self._refusal: Refusal | None = None
+        # The body that is arriving, if the parser is not needed for it.
+        self._arriving: ArrivingBody | None = None
         # The request that is being answered. `cycle` is the newest one, which may have to wait for it.
         self._served: RequestResponseCycle | None = None
         self._ended = False
@@ -134,6 +168,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _tell_endpoint(self) -> None:
         """Have the endpoint find its client gone, and send nothing. The base class tells that of the newest request."""
+        self._give_up_body()
         if self._served is not None and not self._served.response_complete:
             self._served.disconnected = True
             self._served.message_event.set()
@@ -182,13 +217,16 @@ class LimitedProtocol(HttpToolsProtocol):
             if not self.transport.is_closing():
                 self._watch.unwanted.came(self)
             return
+        if self._arriving is not None:
+            self._drop_body(data, self._arriving)
+            return
         self._fed_bytes = len(data)
         self.received_bytes += self._fed_bytes
         starts_here = not self._in_message
         cycle = self.cycle if self._in_body else None
         body_bytes = self._body_bytes
         try:
-            self.parser.feed_data(data)
+            self._parse(data)
         except httptools.HttpParserUpgrade:
             # Upgrades are not supported: the request is answered as any other.
             pass
@@ -201,9 +239,102 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._framing_is_too_large(cycle, self._body_bytes - body_bytes):
                 self._watch.end(self, FRAMING)
                 return
-            if not self._body_is_late:
-                self._body_is_late = True
-                self._connections.body_part(self)
+            self._body_is_half()
+        self._look_at_rate()
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser. Of a large body of a known length it gets no more than what has come with its headers.
+
+        Where the headers come in one piece with a part of the body, that part goes past the parser too. Otherwise the
+        parser gets what it does not need; it counts that as well as we do.
+        """
+        rest = memoryview(b"")
+        if len(data) >= LEAST_BYTES and not self._in_body:
+            # In the middle of headers this may find the end of a line of the body. The parser looks for itself.
+            head_bytes = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+            data, rest = data[:head_bytes], memoryview(data)[head_bytes:]
+        self.parser.feed_data(data)
+        if rest and len(rest) >= self._plain_body_bytes() - self._body_bytes:
+            self.parser.feed_data(rest)
+            rest = memoryview(b"")
+        if self._in_body and self._plain_body_bytes():
+            self._pass_parser_by(rest)
+
+    def _plain_body_bytes(self) -> int:
+        """The length of the body that is arriving, if no parser is needed for it; else 0."""
+        parser = self.parser
+        # Behind the last request of a connection nothing is a request. Its parser knows, and a new one would not.
+        if not self._in_body or parser.should_upgrade() or not parser.should_keep_alive():
+            return 0
+        return plain_body_bytes(self.headers)
+
+    def _pass_parser_by(self, piece: memoryview) -> None:
+        """Have the rest of the body, which begins with `piece` and does not end with it, read to its own place.
+
+        The endpoint has not begun: its task runs when the event loop goes on. So it finds all of the body there.
+        """
+        body = ArrivingBody(plain_body_bytes(self.headers))
+        body.add(memoryview(self.cycle.body), piece)
+        self._arriving = body
+        self._body_bytes += len(piece)
+        body.offer_to(cast("Scope", self.cycle.scope))
+        self._hand_on(body)
+
+    @property
+    def direct_body(self) -> ArrivingBody | None:
+        """The body to which the next bytes belong, if they need no parser and somebody may want them."""
+        body = self._arriving
+        return None if body is None or self._ended or self.cycle.response_complete else body
+
+    def body_arrived(self, size_bytes: int) -> None:
+        """So many bytes of that body have come. All is looked at as where the parser gives a piece of a body."""
+        body = self._arriving
+        assert body is not None
+        self.received_bytes += size_bytes
+        self._body_bytes += size_bytes
+        self._hand_on(body)
+        self._look_at_body(body)
+
+    def _hand_on(self, body: ArrivingBody) -> None:
+        """Tell the endpoint of what has come, as the base class does of what the parser gives it."""
+        self.cycle.body = cast("bytearray", body)
+        if len(body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        self.cycle.message_event.set()
+
+    def _look_at_body(self, body: ArrivingBody) -> None:
+        if body.left_bytes:
+            self._body_is_half()
+        else:
+            self._end_body()
+        self._look_at_rate()
+
+    def _end_body(self) -> None:
+        """The next byte begins a request. The parser still waits for the body, so that one needs another parser."""
+        self._arriving = None
+        self.parser = _new_parser(self)
+        self.on_message_complete()
+
+    def _drop_body(self, data: bytes, body: ArrivingBody) -> None:
+        """Some more has come of a body that has been answered, and perhaps of what follows."""
+        size_bytes = min(len(data), body.left_bytes)
+        self.received_bytes += size_bytes
+        body.drop(size_bytes)
+        self._look_at_body(body)
+        if size_bytes < len(data):
+            self.data_received(data[size_bytes:])
+
+    def _give_up_body(self) -> None:
+        """Hold nothing of a body that nobody reads any more, however long its rest takes to come."""
+        if self._arriving is not None:
+            self._arriving.drop(0)
+
+    def _body_is_half(self) -> None:
+        if not self._body_is_late:
+            self._body_is_late = True
+            self._connections.body_part(self)
+
+    def _look_at_rate(self) -> None:
         if self.flow.read_paused:
             self._watch.carry_out(self._connections.unread(self, len(self.cycle.body)))
         elif self._in_message and not self._in_head and self.cycle.response_complete:
@@ -303,6 +434,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is there as a whole. Begin the next request that has arrived, or wait for one."""
         self.server_state.total_requests += 1
+        if self.cycle.response_complete:
+            self._give_up_body()
         if self.transport.is_closing() or self._ended:
             return
         self.flow.resume_reading()

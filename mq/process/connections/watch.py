@@ -5,6 +5,7 @@ from typing import Protocol
 
 from filer.clock import Clock
 from filer.event_log import EventLog
+from mq.bodies.arriving_body import PIECE_BYTES
 from mq.metrics.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
 from mq.process.connections.limits import ConnectionLimits
@@ -39,6 +40,8 @@ class ConnectionWatch:
         self.new_request_id, self.on_connect = new_request_id, on_connect
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted = Unwanted(clock)
+        # What all connections read to, which belong to one event loop.
+        self.scratch = memoryview(bytearray(PIECE_BYTES))
         self._clock = clock
         refused = metrics.requests.connections_refused
         self._refused = {refusal.reason: refused.labels(refusal.reason) for refusal in COUNTED}

@@ -30,6 +30,10 @@ class Raw:
         """The next answer's status line and headers."""
         return await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
 
+    async def exactly(self, size_bytes: int) -> bytes:
+        """The next so many bytes."""
+        return await asyncio.wait_for(self._reader.readexactly(size_bytes), TIMEOUT_SECONDS)
+
     async def rest(self) -> bytes:
         """All that comes until the broker ends the connection."""
         return await asyncio.wait_for(self._reader.read(), TIMEOUT_SECONDS)

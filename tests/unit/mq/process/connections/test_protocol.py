@@ -37,6 +37,15 @@ class Transport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        assert not self.closed
+
     def get_write_buffer_size(self) -> int:
         return 0
 

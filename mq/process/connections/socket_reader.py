@@ -1,0 +1,88 @@
+"""What the event loop sees of a connection: it says where the bytes that arrive are to be put."""
+
+import asyncio
+from typing import Any, Protocol
+
+from mq.bodies.arriving_body import ArrivingBody
+
+
+class Connection(Protocol):
+    """A connection, as `asyncio.Protocol` has it, and the body that it waits for."""
+
+    @property
+    def direct_body(self) -> ArrivingBody | None:
+        """The body to which the next bytes belong, if they need no parser and somebody may want them."""
+        ...
+
+    def body_arrived(self, size_bytes: int) -> None:
+        """So many bytes of it have come."""
+        ...
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes for the parser have come."""
+        ...
+
+    def connection_made(self, transport: Any) -> None:
+        """It is connected."""
+        ...
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        ...
+
+    def eof_received(self) -> None:
+        """The client sends no more."""
+        ...
+
+    def pause_writing(self) -> None:
+        """The client does not take what is written."""
+        ...
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        ...
+
+
+class SocketReader(asyncio.BufferedProtocol):
+    """Reads bodies to their own place, and everything else by way of `scratch`, for the parser.
+
+    All connections of an event loop may share it: a loop fills what it was given, and tells so, before it does anything
+    else.
+    """
+
+    def __init__(self, connection: Connection, scratch: memoryview) -> None:
+        self._connection, self._scratch = connection, scratch
+        self._body: ArrivingBody | None = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        self._body = body = self._connection.direct_body
+        return self._scratch if body is None else body.free_room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes are there."""
+        if self._body is None:
+            self._connection.data_received(bytes(self._scratch[:nbytes]))
+        else:
+            self._body.arrived(nbytes)
+            self._connection.body_arrived(nbytes)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As the connection does."""
+        self._connection.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As the connection does."""
+        self._connection.connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """As the connection does."""
+        self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        """As the connection does."""
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """As the connection does."""
+        self._connection.resume_writing()
