@@ -22,6 +22,11 @@ from mq.limits.read_budget import ReadLease
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
 PIECE_BYTES = 1024 * 1024
+WHOLE_BODY = "braidmq.whole_body"
+"""In the message that starts an answer: the whole body, whose length is no header of it. No message follows.
+
+This takes half of the time of two messages, and is for servers that name it among the extensions of a request.
+"""
 _log = EventLog(__name__)
 
 
@@ -48,6 +53,9 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
         return
     except Exception as error:
         body, status, headers = problem_reply(logged_problem(error, scope["method"], scope["path"]))
+    if WHOLE_BODY in scope.get("extensions", ()):
+        await send({"type": "http.response.start", "status": status, "headers": headers, WHOLE_BODY: body})
+        return
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})

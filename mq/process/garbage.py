@@ -4,6 +4,8 @@ import gc
 
 # Those of Python. `mq` starts with others.
 _THRESHOLDS = (700, 10, 10)
+YOUNG_OBJECTS = 2_000
+"""So many more objects than before bring a collection of the young ones; by Python's default it is 700."""
 
 
 def spare_what_is_loaded() -> None:
@@ -15,3 +17,13 @@ def spare_what_is_loaded() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
+
+
+def collect_less_often() -> None:
+    """Collect young objects when the requests under way are not most of them.
+
+    A request has some 40 objects until it is answered. With 64 at once, by default, each wave of them brought three
+    collections that found no garbage, and took a fourteenth of the event loop's time for single messages.
+    """
+    _, *older = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS, *older)

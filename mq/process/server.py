@@ -36,7 +36,7 @@ from mq.process.connections.protocol import limited_protocol
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.freed_memory import Heap, give_back, glibc_heap
-from mq.process.garbage import spare_what_is_loaded
+from mq.process.garbage import collect_less_often, spare_what_is_loaded
 from mq.process.listen import CannotListen, advertised_url, bind, local_url
 from mq.process.memory_pool import choose_memory_pool
 from mq.process.stop_signals import StopSignals
@@ -170,6 +170,7 @@ async def serve_until_stop(
     server = _Server(_uvicorn_config(broker, watch), on_started)
     watching = asyncio.create_task(watch.run(), name="connections")
     spare_what_is_loaded()
+    collect_less_often()
     running = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         if not await _finished_before_stop(running, stop, cancel=False):

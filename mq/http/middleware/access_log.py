@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from filer.event_log import EventLog
+from mq.http.reply import WHOLE_BODY
 
 MOST_PARTS = 16
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
@@ -71,6 +72,8 @@ class _Seen:
         """Pass on a part of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if (body := message.get(WHOLE_BODY)) is not None:
+                self.sent_bytes, self.is_whole = len(body), True
         elif message["type"] == "http.response.body":
             self.sent_bytes += len(message.get("body", b""))
             self.is_whole = not message.get("more_body", False)

@@ -54,11 +54,7 @@ _uvicorn_log.addFilter(_is_news)
 
 def limited_protocol(watch: ConnectionWatch) -> "type[asyncio.Protocol]":
     """The protocol for the connections that this watch looks after, as uvicorn's configuration takes it."""
-
-    def connect(*args: Any, **named: Any) -> SocketReader:
-        return SocketReader(LimitedProtocol(*args, watch=watch, **named), watch.scratch)
-
-    return cast("type[asyncio.Protocol]", connect)
+    return cast("type[asyncio.Protocol]", partial(LimitedProtocol, watch=watch))
 
 
 def _new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
@@ -99,7 +95,7 @@ class _Flow(FlowControl):
         """Read on, if reading was paused."""
         if self.read_paused:
             self._on_resume()
-        super().resume_reading()
+            super().resume_reading()
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -175,8 +171,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._served = cycle
-        self._answers.begin(cycle)
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, self._answers.around(app, cycle))
 
     def _close(self) -> None:
         self._connections.gone(self)
@@ -223,10 +218,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._fed_bytes = len(data)
         self.received_bytes += self._fed_bytes
         starts_here = not self._in_message
-        cycle = self.cycle if self._in_body else None
+        cycle = self.cycle if self._in_message and not self._in_head else None
         body_bytes = self._body_bytes
         try:
-            self._parse(data)
+            if self._fed_bytes < LEAST_BYTES:
+                self.parser.feed_data(data)
+            else:
+                self._parse_large(data)
         except httptools.HttpParserUpgrade:
             # Upgrades are not supported: the request is answered as any other.
             pass
@@ -236,28 +234,29 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._in_head:
             self._look_at_half_head(starts_here)
         elif self._in_message:
+            if self._arriving is None and self._plain_body_bytes():
+                self._pass_parser_by(memoryview(b""))
             if self._framing_is_too_large(cycle, self._body_bytes - body_bytes):
                 self._watch.end(self, FRAMING)
                 return
             self._body_is_half()
         self._look_at_rate()
 
-    def _parse(self, data: bytes) -> None:
+    def _parse_large(self, data: bytes) -> None:
         """Feed the parser. Of a large body of a known length it gets no more than what has come with its headers.
 
         Where the headers come in one piece with a part of the body, that part goes past the parser too. Otherwise the
         parser gets what it does not need; it counts that as well as we do.
         """
         rest = memoryview(b"")
-        if len(data) >= LEAST_BYTES and not self._in_body:
+        if not self._in_body:
             # In the middle of headers this may find the end of a line of the body. The parser looks for itself.
             head_bytes = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
             data, rest = data[:head_bytes], memoryview(data)[head_bytes:]
         self.parser.feed_data(data)
         if rest and len(rest) >= self._plain_body_bytes() - self._body_bytes:
             self.parser.feed_data(rest)
-            rest = memoryview(b"")
-        if self._in_body and self._plain_body_bytes():
+        elif rest:
             self._pass_parser_by(rest)
 
     def _plain_body_bytes(self) -> int:
@@ -278,6 +277,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arriving = body
         self._body_bytes += len(piece)
         body.offer_to(cast("Scope", self.cycle.scope))
+        self.transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._hand_on(body)
 
     @property
@@ -312,6 +312,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _end_body(self) -> None:
         """The next byte begins a request. The parser still waits for the body, so that one needs another parser."""
         self._arriving = None
+        self.transport.set_protocol(self)
         self.parser = _new_parser(self)
         self.on_message_complete()
 

@@ -1,4 +1,4 @@
-"""What the event loop sees of a connection: it says where the bytes that arrive are to be put."""
+"""What the event loop sees of a connection while a large body arrives: it says where its bytes are to be put."""
 
 import asyncio
 from typing import Any, Protocol
@@ -44,7 +44,7 @@ class Connection(Protocol):
 
 
 class SocketReader(asyncio.BufferedProtocol):
-    """Reads bodies to their own place, and everything else by way of `scratch`, for the parser.
+    """Reads a body to its own place. What nobody wants of it goes by way of `scratch` to the connection.
 
     All connections of an event loop may share it: a loop fills what it was given, and tells so, before it does anything
     else.

@@ -1,17 +1,46 @@
 """An answer leaves in one piece: its head with the begin of its body."""
 
 import asyncio
-from typing import cast
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
+
+from mq.http.reply import WHOLE_BODY
+
+PLAIN_HEADERS = frozenset({b"content-type", b"date", b"x-request-id"})
+"""Valid names, in lower case, of headers that say nothing about the connection or the length of the body."""
+_JOINED_BYTES = 16 * 1024
+"""Up to this size a copy of the body takes less time than one more buffer to send."""
+
+
+def plain_head(status: int, headers: Iterable[tuple[bytes, bytes]], size_bytes: int) -> bytes | None:
+    """The head of an answer with a body of that size; None if it has any header that is not plain, or no valid value.
+
+    It is what uvicorn makes of the same headers.
+    """
+    parts, values = [STATUS_LINE[status]], []
+    for name, value in headers:
+        if name not in PLAIN_HEADERS:
+            return None
+        values.append(value)
+        parts += (name, b": ", value, b"\r\n")
+    if HEADER_VALUE_RE.search(b"".join(values)):
+        return None
+    parts.append(b"content-length: %d\r\n\r\n" % size_bytes)
+    return b"".join(parts)
 
 
 class WholeAnswers:
-    """The transport, as the requests of a connection see it: an answer's head is written together with its body.
+    """How the endpoints of a connection send: an answer's head is written together with its body.
 
-    uvicorn writes the two one after the other: two calls of the system, and two packets. The head is held only where
-    its body follows at once: where its length is known, and it has one. If none follows, the endpoint has failed, and
-    the connection is closed.
+    uvicorn writes the two one after the other: two calls of the system, and two packets. An endpoint may give its
+    answer as one message (`WHOLE_BODY`), which takes half of the time. Otherwise the head is held, only where its body
+    follows at once: where its length is known, and it has one. If none follows, the endpoint has failed, and the
+    connection is closed. For these the object is the transport, as the request sees it.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -20,8 +49,58 @@ class WholeAnswers:
         self._head: bytes | None = None
         self.close, self.is_closing = transport.close, transport.is_closing
 
+    def around(self, app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
+        """The app, as it is to be called for this request: what it sends comes here first."""
+        inner: Any = app
+
+        def serve(scope: Scope, receive: Receive, _: Send) -> Awaitable[None]:
+            scope.setdefault("extensions", {})[WHOLE_BODY] = {}
+            served: Awaitable[None] = inner(scope, receive, partial(self._send, cycle))
+            return served
+
+        around: Any = serve
+        return cast("ASGI3Application", around)
+
+    def _send(self, cycle: RequestResponseCycle, message: Message) -> Awaitable[None]:
+        event: Any = message
+        if message["type"] == "http.response.start":
+            if WHOLE_BODY in message:
+                return self._send_whole(cycle, message)
+            self.begin(cycle)
+        return cycle.send(event)
+
+    async def _send_whole(self, cycle: RequestResponseCycle, message: Message) -> None:
+        """As uvicorn's `send` of two messages: the start of an answer, and its body."""
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        body = message[WHOLE_BODY]
+        head = None
+        if cycle.keep_alive and not cycle.response_started and cycle.scope["method"] != "HEAD":
+            head = plain_head(message["status"], [*cycle.default_headers, *message["headers"]], len(body))
+        if head is None:
+            await self._send_in_two(cycle, message["status"], message["headers"], body)
+            return
+        cycle.waiting_for_100_continue = False
+        cycle.response_started = cycle.response_complete = True
+        if len(body) <= _JOINED_BYTES:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
+        cycle.message_event.set()
+        cycle.on_response()
+
+    async def _send_in_two(
+        self, cycle: RequestResponseCycle, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        self.begin(cycle)
+        length = (b"content-length", b"%d" % len(body))
+        await cycle.send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+        await cycle.send({"type": "http.response.body", "body": body})
+
     def begin(self, cycle: RequestResponseCycle) -> None:
-        """The next answer is that of this request."""
+        """The next answer is that of this request, and comes in several messages."""
         self._cycle, self._head = cycle, None
         cycle.transport = cast("asyncio.Transport", self)
 

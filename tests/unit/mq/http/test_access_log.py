@@ -1,10 +1,16 @@
 """What the access log shows of paths: never what only its client may know."""
 
+import logging
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message, Receive, Scope, Send
 
-from mq.http.middleware.access_log import MOST_PARTS, shown, words_of
+from filer.event_log import Event
+from mq.http.middleware.access_log import MOST_PARTS, AccessLog, shown, words_of
+from mq.http.reply import WHOLE_BODY
 
 WORDS = words_of(["/v1/topics/{topic}/segments/{segment}/messages", "/v1/topics/{topic}/uploads/{id}", "/readyz"])
 
@@ -36,3 +42,33 @@ def test_nothing_is_shown_but_words_numbers_and_the_topic(path: str) -> None:
     parts = told.split("/")
     assert set(parts) - {topic, ""} <= WORDS | {"*"} | {part for part in parts if part.isdecimal()}
     assert len(told) <= 200 + 20 * MOST_PARTS
+
+
+HEADS: list[list[Message]] = [
+    [{"type": "http.response.start", "status": 201, "headers": (), WHOLE_BODY: b"four"}],
+    [
+        {"type": "http.response.start", "status": 201, "headers": ()},
+        {"type": "http.response.body", "body": b"fo", "more_body": True},
+        {"type": "http.response.body", "body": b"ur"},
+    ],
+]
+
+
+@pytest.mark.parametrize("answer", HEADS, ids=["one message", "several"])
+async def test_all_of_an_answer_is_counted(answer: list[Message], caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        for message in answer:
+            await send(message)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    sent: list[Message] = []
+    caplog.set_level(logging.INFO)
+    await AccessLog(app, WORDS, lambda: 0.0)({"type": "http", "method": "GET", "path": "/"}, receive, send)
+    fields: dict[str, Any] = next(dict(each.msg.fields) for each in caplog.records if isinstance(each.msg, Event))
+    assert (fields["status"], fields["is_whole"], fields["sent_bytes"]) == (201, True, 4)
+    assert sent == answer

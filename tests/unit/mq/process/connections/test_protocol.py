@@ -37,6 +37,12 @@ class Transport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
     def abort(self) -> None:
         self.closed = True
 

@@ -5,10 +5,16 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from mq.http.reply import WHOLE_BODY
 from mq.process.connections.whole_answers import WholeAnswers
+
+DATE = (b"date", b"Tue, 24 Nov 2026 20:00:00 GMT")
+HEAD = b"HTTP/1.1 200 OK\r\ndate: Tue, 24 Nov 2026 20:00:00 GMT\r\n"
+TYPE = (b"content-type", b"application/json")
 
 
 class Transport:
@@ -36,9 +42,10 @@ class Connection:
 
     def __init__(self) -> None:
         self.transport = Transport()
+        self.answered: list[RequestResponseCycle] = []
         self.answers = WholeAnswers(cast("asyncio.Transport", self.transport))
 
-    def request(self, method: str = "GET", *, expects: bool = False) -> RequestResponseCycle:
+    def request(self, method: str = "GET", *, expects: bool = False, keep_alive: bool = True) -> RequestResponseCycle:
         told = asyncio.Event()
         told.set()
         cycle = RequestResponseCycle(
@@ -48,14 +55,25 @@ class Connection:
             logger=cast("Any", None),
             access_logger=cast("Any", None),
             access_log=False,
-            default_headers=[],
+            default_headers=[DATE],
             message_event=told,
             expect_100_continue=expects,
-            keep_alive=True,
-            on_response=lambda: None,
+            keep_alive=keep_alive,
+            on_response=lambda: self.answered.append(cycle),
         )
         self.answers.begin(cycle)
         return cycle
+
+    async def answer(self, cycle: RequestResponseCycle, *messages: Message) -> None:
+        """Answer it as an app does that sends these messages."""
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            assert WHOLE_BODY in scope["extensions"]
+            for message in messages:
+                await send(message)
+
+        around: Any = self.answers.around(cast("Any", app), cycle)
+        await around(cycle.scope, cycle.receive, cycle.send)
 
 
 async def begin(cycle: RequestResponseCycle, *headers: tuple[bytes, bytes], status: int = 200) -> None:
@@ -78,7 +96,7 @@ async def test_an_answer_of_known_length_is_one_call(body: bytes) -> None:
         await begin(cycle, length(len(body)))
         assert not one.transport.calls
         await go_on(cycle, body)
-        assert one.transport.calls == [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)]
+        assert one.transport.calls == [HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body)]
         one.transport.calls.clear()
 
 
@@ -96,7 +114,7 @@ async def test_the_head_of_a_stream_waits_for_nothing() -> None:
     one = Connection()
     cycle = one.request()
     await begin(cycle)
-    assert one.transport.calls == [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"]
+    assert one.transport.calls == [HEAD + b"transfer-encoding: chunked\r\n\r\n"]
     await go_on(cycle, b"ab")
     assert one.transport.calls[1:] == [b"2\r\nab\r\n0\r\n\r\n"]
 
@@ -118,4 +136,86 @@ async def test_a_client_that_asks_may_go_on_at_once() -> None:
     assert one.transport.calls == [b"HTTP/1.1 100 Continue\r\n\r\n"]
     await begin(cycle, length(2))
     await go_on(cycle, b"ok")
-    assert one.transport.calls[1:] == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
+    assert one.transport.calls[1:] == [HEAD + b"content-length: 2\r\n\r\nok"]
+
+
+def whole(body: bytes, *headers: tuple[bytes, bytes], status: int = 200) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": headers, WHOLE_BODY: body}
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"x" * 100_000])
+async def test_an_answer_as_one_message_is_one_call(body: bytes) -> None:
+    one = Connection()
+    cycle = one.request("POST", expects=True)
+    await one.answer(cycle, whole(body, TYPE))
+    assert one.transport.calls == [
+        HEAD + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    ]
+    assert cycle.response_complete and one.answered == [cycle]
+    assert await cycle.receive() == {"type": "http.disconnect"}
+    with pytest.raises(RuntimeError, match="already completed"):
+        await one.answer(cycle, whole(body, TYPE))
+
+
+@pytest.mark.parametrize(
+    ("method", "keep_alive", "header", "told"),
+    [
+        ("POST", False, TYPE, b"connection: close"),
+        ("POST", True, (b"connection", b"close"), b"connection: close"),
+        ("POST", True, (b"retry-after", b"1"), b"retry-after: 1"),
+        ("POST", True, (b"Allow", b"GET"), b"allow: GET"),
+        ("HEAD", True, TYPE, b"content-type: application/json"),
+    ],
+)
+async def test_what_is_not_plain_is_answered_as_in_two_messages(
+    method: str, keep_alive: bool, header: tuple[bytes, bytes], told: bytes
+) -> None:
+    one, two = Connection(), Connection()
+    cycle = one.request(method, keep_alive=keep_alive)
+    await one.answer(cycle, whole(b"{}", header))
+    other = two.request(method, keep_alive=keep_alive)
+    await begin(other, header, length(2))
+    await go_on(other, b"{}")
+    assert told in b"".join(one.transport.calls)
+    assert b"".join(one.transport.calls) == b"".join(two.transport.calls)
+    assert one.transport.closed == two.transport.closed
+    assert one.answered == [cycle]
+
+
+@pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\x00"])
+async def test_no_header_is_smuggled_in(value: bytes) -> None:
+    one = Connection()
+    with pytest.raises(RuntimeError, match="Invalid HTTP header value"):
+        await one.answer(one.request(), whole(b"{}", (b"x-request-id", value)))
+    assert not one.transport.calls
+
+
+async def test_a_client_that_has_gone_gets_nothing() -> None:
+    one = Connection()
+    cycle = one.request()
+    cycle.disconnected = True
+    await one.answer(cycle, whole(b"{}", TYPE))
+    assert not one.transport.calls
+
+
+async def test_an_answer_waits_for_room_in_the_socket() -> None:
+    one = Connection()
+    cycle = one.request()
+    cycle.flow.pause_writing()
+    answering = asyncio.create_task(one.answer(cycle, whole(b"{}", TYPE)))
+    await asyncio.sleep(0)
+    assert not one.transport.calls
+    cycle.flow.resume_writing()
+    await answering
+    assert len(one.transport.calls) == 1
+
+
+async def test_messages_of_other_kinds_are_sent_as_ever() -> None:
+    one = Connection()
+    cycle = one.request()
+    await one.answer(
+        cycle,
+        {"type": "http.response.start", "status": 200, "headers": [TYPE, length(2)]},
+        {"type": "http.response.body", "body": b"{}"},
+    )
+    assert one.transport.calls == [HEAD + b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}"]
