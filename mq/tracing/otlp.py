@@ -19,7 +19,8 @@ from filer.event_log import EventLog
 from mq.base.settings import BrokerSettings
 from mq.base.trace_environment import root_ratio
 from mq.base.version import VERSION
-from mq.tracing.otel_tracer import OtelTracer, TraceIds
+from mq.tracing.chosen_ids import ChosenIds
+from mq.tracing.otel_tracer import OtelTracer
 from mq.tracing.tracer import MOST_TOGETHER
 
 SERVICE_NAME = "braidmq"
@@ -44,10 +45,10 @@ def otlp_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> Ote
 
 def provided(exporter: SpanExporter, described: Resource, ratio: float | None = None) -> OtelTracer:
     """A tracer whose spans go to that exporter, batch by batch. `ratio` is that of the sampler, if it has one."""
-    ids = TraceIds()
+    chosen = None if ratio is None else ChosenIds(ratio)
     provider = TracerProvider(
         resource=described,
-        id_generator=ids,
+        id_generator=chosen,
         shutdown_on_exit=False,
         span_limits=SpanLimits(max_links=MOST_TOGETHER),
     )
@@ -57,7 +58,7 @@ def provided(exporter: SpanExporter, described: Resource, ratio: float | None = 
         if not await ended_in_time(provider.shutdown, CLOSE_SECONDS):
             exporter.shutdown()  # it stops trying
 
-    return OtelTracer(provider, close, root_ratio=ratio, ids=ids)
+    return OtelTracer(provider, close, chosen)
 
 
 def resource(settings: BrokerSettings) -> Resource:

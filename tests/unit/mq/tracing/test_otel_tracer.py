@@ -1,6 +1,7 @@
 """Which requests are traced, and how much their spans may be."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -12,7 +13,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from filer.errors import OutcomeUnknown
 from filer.tracing import NO_SPAN, LeftOut
 from mq.tracing.attributes import NAMES, of_facts, of_step
-from mq.tracing.otel_tracer import MOST_SPANS, OtelTracer, TraceIds
+from mq.tracing.chosen_ids import ChosenIds
+from mq.tracing.otel_tracer import MOST_SPANS, OtelTracer
 from mq.tracing.tracer import MOST_TOGETHER
 from tests.support.traces.recorded_traces import (
     TRACE_ID,
@@ -91,30 +93,46 @@ def test_what_goes_to_another_broker_names_this_span() -> None:
     assert recorded.tree() == ["client > publish@a", "forward@a > append@b", "publish@a > forward@a"]
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
-def test_a_share_of_requests_is_chosen_as_the_sampler_of_the_sdk_chooses(ratio: float) -> None:
-    exporter, ids = InMemorySpanExporter(), TraceIds()
+def share_tracer(ratio: float, exporter: InMemorySpanExporter) -> OtelTracer:
+    chosen = ChosenIds(ratio)
     sampler = ParentBased(TraceIdRatioBased(ratio))
-    provider = TracerProvider(sampler=sampler, id_generator=ids, shutdown_on_exit=False)
+    provider = TracerProvider(sampler=sampler, id_generator=chosen, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
     async def close() -> None:
         provider.shutdown()
 
-    tracer = OtelTracer(provider, close, root_ratio=ratio, ids=ids)
-    expected = []
+    return OtelTracer(provider, close, chosen)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1e-9, 0.25, 1.0])
+def test_what_is_chosen_is_what_the_sampler_of_the_sdk_chooses(ratio: float) -> None:
+    exporter, chosen = InMemorySpanExporter(), 0
+    tracer = share_tracer(ratio, exporter)
     for _ in range(400):
-        if ids.coming & TraceIdRatioBased.TRACE_ID_LIMIT < TraceIdRatioBased.get_bound_for_rate(ratio):
-            expected.append(f"{ids.coming:032x}")
-        before = ids.coming
         if not tracer.passes_over():
+            chosen += 1
             tracer.begin("publish", "birds", {}).end()
-        assert ids.coming != before
-    assert [trace_id_of(span) for span in exporter.get_finished_spans()] == expected
-    assert 400 * ratio * 0.5 <= len(expected) <= 400 * ratio * 1.5
+    assert len({trace_id_of(span) for span in exporter.get_finished_spans()}) == chosen
+    assert 400 * ratio * 0.5 - 1 < chosen <= 400 * ratio * 1.5
     # A client that traces has decided, whatever the share is.
     with tracer.begin("publish", "birds", SAMPLED) as span:
         assert span.trace_id == TRACE_ID
+
+
+def test_of_clients_whose_trace_cannot_be_read_the_same_share_is_chosen() -> None:
+    tracer = share_tracer(0.25, InMemorySpanExporter())
+    assert 50 < sum(tracer.begin("publish", "birds", BROKEN).is_recording for _ in range(400)) < 150
+    # Nobody asks twice about a client that gives something else.
+    assert tracer.begin("publish", "birds", {"tracestate": "vendor=7"}).is_recording
+
+
+def test_whether_a_request_is_chosen_says_nothing_about_the_next() -> None:
+    chosen = ChosenIds(0.25)
+    picks = [not chosen.passes_over() for _ in range(8000)]
+    after_a_chosen_one = [later for before, later in pairwise(picks) if before]
+    assert 0.2 < sum(after_a_chosen_one) / len(after_a_chosen_one) < 0.3
+    assert 0.22 < sum(picks) / len(picks) < 0.28
 
 
 def test_a_request_makes_so_many_spans_and_tells_how_many_it_left_out() -> None:
