@@ -6,7 +6,7 @@
 Each case has a broker of either version running, on a folder in memory. `wrk` posts to one for a second, then to
 the other. The ratio is the median of the pairs: a machine whose speed drifts affects both of a pair. The processor
 time a message is steadier than the throughput on a shared machine. With `.` as the other checkout, and an option of
-`mq serve` for this one only, this tells what that option costs.
+`mq serve` for this one only, this tells what that option costs. The logs go to files in memory.
 """
 
 import argparse
@@ -106,7 +106,8 @@ def _in_turns(sides: tuple[Side, Side], work: Callable[[str], tuple[int, float]]
 def _broker(checkout: Path, more: Sequence[str] = ()) -> Iterator[tuple[str, int, Path]]:
     with scratch_folder() as folder:
         arguments = ["serve", "--data", str(folder / "data"), "--port", "0", "--log-level", "error", *more]
-        with running_server("mq.cli.main", arguments, checkout=checkout) as (url, pid):
+        # Of an access log, what matters is what it costs to write, not what a terminal takes to show it.
+        with running_server("mq.cli.main", arguments, checkout=checkout, log=folder / "log") as (url, pid):
             yield url, pid, folder
 
 

@@ -19,6 +19,9 @@ MOST_ITEMS = 20
 # What may stand in a line of text as it is: nothing that separates fields, ends a line or moves a cursor.
 _BARE = re.compile(r"[A-Za-z0-9_.:;/@+*?&%#$!^~<>()\[\]{}|',-]+\Z")
 
+# A tuple: to look through `bool | int | float` takes twice as long, and every field is asked.
+_NUMBERS = (int, float)
+
 Plain = str | int | float | bool | None | list[str | int]
 
 
@@ -73,7 +76,9 @@ class EventLog:
 
 def plain(value: object) -> Plain:
     """A field as JSON has it: bounded, and without objects."""
-    if value is None or isinstance(value, bool | int | float):
+    if type(value) is str:
+        return _bounded(value)
+    if value is None or isinstance(value, _NUMBERS):
         return value
     if isinstance(value, BaseException):
         return _bounded(f"{type(value).__name__}: {value}")
@@ -86,7 +91,16 @@ def plain(value: object) -> Plain:
 
 def as_text(fields: Mapping[str, object]) -> Iterable[str]:
     """The fields as `name=value`. Whatever a value holds, it begins no new field and no new line."""
-    return (f"{name}={_text(plain(value))}" for name, value in fields.items())
+    return (f"{name}={_short_text(value) or _text(plain(value))}" for name, value in fields.items())
+
+
+def _short_text(value: object) -> str | None:
+    """The text of most values, in a third of the time: an access log has a dozen for each request. None of others."""
+    if type(value) is int:
+        return str(value)
+    if type(value) is str and len(value) < MOST_CHARACTERS and _BARE.match(value):
+        return value
+    return None
 
 
 def _text(value: Plain) -> str:

@@ -88,28 +88,32 @@ def _server(module: str, arguments: Sequence[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def running_server(
-    module: str, arguments: Sequence[str], *, checkout: Path = _ROOT, open_files: int | None = None
+    module: str,
+    arguments: Sequence[str],
+    *,
+    checkout: Path = _ROOT,
+    open_files: int | None = None,
+    log: Path | None = None,
 ) -> Iterator[tuple[str, int]]:
     """Run a module of a checkout of the project, by its own Python if it is another one; yields its URL and its pid.
 
-    With `open_files` the process may have no more files open than that.
+    With `open_files` the process may have no more files open than that. `log` gets what it writes to stderr.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAIDMQ_")}
     paths = [str(checkout), str(checkout / "clients"), environment.get("PYTHONPATH", "")]
     python = sys.executable if checkout == _ROOT else str(checkout / ".venv" / "bin" / "python")
-    process = subprocess.Popen(
-        [
-            *([] if open_files is None else ["prlimit", f"--nofile={open_files}:{open_files}"]),
-            python,
-            "-m",
-            module,
-            *arguments,
-        ],
-        cwd=checkout,
-        env=environment | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [
+        *([] if open_files is None else ["prlimit", f"--nofile={open_files}:{open_files}"]),
+        python,
+        "-m",
+        module,
+        *arguments,
+    ]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    with contextlib.nullcontext() if log is None else log.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, cwd=checkout, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
     assert process.stdout is not None
     try:
         yield _address(process.stdout, module), process.pid

@@ -8,9 +8,12 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal, TextIO
+
+import orjson
 
 from filer import request_ids, tracing
 from filer.clock import Clock
@@ -29,26 +32,31 @@ _LIBRARY_LEVELS = {
     "kazoo": "ERROR",
 }
 
-
 MOST_SUBJECT_CHARACTERS = 200
+LOOK_SECONDS = 5.0
+"""So long after a minute, at the most, it is told what was left out of it."""
 # What an event is about. Of each, only so many warnings are written in a minute.
 _SUBJECTS = ("topic", "segment", "key", "broker", "reason", "operation", "path")
 
 
-def write_log(level: LogLevel, form: LogFormat, clock: Clock) -> None:
-    """Write what is logged in this process from now on to stderr."""
+def write_log(level: LogLevel, form: LogFormat, clock: Clock) -> "LimitedHandler":
+    """Write what is logged in this process from now on to stderr. Whoever has a loop runs `tell_in_time`."""
+    # No line tells them, and finding them takes longer than all else about it.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = LimitedHandler(sys.stderr, clock)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     for library, lowest in _LIBRARY_LEVELS.items():
         logging.getLogger(library).setLevel("DEBUG" if level == "debug" else lowest)
+    return handler
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
     """Writes lines; warnings and errors as far as `RepeatLimit` admits them.
 
-    What it leaves out of a minute is told before the next line after that minute, whatever that one is about, or at the
-    end of the process.
+    What it leaves out of a minute is told when the minute is over: before the next line, whatever that one is about, or
+    by `tell_in_time` where nothing else is logged, or at the end of the process.
     """
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
@@ -62,14 +70,23 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         if record.levelno < logging.WARNING or self._limit.admits(*_name_and_subject(record), now_seconds):
             super().emit(record)
 
+    async def tell_in_time(self) -> None:
+        """Tell what was left out of minutes that are over, soon after each, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            self._tell_ended(self._clock.monotonic_seconds())
+
     def close(self) -> None:
         """As `logging.Handler.close`."""
+        self._tell_ended(math.inf)
+        super().close()
+
+    def _tell_ended(self, now_seconds: float) -> None:
         self.acquire()
         try:
-            self._tell(self._limit.ended(math.inf))
+            self._tell(self._limit.ended(now_seconds))
         finally:
             self.release()
-        super().close()
 
     def _tell(self, suppressed: Iterable[Suppressed]) -> None:
         for each in suppressed:
@@ -91,15 +108,25 @@ def _name_and_subject(record: logging.LogRecord) -> tuple[str, str]:
 
 
 class TextLines(logging.Formatter):
-    """Time, level, logger and message, then the ids as `name=value`."""
+    """Time, level, logger and message, then the ids as `name=value`, then a traceback on lines of its own."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        super().__init__()
+        # Lines of the same second share the text of it.
+        self._second, self._second_text = -1, ""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of the base class
-        """As `logging.Formatter.formatMessage`."""
-        ids = "".join(f" {name}={value}" for name, value in _ids().items() if name not in _fields(record))
-        return super().formatMessage(record) + ids
+    def format(self, record: logging.LogRecord) -> str:
+        """As `logging.Formatter.format`."""
+        fields = _fields(record)
+        ids = "".join([f" {name}={value}" for name, value in _ids().items() if name not in fields])
+        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {record.getMessage()}{ids}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - as the base
+        """As `logging.Formatter.formatTime`."""
+        if (second := int(record.created)) != self._second:
+            self._second, self._second_text = second, time.strftime(self.default_time_format, time.localtime(second))
+        return f"{self._second_text},{int(record.msecs):03d}"
 
 
 class JsonLines(logging.Formatter):
@@ -123,13 +150,20 @@ class JsonLines(logging.Formatter):
         line |= _ids()
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        try:
+            return orjson.dumps(line).decode()
+        except TypeError:  # a number of more than 64 bits, or half a surrogate pair, which UTF-8 does not have
+            return json.dumps(line)
 
 
 def _ids() -> dict[str, str]:
-    found = {"request_id": request_ids.current(), "trace_id": tracing.current().trace_id}
-    return {name: value for name, value in found.items() if value is not None}
+    found = {}
+    if (request_id := request_ids.current()) is not None:
+        found["request_id"] = request_id
+    if (trace_id := tracing.current().trace_id) is not None:
+        found["trace_id"] = trace_id
+    return found
 
 
-def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return dict(record.msg.fields) if isinstance(record.msg, Event) else {}
+def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+    return record.msg.fields if isinstance(record.msg, Event) else {}

@@ -38,6 +38,7 @@ from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.freed_memory import Heap, give_back, glibc_heap
 from mq.process.garbage import collect_less_often, spare_what_is_loaded
 from mq.process.listen import CannotListen, advertised_url, bind, local_url
+from mq.process.log_output import LimitedHandler
 from mq.process.memory_pool import choose_memory_pool
 from mq.process.stop_signals import StopSignals
 from mq.process.store_collector import StoreCollector
@@ -65,8 +66,8 @@ class Serving:
     settings: BrokerSettings
 
 
-def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once.
+def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: LimitedHandler) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once. `log` writes the log.
 
     Raises `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
     """
@@ -76,23 +77,29 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None]) -> None
     keep_pandas_out()
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, sock, on_ready, heap))
+        runner.run(_serve(settings, sock, on_ready, log, heap))
 
 
 async def _serve(
-    settings: BrokerSettings, sock: socket.socket, on_ready: Callable[[Serving], None], heap: Heap | None
+    settings: BrokerSettings,
+    sock: socket.socket,
+    on_ready: Callable[[Serving], None],
+    log: LimitedHandler,
+    heap: Heap | None,
 ) -> None:
     stop = StopSignals()
     clock = SystemClock()
-    giving_back = None if heap is None else asyncio.create_task(give_back(heap, clock), name="freed memory")
+    aside = [asyncio.create_task(log.tell_in_time(), name="what the log leaves out")]
+    if heap is not None:
+        aside.append(asyncio.create_task(give_back(heap, clock), name="freed memory"))
     tracer = open_tracer(settings, os.environ)
     try:
         broker = await _broker(settings, clock, tracer, stop)
         if broker is not None:
             await _run(broker, sock, stop, on_ready)
     finally:
-        if giving_back is not None:
-            giving_back.cancel()
+        for task in aside:
+            task.cancel()
         # Last of all: what ended until now goes out too.
         await tracer.close()
 

@@ -26,8 +26,8 @@ def _serve(config: Path | None, quiet: bool, **flags: str | None) -> None:
             with readers_or_none():
                 write_out(start_message(serving).encode())
 
-    write_log(settings.log_level, settings.log_format, SystemClock())
-    serve_broker(settings, on_ready)
+    log = write_log(settings.log_level, settings.log_format, SystemClock())
+    serve_broker(settings, on_ready, log)
 
 
 serve = with_settings_options(_serve)

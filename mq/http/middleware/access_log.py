@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import lru_cache, partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -9,6 +10,7 @@ from filer.event_log import EventLog
 from mq.http.reply import WHOLE_BODY
 
 MOST_PARTS = 16
+MOST_REMEMBERED, MOST_CHARACTERS = 256, 300
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _HIDDEN = "*"
@@ -23,7 +25,9 @@ class AccessLog:
     """
 
     def __init__(self, app: ASGIApp, words: Collection[str], now_seconds: Callable[[], float]) -> None:
-        self._app, self._words, self._now_seconds = app, frozenset(words), now_seconds
+        self._app, self._now_seconds = app, now_seconds
+        self._words = frozenset(words)
+        self._recently_shown = lru_cache(MOST_REMEMBERED)(partial(shown, words=self._words))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -35,7 +39,7 @@ class AccessLog:
         try:
             await self._app(scope, seen.receive, seen.send)
         finally:
-            path, topic = shown(scope["path"], self._words)
+            path, topic = self._shown(scope["path"])
             client = scope.get("client")
             _log.info(
                 "request_answered",
@@ -49,6 +53,10 @@ class AccessLog:
                 duration_seconds=round(self._now_seconds() - began_seconds, 6),
                 client=client[0] if client else None,
             )
+
+    def _shown(self, path: str) -> tuple[str, str | None]:
+        # Most requests are for a few paths. Long ones are not kept: whoever likes could have any number of them kept.
+        return shown(path, self._words) if len(path) > MOST_CHARACTERS else self._recently_shown(path)
 
 
 class _Seen:

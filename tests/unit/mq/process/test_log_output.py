@@ -1,5 +1,6 @@
 """Lines of the log as text and as JSON: what they tell, and that nobody forges one."""
 
+import asyncio
 import io
 import json
 import logging
@@ -13,7 +14,7 @@ import pytest
 from filer import request_ids
 from filer.clock import ManualClock
 from filer.event_log import EventLog
-from mq.process.log_output import JsonLines, LimitedHandler, TextLines, write_log
+from mq.process.log_output import LOOK_SECONDS, JsonLines, LimitedHandler, TextLines, write_log
 from mq.process.repeat_limit import MOST_OF_NAME, MOST_OF_SUBJECT, WINDOW_SECONDS
 from tests.support.traces.recorded_traces import TRACE_ID, TRACEPARENT, RecordedTraces
 
@@ -96,8 +97,12 @@ def test_an_error_that_nobody_foresaw_has_its_traceback(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
-def test_requests_to_stores_and_brokers_are_no_news(library: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_to_stores_and_brokers_are_no_news(
+    library: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of them logs every request: on S3 that was a line for each put and read."""
+    for switch in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, switch, getattr(logging, switch))
     caplog.set_level("INFO")
     levels = {each: each.level for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)}
     try:
@@ -142,6 +147,31 @@ async def test_what_repeats_is_written_a_few_times_and_then_counted(written: Wri
         EVENTS.info("topic_created", topic="x")
     told = """events_suppressed name=object_unreadable subject="topic=birds key=\\"a b\\"" count=95"""
     assert written.messages[MOST_OF_SUBJECT:] == [told, "topic_created topic=x request_id=mine"]
+
+
+async def test_what_was_left_out_is_told_soon_after_the_minute_where_nothing_else_is_logged(written: Written) -> None:
+    telling = asyncio.create_task(written.handler.tell_in_time())
+    for _ in range(100):
+        EVENTS.warning("object_unreadable", topic="birds")
+    await written.clock.advance(WINDOW_SECONDS - 1)
+    assert len(written.messages) == MOST_OF_SUBJECT
+    await written.clock.advance(1 + LOOK_SECONDS)
+    told = 'events_suppressed name=object_unreadable subject="topic=birds" count=95'
+    assert written.messages[MOST_OF_SUBJECT:] == [told]
+    await written.clock.advance(10 * WINDOW_SECONDS)
+    assert written.messages[MOST_OF_SUBJECT:] == [told]
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "value", [2**70, -(2**63) - 1, "\ud800", float("nan")], ids=["large", "small", "half a pair", "nan"]
+)
+def test_json_has_whatever_a_field_is(kept: Kept, value: object) -> None:
+    kept.setFormatter(JsonLines())
+    EVENTS.info("segment_lost", value=value)
+    (line,) = kept.lines
+    assert json.loads(line)["value"] == (value if value == value else None)
 
 
 async def test_what_is_no_warning_is_not_bounded(written: Written) -> None:

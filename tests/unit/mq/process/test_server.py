@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from filer.clock import ManualClock
 from mq.base.settings import BrokerSettings
 from mq.process import server
 from mq.process.listen import CannotListen
+from mq.process.log_output import LimitedHandler
 
 LONGEST_SECONDS = 0.0001
 
@@ -31,5 +33,5 @@ def test_threads_that_store_wait_for_the_interpreter_for_a_tenth_of_a_millisecon
         monkeypatch.setattr(server, name, lambda: None)
     monkeypatch.setattr(server, "bind", taken)
     with pytest.raises(CannotListen):
-        server.serve(BrokerSettings(), lambda _: None)
+        server.serve(BrokerSettings(), lambda _: None, LimitedHandler(sys.stderr, ManualClock()))
     assert sys.getswitchinterval() == pytest.approx(LONGEST_SECONDS)
