@@ -85,6 +85,12 @@ def topic(topic: str) -> str:
     return f"topics/{topic}/topic.json"
 
 
+def topic_of(key: str) -> str | None:
+    """The topic whose object has this key; None if it belongs to no topic."""
+    name, slash, _ = key.removeprefix(TOPICS).partition("/")
+    return name if key.startswith(TOPICS) and slash else None
+
+
 def topic_folder(topic: str) -> str:
     """The folder of all objects of a topic; `_ref.uri` is relative to it."""
     return f"topics/{topic}/"

@@ -12,6 +12,7 @@ import orjson
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from filer import keys
 from filer.errors import BraidError, DataMissing, UnreadableObject
 from filer.event_log import EventLog
 from mq.bodies.intake import ClientGone
@@ -75,6 +76,7 @@ def log_unreadable(error: UnreadableObject) -> None:
     """Log that a request came upon an object that is missing or damaged."""
     _log.warning(
         "object_unreadable",
+        topic=error.key and keys.topic_of(error.key),
         segment=error.segment,
         key=error.key,
         condition="missing" if isinstance(error, DataMissing) else "damaged",

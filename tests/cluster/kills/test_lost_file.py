@@ -47,7 +47,7 @@ def test_a_file_is_deleted_and_put_back(tmp_path: Path) -> None:
         assert (told["key"], told["segment"], told["offset"], told["next_offset"]) == (key, 0, 2, 3)
         assert [(each["key"], each["what"]) for each in lost(client)] == [(key, "missing")]
         assert 'braidmq_missing_objects{kind="missing",topic="t"} 1.0' in client.get("/metrics").text
-        assert broker.log.count(f'object_unreadable topic=t segment=0 key="{key}" condition=missing') == 1
+        assert broker.log.count(f'lost_objects: object_unreadable topic=t segment=0 key="{key}" condition=missing') == 1
         first = client.get("/v1/topics/t/files").raise_for_status().json()
         assert [each["base_offset"] for each in first["files"]] == [0, 1]
         assert client.get("/v1/topics/t/files", params={"after": first["next"]}).json()["key"] == key

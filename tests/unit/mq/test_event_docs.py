@@ -31,8 +31,9 @@ def _in_code() -> dict[str, tuple[str, frozenset[str]]]:
             for event in (_event_of(call, logs) for call in calls):
                 if event is not None:
                     name, mark, fields = event
-                    known_mark, known = found.get(name, (mark, frozenset()))
+                    known_mark, known = found.get(name, (mark, fields))
                     assert mark == known_mark, f"{name} has one level"
+                    assert (known ^ fields) <= {"error"}, f"{name} has the same fields wherever it is logged"
                     found[name] = mark, known | fields
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from filer import keys
 from filer.stores.memory_store import MemoryStore
 from mq.topic.topic_registry import TopicRegistry
 from tests.support.broker.http_broker import HttpBroker, http_broker
@@ -56,3 +57,16 @@ async def test_in_the_middle_of_an_answer_too(
         await memory_broker.client.get("/v1/topics/t/messages")
     (record,) = caplog.records
     assert record.getMessage() == 'request_failed method=GET path=/v1/topics/t/messages error="ZeroDivisionError: "'
+
+
+async def test_an_object_that_a_request_cannot_read_is_logged_with_its_topic(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    async with http_broker(store) as broker:
+        (await broker.client.put("/v1/topics/birds")).raise_for_status()
+        (await broker.client.post("/v1/topics/birds/messages", content=b"x")).raise_for_status()
+    await store.delete([keys.topic("birds")])
+    async with http_broker(store) as broker:
+        answer = await broker.client.get("/v1/topics/birds/messages")
+        check_problem(answer, 503, "data-missing")
+        (line,) = [each.getMessage() for each in caplog.records if each.name == "mq.http.reply"]
+        assert line.startswith("object_unreadable topic=birds key=topics/birds/topic.json condition=missing error=")
