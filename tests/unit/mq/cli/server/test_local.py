@@ -33,7 +33,14 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 def test_the_commands_it_prints_are_commands(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> None:
     commands = [shlex.split(line) for line in _hints(cluster) if line.startswith("  ")]
-    assert len(commands) == 7
+    assert len(commands) == 8
+    # The broker that it has drained is the one that it has killed: what is drained would move nothing then.
+    lines = [" ".join(command) for command in commands]
+    drained, undrained, killed = (
+        next(number for number, line in enumerate(lines) if line.startswith(start))
+        for start in ("mq cluster drain", "mq cluster undrain", "kill")
+    )
+    assert drained < undrained < killed
     for command in commands:
         words = [word for word in command if not word.startswith("AWS_")]
         if words[0] == "kill":
