@@ -37,8 +37,14 @@ class RetentionRound:
         now_us, grace_seconds = self._deletions.now_us, self._grace_seconds
         if now_us is None or (retention.seconds is None and retention.bytes is None):
             return
-        starts = plan_retention(runtime.state, await _indexes(runtime, at_hand), now_us)
-        if starts and await self._change(runtime, lambda state: with_starts(state, starts)):
+        indexes = await _indexes(runtime, at_hand)
+        starts = plan_retention(runtime.state, indexes, now_us)
+
+        def move(state: TopicState) -> TopicState | None:
+            # Planned anew: somebody may have had more kept since, and this broker not have heard of it.
+            return with_starts(state, plan_retention(state, indexes, now_us))
+
+        if starts and await self._change(runtime, move):
             _log.debug("messages_expired", topic=runtime.topic, segments=starts)
         leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds)
         if leaving:

@@ -546,6 +546,27 @@ async def test_a_change_by_another_process_is_noticed():
         assert runtime.state.config.segment_bytes == 5000
 
 
+async def test_what_somebody_has_asked_to_keep_meanwhile_does_not_expire():
+    """The maintainer has not heard yet that the retention is longer."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    async with running(store, clock) as broker:
+        runtime, _ = await broker.administration.put("t", {"retention": {"seconds": 3600}})
+        await publish(runtime, 0, 5)
+        await clock.advance(3599)
+        await broker.maintenance.round()
+        longer = parse_config({"retention": {"seconds": 7200}})
+        await broker.catalogue.change("t", lambda state: state.model_copy(update={"config": longer}))
+        await clock.advance(2)
+        assert runtime.state.config.retention.seconds == 3600
+        await broker.maintenance.round()
+        assert [segment.start_offset for segment in runtime.state.segments] == [0]
+        assert runtime.state.config.retention.seconds == 7200
+        await clock.advance(3600)
+        await broker.maintenance.round()
+        assert [segment.start_offset for segment in runtime.state.segments] == [4]
+
+
 async def test_rounds_go_on_by_themselves():
     clock = ManualClock()
     store = MemoryStore(clock=clock)
