@@ -122,4 +122,5 @@ def _print(counts: "Counter[str]", told: Sequence[Verdict], *, as_json: bool) ->
         print_table(("object", "is", "why"), ((each.key, each.condition, each.why) for each in told))
     unchecked = f", {counts['unchecked']} of version 0.1 have no digests" if counts["unchecked"] else ""
     given_up = f", {counts['given up']} given up" if counts["given up"] else ""
-    print_lines(f"{counts['ok']} objects are sound{unchecked}{given_up}")
+    sound = "1 object is sound" if counts["ok"] == 1 else f"{counts['ok']} objects are sound"
+    print_lines(f"{sound}{unchecked}{given_up}")
