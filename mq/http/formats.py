@@ -56,6 +56,7 @@ class Format:
     """
 
     media_type: str
+    aliases: Sequence[str] = ()
     is_json: bool = False
     decode: Callable[[bytes, Columns], Steps[Rows]] | None = None
     inline_decode_bytes: int = 0
@@ -73,6 +74,7 @@ def _arrow_rows(body: bytes, columns: Columns) -> Steps[Rows]:
 FORMATS: Sequence[Format] = (
     Format(
         JSON,
+        aliases=("text/json", "text/x-json", "application/x-json"),
         is_json=True,
         decode=decode_json,
         inline_decode_bytes=32_768,
@@ -82,11 +84,19 @@ FORMATS: Sequence[Format] = (
     ),
     Format(SSE, is_json=True, stream=SseForm()),
     Format(
-        NDJSON, is_json=True, decode=decode_ndjson, inline_decode_bytes=32_768, page=ndjson_page, stream=NdjsonForm()
+        NDJSON,
+        aliases=("application/ndjson", "application/jsonl", "application/jsonlines", "application/x-jsonlines"),
+        is_json=True,
+        decode=decode_ndjson,
+        inline_decode_bytes=32_768,
+        page=ndjson_page,
+        stream=NdjsonForm(),
     ),
     Format(ARROW, decode=_arrow_rows, inline_decode_bytes=4 * 1024 * 1024, page=arrow_page),
 )
-PUBLISH_FORMATS: Mapping[bytes, Format] = {each.media_type.encode(): each for each in FORMATS if each.decode}
+PUBLISH_FORMATS: Mapping[bytes, Format] = {
+    name.encode(): each for each in FORMATS if each.decode for name in (each.media_type, *each.aliases)
+}
 """By content type. A body of any other type is one value."""
 PAGE_FORMATS: Sequence[Format] = [each for each in FORMATS if each.page]
 STREAM_FORMATS: Sequence[Format] = [each for each in FORMATS if each.stream]

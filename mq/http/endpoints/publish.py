@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -37,6 +38,7 @@ _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
 _HEADER_PREFIX = b"braid-header-"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_ENVELOPE = re.compile(rb'\s{0,64}\{\s{0,64}"messages"\s{0,64}:')
 
 
 class PublishRequest:
@@ -137,6 +139,8 @@ class Publisher:
                 if body_format is not None:
                     positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)
                 else:
+                    if not request.content_type and not request.parameters.keys() & {"key", "key_base64"}:
+                        _refuse_envelope(body)
                     single = await self._single(request, body, config)
                     positions = (
                         await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated),
@@ -213,6 +217,15 @@ def _refuse_forms(content_type: bytes, topic: str) -> None:
             f"messages as JSON send 'content-type: application/json' (curl /v1/topics/{topic}/messages --json "
             """'{"messages": [...]}', or with ?key=… in the address the value alone); for one value of another kind """
             "send its own type, such as text/plain"
+        )
+
+
+def _refuse_envelope(body: bytes) -> None:
+    """Raises `UnsupportedMedia` if a body without a type is a document of messages: nobody means that as a value."""
+    if _ENVELOPE.match(body):
+        raise UnsupportedMedia(
+            "the body has no content type and looks like several messages as JSON: send 'content-type: "
+            "application/json' for them; to store it as one value send its type, such as application/octet-stream"
         )
 
 

@@ -571,6 +571,11 @@ async def test_a_form_is_refused_before_its_body_is_read(topic: HttpBroker, cont
         check_problem(answer, 415, "unsupported-media-type", "content-type: application/json")
 
 
+@pytest.mark.parametrize("envelope", [b'{"messages": []}', b'\n {\t"messages"\n: [{"value": 1}]}'])
+async def test_an_envelope_without_a_type_is_refused(topic: HttpBroker, envelope: bytes) -> None:
+    check_problem(await topic.client.post(MESSAGES, content=envelope), 415, "unsupported-media-type", "no content type")
+
+
 async def test_the_one_value_of_a_body_of_json_is_checked_as_others_are(topic: HttpBroker) -> None:
     async def post(query: str, body: bytes) -> Any:
         headers = {"content-type": "application/json"}
