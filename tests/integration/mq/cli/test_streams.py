@@ -86,6 +86,17 @@ def test_input_that_is_closed_is_no_empty_input(broker: BrokerProcess, topic: st
     assert mq(["publish", topic, "--url", broker.url], "<&-") == (1, "", "mq: cannot read from stdin: it is closed\n")
 
 
+@pytest.mark.parametrize("stdin", ["<&-", "< /dev/null"])
+def test_a_question_without_an_answer_does_nothing_and_tells_how_to_go_without(
+    stdin: str, broker: BrokerProcess, topic: str
+) -> None:
+    assert mq(["topic", "create", topic, "--url", broker.url], "")[0] == 0
+    code, out, err = mq(["topic", "delete", topic, "--url", broker.url], stdin)
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == "mq: stdin gives no answer, so nothing was done: --yes does it without asking"
+    assert mq(["topic", "describe", topic, "--url", broker.url], "")[0] == 0
+
+
 @pytest.mark.parametrize("stdout", ["closed", "full", "without a reader"])
 def test_a_broker_serves_whether_or_not_its_message_is_read(stdout: str, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
