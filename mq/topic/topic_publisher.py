@@ -223,7 +223,8 @@ class TopicPublisher:
         why = ""
         if not state.deleted:
             try:
-                if await self._take_up([share.segment for share in shares if share.segment >= 0]):
+                took_up = await self._take_up([share.segment for share in shares if share.segment >= 0])
+                if took_up or self._state.version != version:
                     return
             except BraidError as error:
                 # Nothing of the message was stored: whoever publishes may try again. A damaged segment keeps no other

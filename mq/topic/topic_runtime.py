@@ -176,13 +176,14 @@ class TopicRuntime:
         This broker goes on with its own. What has no owner any more, and what it cannot go on with, is sealed and gets
         successors. Raises `BraidError`.
         """
-        wanted = [i for i in segment_ids if i not in self.writers]
+        wanted, version = [i for i in segment_ids if i not in self.writers], self.state.version
         own = {segment.id: segment for segment in self.dormant()}
         went_on = await asyncio.gather(*(self._owned.go_on(own[i]) for i in wanted if i in own))
         if left := [i for i in wanted if i not in self.writers]:
             await self._take_over(self.topic, set(left) & own.keys())
         self.publisher.reroute()
-        return bool(wanted) and (any(went_on) or bool(left))
+        # What another broker that lives has is not taken over: whoever asks must not try that again and again.
+        return bool(wanted) and (any(went_on) or self.state.version != version)
 
     async def go_on(self, segment: Segment) -> bool:
         """Go on with a segment of a process before this one; whether that can be done. Raises `BraidError`."""
