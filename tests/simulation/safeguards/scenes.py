@@ -315,6 +315,7 @@ async def _seal_as_leader(world: RecordedSegment, *brokers: str) -> None:
         replicas=ReplicaBuffers(FrontStore(1 << 20)),
         topics=cast(TopicRegistry, FakeRegistry(lambda state: None, **{TOPIC: runtime})),
         last_url_of=lambda broker: f"http://{broker}",
+        recorded_end=lambda topic, segment: 0,
         grace_seconds=GRACE_SECONDS,
     )
     await sealer.seal(TOPIC, state.segments[0], state)
