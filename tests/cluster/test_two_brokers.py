@@ -48,15 +48,19 @@ async def test_a_second_broker_under_load(new_broker: Callable[[], BrokerProcess
         async with load.running():
             await load.acknowledged(20)
             await asyncio.to_thread(stack.enter_context, second)
+            # It takes over what is published to it.
+            load.urls[:] = [second.url]
+            await load.acknowledged(30)
             # Producers that are refused by one of them go on at the other.
-            load.urls.append(second.url)
+            load.urls[:] = [first.url, second.url]
             await load.acknowledged(30)
             check_refusals(load)
             for index, broker in enumerate((first, second)):
                 await asyncio.to_thread(broker.restart)
                 load.urls[index] = broker.url
                 await load.acknowledged(30)
-        assert judge_log(load.history, TOPIC, await read_topic(second.url, TOPIC)) == []
+        # Either may have the segments that were taken over last.
+        await becomes_sound(load, second.url)
         await becomes_sound(load, first.url)
 
 
