@@ -119,11 +119,10 @@ class TextLines(logging.Formatter):
         """As `logging.Formatter.format`."""
         fields = _fields(record)
         ids = "".join([f" {name}={value}" for name, value in _ids().items() if name not in fields])
-        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {record.getMessage()}{ids}"
+        line = f"{self._time_of(record)} {record.levelname} {record.name}: {record.getMessage()}{ids}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - as the base
-        """As `logging.Formatter.formatTime`."""
+    def _time_of(self, record: logging.LogRecord) -> str:
         if (second := int(record.created)) != self._second:
             self._second, self._second_text = second, time.strftime(self.default_time_format, time.localtime(second))
         return f"{self._second_text},{int(record.msecs):03d}"
