@@ -139,8 +139,8 @@ class Publisher:
                 if body_format is not None:
                     positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)
                 else:
-                    if not request.content_type and not request.parameters.keys() & {"key", "key_base64"}:
-                        _refuse_envelope(body)
+                    if not request.content_type:
+                        _refuse_envelope(request, body)
                     single = await self._single(request, body, config)
                     positions = (
                         await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated),
@@ -220,9 +220,12 @@ def _refuse_forms(content_type: bytes, topic: str) -> None:
         )
 
 
-def _refuse_envelope(body: bytes) -> None:
-    """Raises `UnsupportedMedia` if a body without a type is a document of messages: nobody means that as a value."""
-    if _ENVELOPE.match(body):
+def _refuse_envelope(request: PublishRequest, body: bytes) -> None:
+    """Raises `UnsupportedMedia` if a body without a type is a document of messages: nobody means that as a value.
+
+    With a key in the query, it is one value.
+    """
+    if _ENVELOPE.match(body) and request.parameters.keys().isdisjoint(("key", "key_base64")):
         raise UnsupportedMedia(
             "the body has no content type and looks like several messages as JSON: send 'content-type: "
             "application/json' for them; to store it as one value send its type, such as application/octet-stream"
