@@ -33,12 +33,8 @@ class Metrics:
         self.upkeep = UpkeepMetrics(self.registry)
         self.topics = TopicMetrics(most_topics)
 
-    def render(self) -> bytes:
-        """Prometheus' text format."""
-        return b"".join(self.pieces())
-
     def pieces(self) -> Iterator[bytes]:
-        """As `render`, family by family."""
+        """Prometheus' text format, family by family."""
         for family in self.registry.collect():
             yield generate_latest(_Only(family))
         yield from self.topics.pieces()

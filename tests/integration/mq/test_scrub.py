@@ -222,7 +222,7 @@ async def test_each_damage_is_told_once_and_no_more_once_it_is_mended(
     assert len(told) == 1
     assert key in told[0]
     what = "missing" if kind == "deleted" else "damaged"
-    assert f'braidmq_scrub_findings{{kind="{what}",topic="t"}} 1.0' in scrub.metrics.render().decode()
+    assert f'braidmq_scrub_findings{{kind="{what}",topic="t"}} 1.0' in b"".join(scrub.metrics.pieces()).decode()
     # Another broker, which has read nothing, tells it as well.
     other = life(world.watched, world.clock, "z", Members("b"))
     await other.finish()

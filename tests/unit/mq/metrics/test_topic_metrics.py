@@ -19,7 +19,7 @@ from mq.metrics.topic_metrics import OTHER, TopicMetrics
 def shown(topics: TopicMetrics) -> dict[str, dict[str, float]]:
     """The value of each series, by topic, as Prometheus reads it."""
     found: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(topics.render().decode()):
+    for family in text_string_to_metric_families(b"".join(topics.pieces()).decode()):
         for sample in family.samples:
             labels = dict(sample.labels)
             series = found.setdefault(labels.pop("topic"), {})
