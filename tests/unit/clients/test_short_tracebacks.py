@@ -2,7 +2,7 @@
 
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,7 @@ async def test_a_reader_may_stop(client: AsyncClient, broker: FakeBroker) -> Non
         broker.add_topic(f"t{number}")
     topics = client.topics()
     assert (await anext(topics)).topic == "t0"
-    await topics.aclose()  # type: ignore[attr-defined]
+    assert isinstance(topics, AsyncGenerator)
+    await topics.aclose()
     with pytest.raises(StopAsyncIteration):
         await anext(topics)

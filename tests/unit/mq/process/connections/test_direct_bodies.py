@@ -1,7 +1,6 @@
 """Bodies that go past the parser: the same requests and answers as with it, however the bytes are cut."""
 
 import asyncio
-import functools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,13 +32,21 @@ NEVER = 2**62
 
 @dataclass
 class Seen:
-    """What the endpoints got: method, path, body (None if the client was gone before its end)."""
+    """What the endpoints got: method, path, body (None if the client was gone before its end).
+
+    They begin to read once `may_read` is set, as it is.
+    """
 
     requests: list[tuple[str, str, bytes | None]] = field(default_factory=list)
     direct: int = 0
+    may_read: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.may_read.set()
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         """Reads as its path says: `/keep`, `/take`, or `/refuse`, which answers without the body."""
+        await self.may_read.wait()
         arriving = arriving_body(scope)
         self.direct += arriving is not None
         if scope["path"] != "/refuse":
@@ -308,22 +315,14 @@ async def test_a_body_is_kept_where_it_was_read_to() -> None:
 
 
 async def test_an_endpoint_that_reads_nothing_holds_up_its_client() -> None:
-    waiting = asyncio.Event()
     seen = Seen()
-    read = seen.app
-
-    @functools.wraps(read)
-    async def later(scope: Any, receive: Any, send: Any) -> None:
-        await waiting.wait()
-        await read(scope, receive, send)
-
-    seen.app = later  # type: ignore[method-assign]
+    seen.may_read.clear()
     async with connected(seen) as client:
         whole = request("/keep", bytes(1000 * KIB))
         client.protocol.data_received(whole[:PIECE_BYTES])
         await settle()
         assert client.transport.paused
-        waiting.set()
+        seen.may_read.set()
         await settle()
         assert not client.transport.paused
         await client.send(whole[PIECE_BYTES:])
