@@ -139,13 +139,13 @@ class OwnedSegments:
 
     def is_at_rest(self) -> bool:
         """Whether nothing that this broker writes is on its way to the store, as far as segments are open."""
-        return self._state.transition is None and all(writer.is_at_rest for writer in self._open_writers_now())
+        return self._state.transition is None and all(writer.is_at_rest for writer in self._writers_of_open_segments())
 
     def has_stored_all(self) -> bool:
         """Whether everything accepted for open segments is stored; after `close`, that nothing of it comes later."""
-        return all(writer.has_stored_all for writer in self._open_writers_now())
+        return all(writer.has_stored_all for writer in self._writers_of_open_segments())
 
-    def _open_writers_now(self) -> list[SegmentWriter]:
+    def _writers_of_open_segments(self) -> list[SegmentWriter]:
         opened = {segment.id for segment in self._state.open_segments}
         return [writer for segment_id, writer in self.writers.items() if segment_id in opened]
 

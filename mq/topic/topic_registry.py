@@ -43,8 +43,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         draining: asyncio.Event,
     ) -> None:
         self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
-        self._open_topic, self._on_applied = open_topic, on_applied
-        self._draining = draining
+        self._open_topic, self._on_applied, self._draining = open_topic, on_applied, draining
         self._running: dict[str, TopicRuntime] = {}
         self._changed: set[str] = set()
         self._rereads: set[asyncio.Task[None]] = set()
