@@ -146,7 +146,9 @@ class Broker:
         self._make_topics()
         self._make_transitions(table)
         self._make_leader_side(table)
-        self._make_background_work()
+        self._make_bulk_loads()
+        self._make_upkeep()
+        self._make_drain()
         self._started = self._drained = False
         self._loops: list[asyncio.Task[None]] = []
         self.cluster: ClusterRecord | None = None
@@ -297,8 +299,7 @@ class Broker:
             reports=self.traffic_reports,
         )
 
-    def _make_background_work(self) -> None:
-        """Bulk loads, upkeep, checking what is stored, and the drain."""
+    def _make_bulk_loads(self) -> None:
         self.loads = BulkLoads(
             store=self.store,
             clock=self.clock,
@@ -309,13 +310,9 @@ class Broker:
             pool=self._upkeep_pool,
             grace_seconds=self.settings.grace,
         )
-        self.early_flush = EarlyFlush(
-            clock=self.clock,
-            coordinator=self.coordinator,
-            replica_buffers=self.replica_buffers,
-            topics=self.topics,
-            take_over=self.sealer.take_over,
-        )
+
+    def _make_upkeep(self) -> None:
+        """Upkeep of what is stored, and checking it."""
         self.maintenance = Maintenance(
             broker=self.id,
             store=self.store,
@@ -350,6 +347,16 @@ class Broker:
             catalogue=self.catalogue,
             pool=self._upkeep_pool,
             bytes_per_second=self.settings.verify_bytes_per_second,
+        )
+
+    def _make_drain(self) -> None:
+        """The drain, and what it begins with: storing early what is at risk."""
+        self.early_flush = EarlyFlush(
+            clock=self.clock,
+            coordinator=self.coordinator,
+            replica_buffers=self.replica_buffers,
+            topics=self.topics,
+            take_over=self.sealer.take_over,
         )
         self.drainer = Drainer(
             self.clock,

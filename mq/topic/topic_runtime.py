@@ -72,32 +72,43 @@ class TopicRuntime:
             on_forwarded=services.metrics.requests.forward.observe,
         )
         self.traffic = TopicTraffic(services.clock, services.broker, self._pending_bytes)
+        self._make_owned(on_lost, is_new=is_new)
+        self._make_reads()
+        self._make_publisher()
+        self._open_writers()
+
+    def _make_owned(self, on_lost: Callable[[str], None], *, is_new: bool) -> None:
         self._owned = OwnedSegments(
-            services,
-            state,
+            self._services,
+            self.state,
             ref=self.ref,
             indexes=self._indexes,
             traffic=self.traffic,
             news=self._news,
             refresh=self.refresh,
             inherit=self.inherited,
-            on_lost=lambda: on_lost(state.topic),
+            on_lost=lambda: on_lost(self.topic),
             is_new=is_new,
         )
+
+    def _make_reads(self) -> None:
         self.reads = TopicReads(
-            state,
-            clock=services.clock,
-            clustered=services.clustered,
+            self.state,
+            clock=self._services.clock,
+            clustered=self._services.clustered,
             ref=self.ref,
             owned=self._owned,
             remote=self._remote,
             indexes=self._indexes,
             traffic=self.traffic,
             news=self._news,
-            metrics=services.metrics,
+            metrics=self._services.metrics,
         )
+
+    def _make_publisher(self) -> None:
+        services = self._services
         self.publisher = TopicPublisher(
-            state,
+            self.state,
             broker=services.broker,
             clock=services.clock,
             clustered=services.clustered,
@@ -108,7 +119,6 @@ class TopicRuntime:
             check_end=self._check_end,
             take_up=self.take_up,
         )
-        self._open_writers()
 
     @property
     def topic(self) -> str:

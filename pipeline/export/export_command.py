@@ -30,8 +30,19 @@ def add_export_options(parser: JobParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="write nothing; print what would be added")
     parser.add_argument(
+        "--skip-expired",
+        action="store_true",
+        help="continue if retention has deleted messages that were never exported",
+    )
+    parser.add_argument(
         "--format", choices=get_args(TableFormat), default="parquet", help="the table's format (parquet)"
     )
+    _add_partition_options(parser)
+    _add_column_options(parser)
+    _add_iceberg_options(parser)
+
+
+def _add_partition_options(parser: JobParser) -> None:
     parser.add_argument(
         "--partition-by",
         choices=get_args(PartitionBy),
@@ -42,6 +53,9 @@ def add_export_options(parser: JobParser) -> None:
         choices=get_args(PartitionEvery),
         help="Parquet only: a folder for each day (the default), or for each hour of a day",
     )
+
+
+def _add_column_options(parser: JobParser) -> None:
     parser.add_argument(
         "--schema",
         metavar="FILE",
@@ -58,6 +72,9 @@ def add_export_options(parser: JobParser) -> None:
         metavar="DIR|s3://…",
         help="where messages go whose values do not fit the schema; without it the job stops at the first",
     )
+
+
+def _add_iceberg_options(parser: JobParser) -> None:
     in_place = parser.add_mutually_exclusive_group()
     in_place.add_argument(
         "--in-place",
@@ -81,11 +98,6 @@ def add_export_options(parser: JobParser) -> None:
         "--catalog",
         metavar="URL",
         help="Iceberg only: an SQL database; by default a file of SQLite in the table's folder",
-    )
-    parser.add_argument(
-        "--skip-expired",
-        action="store_true",
-        help="continue if retention has deleted messages that were never exported",
     )
 
 

@@ -105,85 +105,98 @@ class SimulatedBroker:
     """One life of a broker: `alive` has it from now on. `close` it at the end."""
 
     def __init__(self, broker: str, store: Store, clock: Clock, alive: dict[str, BrokerInfo]) -> None:
-        self.id, self._alive = broker, alive
+        self.id, self._store, self._clock, self._alive = broker, store, clock, alive
         self.draining = asyncio.Event()
-        front_store = FrontStore(1 << 24)
-        catalogue, coordinator, peers = Catalogue(store, clock), SharedList(alive), Peers(NoPeers())
-        addresses, replica_buffers = BrokerAddresses(coordinator), ReplicaBuffers(front_store)
-        writer_settings = WriterSettings(flush_bytes=200, grace_seconds=GRACE_SECONDS)
-        self.catalogue = catalogue
+        self.catalogue, self._coordinator, self._peers = Catalogue(store, clock), SharedList(alive), Peers(NoPeers())
+        self._addresses, self._front_store = BrokerAddresses(self._coordinator), FrontStore(1 << 24)
+        self._replica_buffers = ReplicaBuffers(self._front_store)
         self.segment_reader = SegmentReader(store, InlineExecutor(), cache_bytes=1 << 20)
+        self._make_topics()
+        self._make_transitions()
+        self._make_bulk_loads()
+        self._make_maintenance()
+        alive[broker] = BrokerInfo(broker, f"http://{broker}", "", "1")
+
+    def _make_topics(self) -> None:
+        writer_settings = WriterSettings(flush_bytes=200, grace_seconds=GRACE_SECONDS)
         services = TopicServices(
-            broker=broker,
-            incarnation=Incarnation(None, clock, broker),
-            store=store,
-            clock=clock,
-            catalogue=catalogue,
-            coordinator=coordinator,
-            peers=peers,
-            url_of=addresses.url_of,
-            last_url_of=addresses.last_url_of,
-            front_store=front_store,
-            replica_buffers=replica_buffers,
+            broker=self.id,
+            incarnation=Incarnation(None, self._clock, self.id),
+            store=self._store,
+            clock=self._clock,
+            catalogue=self.catalogue,
+            coordinator=self._coordinator,
+            peers=self._peers,
+            url_of=self._addresses.url_of,
+            last_url_of=self._addresses.last_url_of,
+            front_store=self._front_store,
+            replica_buffers=self._replica_buffers,
             metrics=METRICS,
-            deadlines=PublishDeadlines(PATIENT_SECONDS, StoreHealth(clock), on_expired=lambda: None),
-            faults=TopicFaults(clock, METRICS),
-            writer_context=WriterContext(store, clock, broker, writer_settings, WriteLimiter(1)),
+            deadlines=PublishDeadlines(PATIENT_SECONDS, StoreHealth(self._clock), on_expired=lambda: None),
+            faults=TopicFaults(self._clock, METRICS),
+            writer_context=WriterContext(self._store, self._clock, self.id, writer_settings, WriteLimiter(1)),
         )
         self.topics = TopicRegistry(
-            catalogue,
-            clock,
-            coordinator,
+            self.catalogue,
+            self._clock,
+            self._coordinator,
             open_topic=partial(TopicRuntime, services, on_lost=lambda topic: None, take_over=_nobody_takes_over),
             on_applied=lambda state: None,
             draining=self.draining,
         )
+
+    def _make_transitions(self) -> None:
         table = TrafficTable()
-        self.broadcast = StateBroadcast(broker=broker, coordinator=coordinator, peers=peers)
+        self.broadcast = StateBroadcast(broker=self.id, coordinator=self._coordinator, peers=self._peers)
         sealer = SegmentSealer(
-            broker=broker,
-            store=store,
-            clock=clock,
-            coordinator=coordinator,
-            peers=peers,
-            replicas=replica_buffers,
+            broker=self.id,
+            store=self._store,
+            clock=self._clock,
+            coordinator=self._coordinator,
+            peers=self._peers,
+            replicas=self._replica_buffers,
             topics=self.topics,
-            last_url_of=addresses.last_url_of,
+            last_url_of=self._addresses.last_url_of,
             recorded_end=lambda topic, segment: 0,
             grace_seconds=GRACE_SECONDS,
         )
+        owner_traffic = OwnerTraffic(
+            broker=self.id, peers=self._peers, url_of=self._addresses.url_of, traffic_of=self.topics.traffic_of
+        )
         self.executor = TransitionExecutor(
-            clock=clock,
-            catalogue=catalogue,
-            coordinator=coordinator,
+            clock=self._clock,
+            catalogue=self.catalogue,
+            coordinator=self._coordinator,
             metrics=METRICS,
             topics=self.topics,
             draining=self.draining,
             table=table,
-            placement=SegmentPlacement(coordinator, table, self.topics, RefusingBrokers(1.0)),
+            placement=SegmentPlacement(self._coordinator, table, self.topics, RefusingBrokers(1.0)),
             sealer=sealer,
             broadcast=self.broadcast,
-            owner_traffic=OwnerTraffic(
-                broker=broker, peers=peers, url_of=addresses.url_of, traffic_of=self.topics.traffic_of
-            ),
+            owner_traffic=owner_traffic,
             on_unfinished=lambda topic: None,
         )
+
+    def _make_bulk_loads(self) -> None:
         self.loads = BulkLoads(
-            store=store,
-            clock=clock,
-            catalogue=catalogue,
+            store=self._store,
+            clock=self._clock,
+            catalogue=self.catalogue,
             topics=self.topics,
             executor=self.executor,
-            checker=cast(LoadChecker, InlineChecker(store)),
+            checker=cast(LoadChecker, InlineChecker(self._store)),
             pool=InlineExecutor(),
             grace_seconds=GRACE_SECONDS,
         )
+
+    def _make_maintenance(self) -> None:
         self.maintenance = Maintenance(
-            broker=broker,
-            store=store,
-            clock=clock,
-            catalogue=catalogue,
-            coordinator=coordinator,
+            broker=self.id,
+            store=self._store,
+            clock=self._clock,
+            catalogue=self.catalogue,
+            coordinator=self._coordinator,
             metrics=METRICS,
             topics=self.topics,
             executor=self.executor,
@@ -193,7 +206,6 @@ class SimulatedBroker:
             grace_seconds=GRACE_SECONDS,
             rollup_age_seconds=10.0,
         )
-        alive[broker] = BrokerInfo(broker, f"http://{broker}", "", "1")
 
     async def repair(self, name: str) -> None:
         """Finish the transition in progress, and replace segments that no live broker owns."""
