@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -24,6 +24,7 @@ from leader.membership.coordinator import InProcessCoordinator
 from leader.transitions import begin_replacement
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
+from mq.transitions.topic_repair import TopicRepair
 from tests.support.broker.http_broker import http_broker
 from tests.support.store.dying_store import DyingStore
 
@@ -119,6 +120,24 @@ async def test_publishers_at_the_same_time_share_one_take_over(store: MemoryStor
         stored = await asyncio.gather(*(publish(broker, b"%d" % each) for each in range(20)))
         assert {segment for segment, _ in stored} == {1} and len(set(stored)) == 20
     assert [each for each, _ in await segments(store)] == [0, 1]
+
+
+async def test_a_take_over_that_changes_nothing_is_not_tried_again_and_again(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be tried without a pause, for as long as a publisher has patience."""
+    async with life(store, clean=False):
+        pass
+    tries: list[str] = []
+
+    async def changes_nothing(repair: TopicRepair, name: str, left: Set[int]) -> None:
+        tries.append(name)
+
+    monkeypatch.setattr(TopicRepair, "take_over", changes_nothing)
+    async with life(store) as broker:
+        with pytest.raises(BraidError, match="now owned by broker"):
+            await publish(broker, b"1")
+    assert tries == ["t"]
 
 
 async def test_of_two_that_start_at_the_same_moment_one_starts(store: MemoryStore) -> None:
