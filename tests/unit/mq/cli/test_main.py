@@ -57,6 +57,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     assert message in said(capsys)
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -96,23 +96,15 @@ def test_an_error_that_nobody_foresaw_has_its_traceback(kept: Kept) -> None:
         assert "ValueError: unforeseen" in json.loads(line)["traceback"]
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
-def test_requests_to_stores_and_brokers_are_no_news(
-    library: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_to_stores_and_brokers_are_no_news(library: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Each of them logs every request: on S3 that was a line for each put and read."""
-    for switch in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
-        monkeypatch.setattr(logging, switch, getattr(logging, switch))
     caplog.set_level("INFO")
-    levels = {each: each.level for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)}
-    try:
-        write_log("info", "text", ManualClock())
-        with library.Client(transport=library.MockTransport(lambda _: library.Response(200))) as client:
-            client.get("http://store/")
-        assert caplog.records == []
-    finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+    write_log("info", "text", ManualClock())
+    with library.Client(transport=library.MockTransport(lambda _: library.Response(200))) as client:
+        client.get("http://store/")
+    assert caplog.records == []
 
 
 class Written:
