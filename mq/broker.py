@@ -56,6 +56,7 @@ from mq.peers.refusal_teller import RefusalTeller
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
+from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
@@ -134,6 +135,7 @@ class Broker:
         self._upkeep_pool = ThreadPoolExecutor(1, thread_name_prefix="braidmq-upkeep")
         self.faults = TopicFaults(clock, self.metrics)
         self.catalogue = Catalogue(store, clock, on_read=self.faults.record_read)
+        self.observers: dict[str, SegmentObserver] = {}
         self.segment_reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.addresses = BrokerAddresses(coordinator)
         self.replica_buffers = ReplicaBuffers(self.front_store)
@@ -170,6 +172,7 @@ class Broker:
             replica_buffers=self.replica_buffers,
             metrics=self.metrics,
             deadlines=self.deadlines,
+            observers=self.observers,
             faults=self.faults,
             writer_context=WriterContext(self.store, self.clock, self.id, writer_settings, self._write_limiter),
         )

@@ -116,6 +116,9 @@ class Drainer:
         # From here on this broker carries out no transition. Requests here, and at all other brokers, may wait for one,
         # and no other broker leads while this one does. Unfinished transitions are in topic.json for the next leader.
         self._coordinator.resign()
+        # A process that ends without others seals nothing: its observers' last words are stored with the rest.
+        if last_words := [word for runtime in list(self._topics.values()) for word in runtime.last_words()]:
+            await asyncio.gather(*last_words)
         # A read may open another topic meanwhile, which has nothing to store.
         await asyncio.gather(*(runtime.flush() for runtime in list(self._topics.values())))
         # This broker may hold the only copies of segments that no broker has taken over: the owner and the other

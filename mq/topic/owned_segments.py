@@ -21,6 +21,7 @@ from mq.metrics.topic_families import BYTES_STORED, FILES_STORED, MESSAGES_STORE
 from mq.replication.followers import Followers
 from mq.replication.replication_lease import ReplicationLease
 from mq.topic.segment_indexes import SegmentIndexes
+from mq.topic.segment_observer import ObservedSegments
 from mq.topic.topic_services import TopicServices
 from mq.topic.wakeup import Wakeup
 from mq.traffic.topic_traffic import TopicTraffic
@@ -58,6 +59,8 @@ class OwnedSegments:
         self._traffic, self._news, self._inherit, self._on_lost = traffic, news, inherit, on_lost
         self._series = services.metrics.topics.of(state.topic)
         self._closing = False
+        observer = services.observers.get(state.topic)
+        self._observed = None if observer is None else ObservedSegments(state.topic, observer, services.clock)
         # A process before may have written segments below this one as the same incarnation.
         self._first_of_this_process = state.next_segment if services.incarnation.resumed and not is_new else 0
         self._going_on: dict[int, asyncio.Task[bool]] = {}
@@ -153,11 +156,20 @@ class OwnedSegments:
         """The topic has no such segment any more."""
         self.tails.pop(segment_id, None)
         self.writers.pop(segment_id, None)
+        if self._observed is not None:
+            self._observed.forget(segment_id)
 
     def pending_bytes(self, segment_id: int) -> int:
         """The bytes of a segment that wait here to be stored."""
         writer = self.writers.get(segment_id)
         return 0 if writer is None else writer.pending_bytes
+
+    def last_word(self, segment_id: int) -> Awaitable[None] | None:
+        """As `TopicRuntime.last_word`."""
+        writer = self.writers.get(segment_id)
+        if self._observed is None or writer is None or not writer.is_open:
+            return None
+        return self._observed.last_word(segment_id)
 
     def count_abandoned(self) -> None:
         """As `TopicRuntime.count_abandoned`."""
@@ -175,6 +187,8 @@ class OwnedSegments:
         for task in going_on:
             task.cancel()
         await asyncio.gather(*going_on, return_exceptions=True)
+        if self._observed is not None:
+            await self._observed.close()
         await asyncio.gather(self.lease.close(), *(writer.close() for writer in self.writers.values()))
 
     async def _recorded(self, segment_id: int) -> Segment | None:
@@ -203,7 +217,7 @@ class OwnedSegments:
             first, ref = FileName(0), self._ref(segment.id)
             return ours and (services.clustered or await has_no_other_name(services.store, ref, first))
 
-        self.writers[segment.id] = SegmentWriter(
+        writer = self.writers[segment.id] = SegmentWriter(
             services.writer_context,
             self._ref(segment.id),
             index,
@@ -216,6 +230,8 @@ class OwnedSegments:
             proven=proven,
             on_unstored=services.front_store.grow,
         )
+        if self._observed is not None:
+            self._observed.opened(segment.id, writer)
 
     def _replication(self, segment: Segment) -> Replication | None:
         """How a segment of this broker is replicated; None if it has no followers."""

@@ -227,6 +227,17 @@ class TopicRuntime:
         }
         return {segment_id: end for segment_id, end in ends.items() if end}
 
+    def last_word(self, segment_id: int) -> Awaitable[None] | None:
+        """What must be awaited before an open segment of this broker is sealed; None if there is nothing.
+
+        It never fails, and takes `LAST_WORD_SECONDS` at most (see `SegmentObserver.before_seal`).
+        """
+        return self._owned.last_word(segment_id)
+
+    def last_words(self) -> list[Awaitable[None]]:
+        """The same for all segments that are open here, before this broker ends."""
+        return [word for i in self.writers if (word := self.last_word(i)) is not None]
+
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
         """Use an index that another component of this process has recovered or sealed."""
         self._indexes.put(segment_id, index)

@@ -1,7 +1,7 @@
 """The components of a broker that its running topics share."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from filer.clock import Clock
 from filer.segment.writer.segment_writer import WriterContext
@@ -14,6 +14,7 @@ from mq.metrics.metrics import Metrics
 from mq.peers.peers import Peers
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
+from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
 
 
@@ -22,7 +23,7 @@ class TopicServices:
     """What the topics of one broker share. `broker` is its id, incarnation included.
 
     `url_of` gives the address of a live broker, `last_url_of` also the last one of a broker that is gone; both give
-    None if no address is known.
+    None if no address is known. `observers` has who goes with the segments of a topic, by the topic's name.
     """
 
     broker: str
@@ -40,6 +41,7 @@ class TopicServices:
     faults: TopicFaults
     writer_context: WriterContext
     deadlines: PublishDeadlines
+    observers: Mapping[str, SegmentObserver] = field(default_factory=dict)
 
     @property
     def clustered(self) -> bool:

@@ -84,12 +84,15 @@ class SegmentSealer:
     async def seal_owned(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that this broker owns, or owned until its writer stopped.
 
-        What the followers hold of a stopped writer's messages is stored with the seal. Stopped before the put of the
-        seal, nothing has happened to the segment; stopped after it, the next call finds the seal.
+        An observer of the segment has its last word first. What the followers hold of a stopped writer's messages is
+        stored with the seal. Stopped before the put of the seal, nothing has happened to the segment; stopped after it,
+        the next call finds the seal.
         """
         writer = runtime.writers[segment]
         # Whatever the reason why the writer stopped, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
+            if (last_word := runtime.last_word(segment)) is not None:
+                await last_word
             end_offset = await writer.seal()
             return SealedEnd(end_offset, writer.index.seal_offset, writer.index.stored_bytes)
         # What the writer has acknowledged is part of the log, whatever the store has lost of it since.

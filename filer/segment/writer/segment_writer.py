@@ -142,6 +142,10 @@ class SegmentWriter(HasWriterState):
             self._timer.end()
         return await asyncio.shield(self._finished)
 
+    def when_ended(self, ended: Callable[[], None]) -> None:
+        """Have this called once, soon after the segment was sealed, or the writer has ended without a seal."""
+        self._finished.add_done_callback(lambda finished: ended())
+
     def count_abandoned(self) -> None:
         """Count the accepted messages whose publishers have all given up waiting. They are stored nevertheless."""
         found_bytes = 0 if self.has_stopped else self._queue.abandon()

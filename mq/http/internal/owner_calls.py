@@ -80,7 +80,7 @@ class OwnerCalls:
         )
         try:
             await asyncio.wait([sealing], timeout=min(asked.wait_seconds, _LONGEST_WAIT_SECONDS))
-            if not sealing.done() and writer.is_sealing:
+            if not sealing.done() and (writer.is_open or writer.is_sealing):
                 return call.pack(None)
             return call.pack(await sealing)
         finally:
