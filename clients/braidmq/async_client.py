@@ -133,7 +133,11 @@ class AsyncClient:
         self._discovery = Discovery(self._transport, self._admin)
         if direct:
             self._transport.on_response = self._discovery.refresh_if_due
-        self._routes = Routes(self._admin, self._transport.addresses, self._clock) if direct else None
+        # A publish finds the owners first. That must leave time for the publish itself.
+        fetch_seconds = delivery_timeout_seconds / 2
+        self._routes = (
+            Routes(self._admin, self._transport.addresses, self._clock, fetch_seconds=fetch_seconds) if direct else None
+        )
         self._idempotent = idempotent
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._upload_threshold_bytes = upload_threshold_bytes

@@ -14,7 +14,7 @@ from braidmq.bulk_load.load_calls import load_path, post_json
 from braidmq.bulk_load.store_folder import find_store_folder
 from braidmq.errors import ConnectionBroken, FileTaken, NotABroker, error_of
 from braidmq.transport.problems import bare_problem, json_of, refusal
-from braidmq.transport.transport import Call, Transport
+from braidmq.transport.transport import Call, Transport, Try
 from filer import keys
 from filer.bulk_load.load_files import LoadFile
 from filer.keys import FileName
@@ -64,7 +64,7 @@ class FileUploads:
             if (folder := await self._find_folder(file)) is not None:
                 await self._write(folder, file)
             else:
-                await self._transport.repeat(lambda address: self._attempt(file, address))
+                await self._transport.repeat(lambda attempt: self._attempt(file, attempt))
         finally:
             self._permits.release()
 
@@ -72,7 +72,7 @@ class FileUploads:
         """Return the store's local directory, which is searched for once, at the first file."""
         async with self._folder_lock:
             if not self._folder_is_known:
-                target = await self._transport.repeat(lambda address: self._target(file, address, compare=False))
+                target = await self._transport.repeat(lambda attempt: self._target(file, attempt, compare=False))
                 key, clock = self._key(file), self._transport.clock
                 self._folder = await find_store_folder(target["uri"], key, self._topic, self._load, file.segment, clock)
                 self._folder_is_known = True
@@ -92,37 +92,37 @@ class FileUploads:
         except filer.errors.StoreError as failure:
             raise ConnectionBroken(f"{folder.uri(key)} cannot be written: {failure}") from failure
 
-    async def _attempt(self, file: LoadFile, address: str) -> None:
-        target = await self._target(file, address, compare=False)
+    async def _attempt(self, file: LoadFile, attempt: Try) -> None:
+        target = await self._target(file, attempt, compare=False)
         headers = {**target.get("headers", {}), "content-length": str(file.data.size)}
         call = Call(target.get("method", "PUT"), target["url"], content=_chunks(file.data), headers=headers)
-        response = await self._transport.send(call, address)
+        response = await self._transport.send(call, attempt)
         if response.is_success:
             return
         failure = refusal(response, publishing=False)
         if isinstance(failure, NotABroker):  # an object store: its errors are no problem documents
             if response.status_code == 412:
-                await self._check_same(file, address)
+                await self._check_same(file, attempt)
                 return
             # 409: another put of that name is in progress. Either that one or a repeated one creates the file.
             is_race = response.status_code == 409
             failure = error_of(bare_problem(response, retryable=is_race), publishing=False)
         raise failure
 
-    async def _check_same(self, file: LoadFile, address: str) -> None:
+    async def _check_same(self, file: LoadFile, attempt: Try) -> None:
         """Raise `FileTaken` unless the store has this very file, from an earlier run or a put with a lost answer."""
-        stored = (await self._target(file, address, compare=True)).get("there")
+        stored = (await self._target(file, attempt, compare=True)).get("there")
         etag = stored["etag"].strip('"') if stored else ""
         # An ETag is no MD5 if the store encrypts or the file was put in parts. Then comparing sizes must do.
         has_same_hash = await anyio.to_thread.run_sync(_md5, file.data) == etag if _MD5.match(etag) else True
         if not stored or stored["size"] != file.data.size or not has_same_hash:
             raise _taken(file)
 
-    async def _target(self, file: LoadFile, address: str, *, compare: bool) -> Any:
+    async def _target(self, file: LoadFile, attempt: Try, *, compare: bool) -> Any:
         """Ask where to put a file; with `compare`, also what is stored there."""
         described = {"segment": file.segment, "base_offset": file.base_offset, "size": file.data.size}
         call = post_json(f"{self._path}/urls", {"files": [described], "look": compare})
-        return json_of(await self._transport.once(call, address))["files"][0]
+        return json_of(await self._transport.once(call, attempt))["files"][0]
 
 
 def _taken(file: LoadFile) -> FileTaken:

@@ -26,7 +26,7 @@ from braidmq.models import (
 from braidmq.names import topic_path
 from braidmq.transport.problems import json_of
 from braidmq.transport.retry import Retry
-from braidmq.transport.transport import Call, Transport
+from braidmq.transport.transport import Call, Transport, Try
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -68,17 +68,17 @@ class Admin:
         """Delete the topic. Raises `TopicNotFound`."""
         tries = 0
 
-        async def attempt(address: str) -> None:
+        async def delete(attempt: Try) -> None:
             nonlocal tries
             tries += 1
             try:
-                await self._transport.once(Call("DELETE", topic_path(topic)), address)
+                await self._transport.once(Call("DELETE", topic_path(topic)), attempt)
             except TopicNotFound:
                 # If an earlier try's answer was lost, that try has deleted the topic.
                 if tries == 1:
                     raise
 
-        await self._transport.repeat(attempt)
+        await self._transport.repeat(delete)
 
     async def route(self, topic: str, *, retry: Retry | None = None, timeout_seconds: float | None = None) -> Route:
         """Return the open segments and their owners."""

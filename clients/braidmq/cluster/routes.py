@@ -4,13 +4,14 @@ import asyncio
 import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 from braidmq.cluster.admin import Admin
 from braidmq.errors import BraidMQError
 from braidmq.models import Owner, Route
 from braidmq.positions import PositionRange
 from braidmq.transport.addresses import Addresses
-from braidmq.transport.retry import ONE_ROUND
+from braidmq.transport.retry import ONE_ROUND, share_of_time
 from filer.clock import Clock
 
 _TIMEOUT_SECONDS = 5.0
@@ -60,18 +61,25 @@ class TopicRoute:
     """The newest known route of one topic."""
 
     def __init__(
-        self, admin: Admin, addresses: Addresses, unreachable_owners: UnreachableOwners, clock: Clock, topic: str
+        self,
+        admin: Admin,
+        addresses: Addresses,
+        unreachable_owners: UnreachableOwners,
+        clock: Clock,
+        topic: str,
+        fetch_seconds: float,
     ) -> None:
         self._admin = admin
         self._addresses = addresses
         self._unreachable_owners = unreachable_owners
         self._clock = clock
         self._topic = topic
+        self._fetch_seconds = fetch_seconds
         self._starts: list[int] = []
         self._segments: frozenset[int] = frozenset()
         self._out_of_date = True
-        self._next_fetch_seconds = float("-inf")
-        self._updated_seconds = float("-inf")
+        self._next_fetch_seconds = -inf
+        self._updated_seconds = -inf
         self._fetching: asyncio.Task[None] | None = None
         self.known: Route | None = None
 
@@ -82,14 +90,16 @@ class TopicRoute:
             await self.refresh(self.known)
         return self.known
 
-    async def refresh(self, used: Route | None) -> bool:
+    async def refresh(self, used: Route | None, *, within_seconds: float = inf) -> bool:
         """Fetch the route if it is still the one that was `used`. Return whether it differs now.
 
-        A failed fetch leaves the known route.
+        A failed fetch leaves the known route. One that is started here takes at most `within_seconds`, about.
         """
         if self.known is used:
             if self._fetching is None and self._clock.monotonic_seconds() >= self._next_fetch_seconds:
-                self._fetching = asyncio.create_task(self._fetch(), name=f"braidmq route of {self._topic}")
+                share_seconds = share_of_time(min(within_seconds, self._fetch_seconds), len(self._addresses.all))
+                try_seconds = min(_TIMEOUT_SECONDS, share_seconds)
+                self._fetching = asyncio.create_task(self._fetch(try_seconds), name=f"braidmq route of {self._topic}")
             if self._fetching is not None:
                 # Shielded, because others wait for the same answer.
                 await asyncio.shield(self._fetching)
@@ -120,10 +130,10 @@ class TopicRoute:
         if 0 < wait_seconds <= _PAUSE_SECONDS:
             await self._clock.sleep(wait_seconds)
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, try_seconds: float) -> None:
         pause_seconds = _PAUSE_AFTER_FAILURE_SECONDS
         try:
-            self._update(await self._admin.route(self._topic, retry=ONE_ROUND, timeout_seconds=_TIMEOUT_SECONDS))
+            self._update(await self._admin.route(self._topic, retry=ONE_ROUND, timeout_seconds=try_seconds))
             pause_seconds = _PAUSE_SECONDS
         except BraidMQError:
             pass  # the publish that asked for it goes to any broker, and reports what is wrong
@@ -148,9 +158,10 @@ class TopicRoute:
 
 
 class Routes:
-    """The routes of the topics that a client publishes to."""
+    """The routes of the topics that a client publishes to. Fetching one takes at most `fetch_seconds`, about."""
 
-    def __init__(self, admin: Admin, addresses: Addresses, clock: Clock) -> None:
+    def __init__(self, admin: Admin, addresses: Addresses, clock: Clock, *, fetch_seconds: float = inf) -> None:
+        self._fetch_seconds = fetch_seconds
         self._admin = admin
         self._addresses = addresses
         self._clock = clock
@@ -161,7 +172,9 @@ class Routes:
         """Return the route of a topic."""
         route = self._topics.get(topic)
         if route is None:
-            route = TopicRoute(self._admin, self._addresses, self.unreachable_owners, self._clock, topic)
+            route = TopicRoute(
+                self._admin, self._addresses, self.unreachable_owners, self._clock, topic, self._fetch_seconds
+            )
             if len(self._topics) >= _MAX_TOPICS:
                 del self._topics[next(iter(self._topics))]
             self._topics[topic] = route

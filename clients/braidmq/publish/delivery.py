@@ -11,8 +11,9 @@ from braidmq.names import topic_path
 from braidmq.positions import PositionRange
 from braidmq.transport.broker_failover import BrokerFailover
 from braidmq.transport.problems import json_of
+from braidmq.transport.retry import share_of_time
 from braidmq.transport.trace_context import TraceHeaders
-from braidmq.transport.transport import ARROW, Call, Transport
+from braidmq.transport.transport import ARROW, Call, Transport, Try
 
 # A broker that answers with these asks for time, but the pause may end as soon as the route has changed.
 _MOVES = ("segment-moved", "draining")
@@ -36,7 +37,7 @@ class ProduceRequest:
     sequence: int = 0
     trace: TraceHeaders | None = None
 
-    def call(self, timeout_seconds: float | None) -> Call:
+    def call(self) -> Call:
         """Return the HTTP request to a broker."""
         return Call(
             "POST",
@@ -45,7 +46,6 @@ class ProduceRequest:
             content=self.body,
             headers={"content-type": ARROW},
             publishing=True,
-            timeout_seconds=timeout_seconds,
             trace=self.trace,
         )
 
@@ -70,15 +70,16 @@ class Delivery:
         if request.producer_id is None:
             timeout_seconds = self._transport.retry.give_up_after_seconds
         attempts = _Attempts(self._transport, self._routes, route, request, timeout_seconds)
+        call = request.call()
         with self._transport.waits.of_call() as wait:
             while True:
-                owner, address = attempts.next_target()
-                wait.tries(address)
+                owner, attempt = attempts.next_try()
+                wait.tries(attempt.address)
                 try:
-                    answered = positions_of(await self._transport.once(attempts.next_call(), address))
+                    answered = positions_of(await self._transport.once(call, attempt))
                 except BraidMQError as failure:
                     wait.failed(failure)
-                    await attempts.prepare_retry(failure, owner, address)
+                    await attempts.prepare_retry(failure, owner, attempt.address)
                     continue
                 if route is not None:
                     route.check(answered)
@@ -105,8 +106,13 @@ class _Attempts:
         self.started_seconds = self.transport.clock.monotonic_seconds()
         self.failover = BrokerFailover(self.transport.addresses)
 
-    def next_target(self) -> tuple[Owner | None, str]:
-        """Return the owner and its address, or None and the address of any broker, which forwards."""
+    def next_try(self) -> tuple[Owner | None, Try]:
+        """Count the next try. Return the owner and a try there, or None and a try at any broker, which forwards."""
+        self.tries += 1
+        owner, address = self._next_target()
+        return owner, Try(address, self._try_seconds())
+
+    def _next_target(self) -> tuple[Owner | None, str]:
         if self.route is not None and self.request.slot is not None:
             self.used_route = self.route.known
             owner = self.route.owner_of(self.request.slot)
@@ -114,13 +120,11 @@ class _Attempts:
                 return owner, owner.url
         return None, self.failover.next_address()
 
-    def next_call(self) -> Call:
-        """Count the next try, and return its HTTP request."""
-        self.tries += 1
+    def _try_seconds(self) -> float | None:
+        elapsed_seconds, brokers = self._elapsed_seconds(), self.failover.untried
         if self.request.producer_id is None:
-            return self.request.call(None)
-        left_seconds = max(self.timeout_seconds - self._elapsed_seconds(), 1e-3)
-        return self.request.call(min(left_seconds, _LONGEST_TRY_SECONDS))
+            return self.transport.retry.try_seconds(elapsed_seconds, brokers)
+        return min(share_of_time(self.timeout_seconds - elapsed_seconds, brokers), _LONGEST_TRY_SECONDS)
 
     async def prepare_retry(self, failure: BraidMQError, owner: Owner | None, address: str) -> None:
         """Return when it is time for another try. Raise if a retry cannot help or would come too late."""
@@ -143,7 +147,8 @@ class _Attempts:
         """Whether the route now says that the request belongs elsewhere."""
         if self.route is None or isinstance(failure, FrontStoreFull):
             return False
-        return await self.route.refresh(self.used_route)
+        left_seconds = self.timeout_seconds - self._elapsed_seconds()
+        return await self.route.refresh(self.used_route, within_seconds=left_seconds)
 
     async def _pause(self, failure: BraidMQError) -> None:
         self.rounds += 1

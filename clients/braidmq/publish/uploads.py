@@ -13,7 +13,7 @@ from braidmq.errors import InvalidArgument, NotABroker, error_of
 from braidmq.names import topic_path
 from braidmq.publish.encoding.outgoing import Upload
 from braidmq.transport.problems import bare_problem, json_of, refusal
-from braidmq.transport.transport import Call, Transport
+from braidmq.transport.transport import Call, Transport, Try
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -31,9 +31,9 @@ class Uploader:
         attempt is repeated at a new address. What it left at the old one is deleted after a day.
         """
         payload = await anyio.to_thread.run_sync(_Payload, data)
-        return await self._transport.repeat(lambda address: self._attempt(topic, payload, address))
+        return await self._transport.repeat(lambda attempt: self._attempt(topic, payload, attempt))
 
-    async def _attempt(self, topic: str, payload: "_Payload", address: str) -> Upload:
+    async def _attempt(self, topic: str, payload: "_Payload", attempt: Try) -> Upload:
         body = orjson.dumps({"size": payload.size_bytes, "sha256": payload.sha256})
         call = Call(
             "POST",
@@ -41,15 +41,15 @@ class Uploader:
             content=body,
             headers={"content-type": "application/json"},
         )
-        target = json_of(await self._transport.once(call, address))
-        await self._put(target, payload, address)
+        target = json_of(await self._transport.once(call, attempt))
+        await self._put(target, payload, attempt)
         return Upload(target["upload"], payload.size_bytes, payload.sha256)
 
-    async def _put(self, target: dict[str, Any], payload: "_Payload", address: str) -> None:
+    async def _put(self, target: dict[str, Any], payload: "_Payload", attempt: Try) -> None:
         # Set the length: presigned addresses are bound to it, and the store refuses chunked bodies.
         headers = {**target.get("headers", {}), "content-length": str(payload.size_bytes)}
         call = Call(target.get("method", "PUT"), target["url"], content=payload.chunks(), headers=headers)
-        response = await self._transport.send(call, address)
+        response = await self._transport.send(call, attempt)
         if response.is_success:
             return
         failure = refusal(response, publishing=False)

@@ -12,7 +12,7 @@ from braidmq.names import topic_path
 from braidmq.short_tracebacks import short_tracebacks, shortening
 from braidmq.transport.connection_errors import connection_error
 from braidmq.transport.problems import refusal
-from braidmq.transport.transport import Call, Transport
+from braidmq.transport.transport import Call, Transport, Try
 
 _UNCOMPRESSED = {"accept-encoding": "identity"}
 
@@ -40,7 +40,7 @@ class AsyncPayload(AsyncIterator[bytes]):
         if ref is None:
             self._chunks = _once(self._message.value or b"")
             return self
-        self._response = await self._transport.repeat(lambda address: self._open(ref, address))
+        self._response = await self._transport.repeat(lambda attempt: self._open(ref, attempt))
         self._chunks = self._response.aiter_raw()
         return self
 
@@ -75,13 +75,13 @@ class AsyncPayload(AsyncIterator[bytes]):
         self._digest.update(chunk)
         return chunk
 
-    async def _open(self, ref: Reference, address: str) -> httpx.Response:
+    async def _open(self, ref: Reference, attempt: Try) -> httpx.Response:
         path = f"{topic_path(self._message.topic)}/messages/{self._message.id}/payload"
-        response = await self._transport.send(Call("GET", path, headers=_UNCOMPRESSED), address, stream=True)
+        response = await self._transport.send(Call("GET", path, headers=_UNCOMPRESSED), attempt, stream=True)
         if response.is_redirect:
             await response.aclose()
             redirected = Call("GET", response.headers["location"], headers=_UNCOMPRESSED)
-            response = await self._transport.send(redirected, address, stream=True)
+            response = await self._transport.send(redirected, attempt, stream=True)
         if not response.is_success:
             await response.aread()
             raise refusal(response, publishing=False)

@@ -11,15 +11,15 @@ from braidmq.models import Verification
 from braidmq.names import topic_path
 from braidmq.transport.connection_errors import connection_error
 from braidmq.transport.problems import refusal, told_problem
-from braidmq.transport.transport import Call, Transport
+from braidmq.transport.transport import Call, Transport, Try
 
 
 async def verification(transport: Transport, topic: str | None) -> AsyncIterator[Verification]:
     """Iterate over the reports about a topic, or about the cluster's records. Raises if the last one does not come."""
     call = Call("GET", f"{'/v1/cluster' if topic is None else topic_path(topic)}/verification")
 
-    async def begin(address: str) -> httpx.Response:
-        response = await transport.send(call, address, stream=True)
+    async def begin(attempt: Try) -> httpx.Response:
+        response = await transport.send(call, attempt, stream=True)
         if not response.is_success:
             await response.aread()
             raise refusal(response, publishing=False)

@@ -17,6 +17,11 @@ class BrokerFailover:
         """Return the current address, or the next one that this call has not tried yet."""
         return self._addresses.next(self._failures) or self._addresses.current
 
+    @property
+    def untried(self) -> int:
+        """How many addresses have not failed since the last pause."""
+        return sum(address not in self._failures for address in self._addresses.all)
+
     def has_failed(self, address: str) -> bool:
         """Whether this address has failed since the last pause."""
         return address in self._failures

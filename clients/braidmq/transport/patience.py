@@ -20,10 +20,7 @@ class Patience(TypedDict, total=False):
 
 
 def patience(seconds: float | None) -> Patience:
-    """Return the settings of a client whose every call gives up after so many seconds; the defaults for None.
-
-    A try that is under way then is not cut off at once, so a call may take up to twice as long.
-    """
+    """Return the settings of a client whose every call gives up after so many seconds; the defaults for None."""
     if seconds is None:
         return {}
     return {

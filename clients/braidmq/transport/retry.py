@@ -1,8 +1,13 @@
 """When and for how long safe requests are repeated."""
 
 from dataclasses import dataclass
+from math import inf
 
 from filer.backoff import backoff_seconds
+
+# In a large cluster a share of the time would be too short for a broker that is well.
+_MOST_SHARES = 4
+_SHORTEST_TRY_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +16,7 @@ class Retry:
 
     A call gives up if its next try would start more than `give_up_after_seconds` after its first. With `for_all_calls`
     this also holds for calls that otherwise give up at once, because no broker has ever answered, or never, because
-    they subscribe.
+    they subscribe; and a try that is under way then is given up too.
     """
 
     give_up_after_seconds: float = 30.0
@@ -27,6 +32,17 @@ class Retry:
         fraction = int.from_bytes(entropy, "big") / (1 << 8 * len(entropy))
         return pause_seconds * (0.5 + 0.5 * fraction)
 
+    def try_seconds(self, elapsed_seconds: float, brokers: int) -> float | None:
+        """How long the next try of a call may take, with so many brokers to try; None if nothing bounds it."""
+        if not self.for_all_calls or not 0 < self.give_up_after_seconds < inf:
+            return None
+        return share_of_time(self.give_up_after_seconds - elapsed_seconds, brokers)
 
-NEVER_GIVE_UP = float("inf")
+
+def share_of_time(left_seconds: float, brokers: int) -> float:
+    """How long to wait for one of the brokers that are left to try, so that a silent one leaves time for the others."""
+    return max(left_seconds / min(max(brokers, 1), _MOST_SHARES), _SHORTEST_TRY_SECONDS)
+
+
+NEVER_GIVE_UP = inf
 ONE_ROUND = Retry(give_up_after_seconds=0)

@@ -51,7 +51,8 @@ class Call:
 
     `publishing` marks publishes: if one may have arrived, repeating it could store something twice. `wait_seconds` is
     how long the broker may hold the answer back, as the request asks it to. `timeout_seconds` shortens the client's
-    own time-out for this request. `trace` has the headers of the trace that it belongs to; by default the caller's.
+    own time-out for every try of this request. `trace` has the headers of the trace that it belongs to; by default the
+    caller's.
     """
 
     method: str
@@ -63,6 +64,14 @@ class Call:
     wait_seconds: float = 0.0
     timeout_seconds: float | None = None
     trace: TraceHeaders | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a call: at which broker, and how long to wait for its answer at most, if the call bounds that."""
+
+    address: str
+    timeout_seconds: float | None = None
 
 
 class Transport:
@@ -89,7 +98,7 @@ class Transport:
         self.clock = clock
         self.retry = retry
         self.waits = Waits(clock)
-        self._timeout = httpx.Timeout(timeout_seconds, connect=connect_timeout_seconds)
+        self._timeout_seconds, self._connect_timeout_seconds = timeout_seconds, connect_timeout_seconds
         self._http_transport = http_transport
         self._reached = self._closed = False
         self._exchanges: set[Exchange] = set()
@@ -103,7 +112,6 @@ class Transport:
     def _http_client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             headers=dict(headers),
-            timeout=self._timeout,
             limits=_LIMITS,
             transport=self._http_transport,
             verify=tls_context(),
@@ -137,20 +145,20 @@ class Transport:
     async def request(self, call: Call, *, retry: Retry | None = None) -> httpx.Response:
         """Return a broker's successful answer, after as many tries as are safe and `retry` allows."""
         return await self.repeat(
-            lambda address: self.once(call, address), retry=retry, held_back_seconds=call.wait_seconds
+            lambda attempt: self.once(call, attempt), retry=retry, held_back_seconds=call.wait_seconds
         )
 
-    async def once(self, call: Call, address: str) -> httpx.Response:
+    async def once(self, call: Call, attempt: Try) -> httpx.Response:
         """Try once: return a successful answer, or raise the exception for any other."""
-        response = await self.send(call, address)
+        response = await self.send(call, attempt)
         if not response.is_success:
             raise refusal(response, publishing=call.publishing)
         return response
 
     async def repeat(
-        self, attempt: Callable[[str], Awaitable[T]], *, retry: Retry | None = None, held_back_seconds: float = 0.0
+        self, work: Callable[[Try], Awaitable[T]], *, retry: Retry | None = None, held_back_seconds: float = 0.0
     ) -> T:
-        """Return the result of `attempt`, which is called with a broker's address.
+        """Return the result of `work`, which is called with where to try it, and has to give that to `once` or `send`.
 
         After a retryable error it is tried with every other address at once. After a pause all addresses are tried
         again, as long as `retry` allows. `held_back_seconds` is how long a broker may hold its answer back.
@@ -159,17 +167,18 @@ class Transport:
         # What is tried only once is news that its callers can do without.
         is_awaited = policy.give_up_after_seconds > 0
         with self.waits.of_call(held_back_seconds=held_back_seconds, is_awaited=is_awaited) as wait:
-            return await self._repeat(attempt, policy, wait)
+            return await self._repeat(work, policy, wait)
 
-    async def _repeat(self, attempt: Callable[[str], Awaitable[T]], policy: Retry, wait: Wait) -> T:
+    async def _repeat(self, work: Callable[[Try], Awaitable[T]], policy: Retry, wait: Wait) -> T:
         started_seconds = self.clock.monotonic_seconds()
         rounds = 0
         failover = BrokerFailover(self.addresses)
         while True:
             address = failover.next_address()
             wait.tries(address)
+            elapsed_seconds = self.clock.monotonic_seconds() - started_seconds
             try:
-                return await attempt(address)
+                return await work(Try(address, policy.try_seconds(elapsed_seconds, failover.untried)))
             except BraidMQError as failure:
                 wait.failed(failure)
                 is_stray = isinstance(failure, NotABroker) and not self.addresses.is_given(address)
@@ -193,8 +202,9 @@ class Transport:
         """Whether no broker answers, none ever has, and `retry` does not say to wait all the same."""
         return isinstance(failure, NoConnection) and not self._reached and not self.retry.for_all_calls
 
-    async def send(self, call: Call, address: str, *, stream: bool = False) -> httpx.Response:
+    async def send(self, call: Call, attempt: Try, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""
+        address = attempt.address
         url = f"{address}{call.target}" if call.target.startswith("/") else call.target
         if self._closed:
             raise ClientClosed()
@@ -206,7 +216,7 @@ class Transport:
             params=call.params,
             content=call.content,
             headers=_headers_of(call) if is_broker else call.headers,
-            timeout=self._timeout_of(call),
+            timeout=self._timeout_of(call, attempt.timeout_seconds if is_broker else None),
         )
         exchange = Exchange(client.send(request, stream=stream))
         self._exchanges.add(exchange)
@@ -227,14 +237,11 @@ class Transport:
     def _is_broker(self, url: str) -> bool:
         return any(url.startswith(f"{each}/") for each in self.addresses.all)
 
-    def _timeout_of(self, call: Call) -> httpx.Timeout:
-        if call.timeout_seconds is not None:
-            seconds = min(self._timeout.read or call.timeout_seconds, call.timeout_seconds)
-            return httpx.Timeout(seconds, connect=min(self._timeout.connect or seconds, seconds))
-        timeout = httpx.Timeout(self._timeout)
-        if timeout.read is not None:
-            timeout.read += call.wait_seconds
-        return timeout
+    def _timeout_of(self, call: Call, within_seconds: float | None) -> httpx.Timeout:
+        bounds = [each for each in (call.timeout_seconds, within_seconds) if each is not None]
+        seconds = min([self._timeout_seconds, *bounds])
+        connect_seconds = min([self._connect_timeout_seconds, *bounds])
+        return httpx.Timeout(seconds, connect=connect_seconds, read=seconds + call.wait_seconds)
 
 
 def _headers_of(call: Call) -> Mapping[str, str] | None:

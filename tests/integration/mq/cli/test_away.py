@@ -1,6 +1,8 @@
 """Commands whose broker is away: they say so, go on trying as long as they are told to, and go on when it is back."""
 
+import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,18 @@ def test_time_to_try_is_given_by_an_option_also_where_nobody_has_answered(comman
         assert b"retrying" in process.stderr_line()
         assert process.wait(60) == 1
     assert time.monotonic() - began > 3
+
+
+def test_brokers_that_answer_nothing_together_take_no_longer_than_the_option_says() -> None:
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        url = ",".join(f"http://127.0.0.1:{each.getsockname()[1]}" for each in listening)
+        began = time.monotonic()
+        commands = [["topic", "list"], ["publish", "t", "a"], ["subscribe", "t"], ["doctor"]]
+        processes = [stack.enter_context(mq_process(*each, "--url", url, "--timeout", "6")) for each in commands]
+        assert [each.wait(60) for each in processes] == [1] * len(commands)
+        # A share of it for each broker; it was 18 s. The rest is for their start on a busy machine.
+        assert 6 <= time.monotonic() - began < 15
 
 
 def test_a_broker_that_takes_requests_and_answers_none_is_given_up_too(tmp_path: Path) -> None:

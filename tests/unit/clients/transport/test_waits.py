@@ -102,7 +102,7 @@ async def test_patience_has_an_end_for_every_call(call: str, broker: FakeBroker,
                 await client.publish("t", "v")
             else:
                 await anext(client.subscribe("t", from_="earliest"))
-    assert 2 < sum(clock.naps_seconds) <= 10
+    assert 2 < sum(clock.naps_seconds) <= 5
 
 
 def test_no_patience_given_leaves_the_defaults() -> None:
