@@ -89,10 +89,10 @@ class SegmentSealer:
         the next call finds the seal.
         """
         writer = runtime.writers[segment]
+        if (last_word := runtime.last_word(segment)) is not None:
+            await last_word
         # Whatever the reason why the writer stopped, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
-            if (last_word := runtime.last_word(segment)) is not None:
-                await last_word
             end_offset = await writer.seal()
             return SealedEnd(end_offset, writer.index.seal_offset, writer.index.stored_bytes)
         # What the writer has acknowledged is part of the log, whatever the store has lost of it since.

@@ -49,6 +49,9 @@ class Runtime:
         index = SimpleNamespace(seal_offset=None, stored_bytes=0)
         return {segment.id: SimpleNamespace(seal=seal, index=index) for segment in self.state.open_segments}
 
+    def last_word(self, segment: int) -> None:
+        return None
+
 
 class World:
     """Broker `a` of three; all segments are its own."""
