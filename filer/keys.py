@@ -29,6 +29,8 @@ CLUSTER_SETTINGS = "cluster/settings.json"
 CLUSTER_SETTINGS_COPY = "cluster/settings-copy.json"
 INCARNATION = "cluster/incarnation.json"
 TOPICS = "topics/"
+GROUPS_TOPIC = "__groups"
+"""What consumer groups must not forget (docs/design.md §12)."""
 NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
 NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
 _NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")

@@ -73,7 +73,7 @@ class TopicAdministration:
             record = await self._catalogue.read(name)
             if record is None or record.state.deleted:
                 config = parse_config(settings)
-                self._check_servable(config)
+                self._check_servable(config.replicas)
                 count = _segments_at_creation(segments, config)
                 self._check_bounded(count, AT_CREATION if segments is not None else "min_segments")
                 if await self._create(name, record.state if record else None, config, count):
@@ -87,6 +87,23 @@ class TopicAdministration:
                 raise TopicExists(f"topic {name!r} exists, and the request wants a new one (If-None-Match: *)")
             differs = _ignored(segments, len(state.open_segments))
             return await self._reconfigure(state, settings), Put(created=False, differs=differs)
+
+    async def ensure(self, name: str, config: TopicConfig) -> TopicRuntime:
+        """The running topic, whatever its configuration; if there is none it is created with this one.
+
+        Any number of brokers may do it at once: one of them creates it. `replicas` may be more than there are brokers:
+        the leader gives its segments followers as brokers come. Stopped at any line, there is the whole topic, which is
+        one object, or none. Raises `InvalidConfig` while no broker could own it, and as `TopicRegistry.topic`.
+        """
+        async with self._executor.lock(name):
+            record = await self._catalogue.read(name)
+            if record is None or record.state.deleted:
+                self._check_servable(1)
+                before, count = record.state if record else None, config.min_segments
+                if await self._create(name, before, config, count):
+                    _log.info("topic_created", topic=name, segments=count)
+            await self._topics.refresh(name)
+            return await self._topics.topic(name)
 
     async def delete(self, name: str) -> None:
         """Seal all segments and leave a tombstone; the files go after the grace period. Raises `NotFound`."""
@@ -127,7 +144,7 @@ class TopicAdministration:
 
     async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
         wanted = parse_config(settings, base=state.config)
-        self._check_servable(wanted)
+        self._check_servable(wanted.replicas)
         if wanted.min_segments > state.config.min_segments:
             # The segments that are missing are opened at once.
             missing = wanted.min_segments - len(state.open_segments)
@@ -161,11 +178,11 @@ class TopicAdministration:
                 "(--segments-per-request); begin with fewer, and add others by splits or by a larger min_segments"
             )
 
-    def _check_servable(self, config: TopicConfig) -> None:
+    def _check_servable(self, replicas: int) -> None:
         alive = len(self._coordinator.brokers())
-        if config.replicas > alive:
+        if replicas > alive:
             brokers = "is 1 broker" if alive == 1 else f"are {alive} brokers"
-            raise InvalidConfig(f"replicas is {config.replicas}, but there {brokers}: at most {alive} can hold a copy")
+            raise InvalidConfig(f"replicas is {replicas}, but there {brokers}: at most {alive} can hold a copy")
 
 
 def _changed_settings(before: TopicConfig, after: TopicConfig) -> list[str]:
