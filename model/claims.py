@@ -5,12 +5,15 @@ group's coordinator. Leases are in its memory alone. A coordinator may be killed
 puts and hands out. It may also hand over in order. Consumers claim, ack and release at any coordinator that lives, and
 repeat acks whose answer was lost.
 
-A claim is known by its message and its *delivery*: the number of the hand-out as the coordinator counts. Three records
+A claim is known by its message and its *delivery*: the number of the hand-out as the coordinator counts. These records
 make that number unique, and never less than the truth:
 
 - `horizon`: no message at or above it was ever handed out;
 - `back`: this delivery of the message is over. Only then is the message handed out again, under the next number;
-- `leases`: what runs when a coordinator hands over. It hands out nothing after that.
+- `rest`: the same, and it was not handed out since: it waits until it is due, or its key is free. `expose` ends that,
+  and comes before it is handed out. What was never handed out may rest too;
+- `leases`: what runs when a coordinator hands over. It hands out nothing after that, and whoever follows writes `taken`
+  before it hands out anything: leases that are the last record tell all there is.
 
 A coordinator that takes over from one that died knows of no lease. It takes all below the horizon for handed out, waits
 for as long as a lease may run, and writes `back`. All interleavings are explored. After every step these are checked:
@@ -43,13 +46,14 @@ class Rules:
     `fences`: a record lands only while the log is not sealed. `answers_when_durable`: an ack is answered once its
     record has landed. `remembers_acks`: the log tells by which delivery a message was acked. `horizon_first`: only
     messages below the horizon are handed out. `records_ends`: a message is handed out again only once the end of the
-    delivery before is in the log. `compares_deliveries`: an ack of another delivery than the last is refused.
+    delivery before is in the log. `exposes_first`: what rests is handed out only once the log tells that it may be.
+    `compares_deliveries`: an ack of another delivery than the last is refused.
     `pending_blocks`: nobody decides about a message while a record about it is on its way. `waits_out_leases`: a
     coordinator that knows of no leases waits for as long as one may run. `writes_leases`: one that hands over writes
-    them down. `stops_handing_out`: it hands out nothing after that. `trusts_the_last_only`: leases that another than
-    the last coordinator wrote tell nothing. `waits_for_the_key`: the next message of a key waits until the ack of the
-    one ahead is in the log. `intent_first`: that a message dies is in the log before its dead letter is published.
-    `same_sequence`: the dead letter has the same sequence whoever publishes it.
+    them down. `stops_handing_out`: it hands out nothing after that. `marks_its_start`: a coordinator that knows leases
+    hands out nothing before the log tells that it has begun. `waits_for_the_key`: the next message of a key waits until
+    the ack of the one ahead is in the log. `intent_first`: that a message dies is in the log before its dead letter is
+    published. `same_sequence`: the dead letter has the same sequence whoever publishes it.
     """
 
     fences: bool = True
@@ -57,12 +61,13 @@ class Rules:
     remembers_acks: bool = True
     horizon_first: bool = True
     records_ends: bool = True
+    exposes_first: bool = True
     compares_deliveries: bool = True
     pending_blocks: bool = True
     waits_out_leases: bool = True
     writes_leases: bool = True
     stops_handing_out: bool = True
-    trusts_the_last_only: bool = True
+    marks_its_start: bool = True
     waits_for_the_key: bool = True
     intent_first: bool = True
     same_sequence: bool = True
@@ -73,12 +78,13 @@ class Scene:
     """So many messages, of one key or none, are delivered so many times at most, until the clock stands at `ticks`.
 
     `claims`: how often consumers claim in all. `events`: how often a coordinator is killed, taken for dead, or told to
-    hand over.
+    hand over. `rests`: a message that comes back rests before it is handed out again.
     """
 
     messages: int = 1
     claims: int = 2
     keyed: bool = False
+    rests: bool = False
     max_deliveries: int = 9
     ticks: int = 2
     events: int = 2
@@ -94,7 +100,7 @@ class Lease(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A message of `__groups`: `what` is horizon, ack, back, dying, dead or leases."""
+    """A message of `__groups`: `what` is horizon, ack, back, rest, expose, dying, dead, leases or taken."""
 
     what: str
     epoch: int
@@ -161,13 +167,18 @@ Step = tuple[str, World, Actor]
 
 
 class Fold(NamedTuple):
-    """What records add up to: by message, the delivery that was acked, and the last one that is over."""
+    """What records add up to: by message, the delivery that was acked, and the last one that is over; what rests."""
 
     horizon: int
     acked: dict[int, int]
     over: dict[int, int]
     dying: frozenset[int]
     dead: frozenset[int]
+    resting: frozenset[int]
+
+    def is_exposed(self, message: int) -> bool:
+        """Whether it may have been handed out since the last delivery that is over."""
+        return message < self.horizon and message not in self.resting
 
     def is_done(self, message: int) -> bool:
         """Whether it is never handed out again."""
@@ -178,20 +189,24 @@ class Fold(NamedTuple):
 def fold(records: tuple[Record, ...]) -> Fold:
     """Add up records, in the order of the log."""
     horizon, acked, over = 0, dict[int, int](), dict[int, int]()
-    dying, dead = set[int](), set[int]()
+    dying, dead, resting = set[int](), set[int](), set[int]()
     for record in records:
         match record.what:
             case "horizon":
                 horizon = max(horizon, record.message)
             case "ack":
                 acked.setdefault(record.message, record.delivery)
-            case "back":
+            case "back" | "rest":
                 over[record.message] = max(over.get(record.message, 0), record.delivery)
+                if record.what == "rest":
+                    resting.add(record.message)
+            case "expose":
+                resting.discard(record.message)
             case "dying":
                 dying.add(record.message)
             case "dead":
                 dead.add(record.message)
-    return Fold(horizon, acked, over, frozenset(dying), frozenset(dead))
+    return Fold(horizon, acked, over, frozenset(dying), frozenset(dead), frozenset(resting))
 
 
 def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator[Step]:
@@ -251,7 +266,12 @@ def _may_be_handed_out(coordinator: Coordinator, message: int) -> bool:
     """Whether the coordinator before may have handed out the delivery that would be next."""
     before = fold(coordinator.view[: coordinator.inherited])
     over = fold(coordinator.view).over.get(message, 0)
-    return not coordinator.clean and message < before.horizon and over == before.over.get(message, 0)
+    return not coordinator.clean and before.is_exposed(message) and over == before.over.get(message, 0)
+
+
+def _has_begun(coordinator: Coordinator) -> bool:
+    """Whether leases that it knows are not the last record any more."""
+    return not (coordinator.clean and coordinator.inherited) or len(coordinator.view) > coordinator.inherited
 
 
 def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: Scene) -> bool:
@@ -260,7 +280,9 @@ def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: S
     queued = fold((*coordinator.view, *coordinator.queue))
     return (
         not known.is_done(message)
+        and (_has_begun(coordinator) or not rules.marks_its_start)
         and (message < known.horizon or not rules.horizon_first)
+        and (message not in known.resting or not rules.exposes_first)
         and not _is_undecided(coordinator, message, rules)
         and _lease_of(coordinator, message, known.over.get(message, 0) + 1) is None
         and not _may_be_handed_out(coordinator, message)
@@ -295,7 +317,7 @@ def _consume(
                 yield f"acks {message}", _ack(coordinator, message, delivery, world, rules), consumers
                 if delivery <= fold(coordinator.view).over.get(message, 0):
                     continue
-                over = "dying" if delivery >= scene.max_deliveries else "back"
+                over = "dying" if delivery >= scene.max_deliveries else _end_of(scene)
                 given_back = _with(world, _queued(coordinator, over, message, delivery))
                 given_back = given_back._replace(running=_without(world.running, message, delivery))
                 yield f"releases {message}", given_back, consumers
@@ -303,6 +325,10 @@ def _consume(
                 told = _told(message, delivery, world, accepted=answer == "yes")
                 if told != world:
                     yield f"acks {message} and is told {answer}", told, consumers
+
+
+def _end_of(scene: Scene) -> str:
+    return "rest" if scene.rests else "back"
 
 
 def _answer(coordinator: Coordinator, message: int, delivery: int, rules: Rules) -> str | None:
@@ -387,6 +413,11 @@ def _work(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) ->
     known = fold(coordinator.view)
     if known.horizon < scene.messages and not any(record.what == "horizon" for record in coordinator.queue):
         yield "raises the horizon", _with(world, _queued(coordinator, "horizon", known.horizon + 1))
+    if not _has_begun(coordinator) and not coordinator.queue:
+        yield "begins", _with(world, _queued(coordinator, "taken", -1))
+    for message in sorted(known.resting):
+        if not known.is_done(message) and not _is_undecided(coordinator, message, rules):
+            yield f"exposes {message}", _with(world, _queued(coordinator, "expose", message))
     for message in range(scene.messages):
         for what, after in _end(coordinator, message, known, world, rules, scene):
             yield f"{what} {message}", after
@@ -440,9 +471,9 @@ def _end(
         else:
             yield "publishes the dead letter of", _publish_letter(coordinator, message, world, rules)
     elif rules.records_ends:
-        yield "takes back", _with(world, _queued(coordinator, "back", message, delivery))
+        yield "takes back", _with(world, _queued(coordinator, _end_of(scene), message, delivery))
     else:
-        back = Record("back", coordinator.epoch, message, delivery)
+        back = Record(_end_of(scene), coordinator.epoch, message, delivery)
         yield "takes back", _with(world, coordinator._replace(view=(*coordinator.view, back)))
 
 
@@ -483,11 +514,8 @@ def _take_over(world: World, rules: Rules) -> World:
     """Another seals the log at its end, and begins with what is in it."""
     epoch = len(world.coordinators)
     last = world.log[-1] if world.log else None
-    clean = last is not None and last.what == "leases"
-    if last is not None and rules.trusts_the_last_only:
-        clean = clean and last.epoch == epoch - 1
-    if not world.log:
-        clean = True  # No horizon: nothing was handed out.
+    # No record, no horizon: nothing was handed out.
+    clean = last is None or last.what == "leases"
     taken = Coordinator(epoch, world.now, len(world.log), clean, view=world.log)
     return world._replace(coordinators=(*world.coordinators, taken))
 

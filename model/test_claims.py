@@ -7,6 +7,7 @@ from model.explorer import Violation
 
 BESIDE = Scene(ticks=1)
 OFTEN = Scene(ticks=0, events=3)
+RESTING = Scene(claims=3, ticks=0, rests=True)
 KEYED = Scene(messages=2, keyed=True, ticks=1, events=1)
 DEADLY = Scene(claims=1, max_deliveries=1, ticks=1)
 
@@ -18,7 +19,7 @@ def again(world: World) -> bool:
 
 @pytest.mark.parametrize(
     ("scene", "fewest"),
-    [(BESIDE, 50_000), (OFTEN, 20_000), (KEYED, 20_000), (DEADLY, 20_000)],
+    [(BESIDE, 50_000), (OFTEN, 20_000), (RESTING, 20_000), (KEYED, 20_000), (DEADLY, 20_000)],
 )
 def test_all_interleavings_keep_the_promises(scene: Scene, fewest: int) -> None:
     states, ends = explore(scene, Rules())
@@ -43,7 +44,8 @@ def test_all_interleavings_keep_the_promises(scene: Scene, fewest: int) -> None:
         (BESIDE, Rules(waits_out_leases=False), "with two consumers"),
         (BESIDE, Rules(writes_leases=False), "with two consumers"),
         (OFTEN, Rules(stops_handing_out=False), "less than it is"),
-        (OFTEN, Rules(trusts_the_last_only=False), "less than it is"),
+        (OFTEN, Rules(marks_its_start=False), "less than it is"),
+        (RESTING, Rules(exposes_first=False), "less than it is"),
         (KEYED, Rules(waits_for_the_key=False), "before the one ahead"),
         (DEADLY, Rules(intent_first=False), "both acked and dead"),
         (DEADLY, Rules(same_sequence=False), "there twice"),
