@@ -5,6 +5,7 @@ FROM python:3.11-slim
 WORKDIR /opt/braidmq
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY filer/ filer/
+COPY groups/ groups/
 COPY leader/ leader/
 COPY mq/ mq/
 COPY pipeline/ pipeline/

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from math import inf
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from filer.errors import InvalidConfig
-from filer.nearest import unknown_name
+from filer.strict_settings import merged_settings
 
 MIB = 1024 * 1024
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, le=1e12)]
@@ -114,45 +112,4 @@ def parse_config(settings: Mapping[str, Any], *, base: TopicConfig | None = None
 
     Raises `InvalidConfig`, which names the first wrong setting, and the nearest known one if it is unknown.
     """
-    merged = _overlay((base or TopicConfig()).model_dump(), settings)
-    try:
-        # Validated as JSON: strict validation, which refuses "3" or true for a number, would demand tuples in Python
-        # objects.
-        return TopicConfig.model_validate_json(orjson.dumps(merged), strict=True)
-    except ValidationError as error:
-        raise InvalidConfig(_explain(error)) from error
-    except TypeError as error:
-        raise InvalidConfig(f"the settings cannot be written as JSON: {error}") from error
-
-
-def _overlay(base: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for name, value in settings.items():
-        below = merged.get(name)
-        merged[name] = _overlay(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
-    return merged
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    path = [str(name) for name in first["loc"]]
-    if first["type"] == "extra_forbidden":
-        return unknown_name("setting", ".".join(path), (".".join([*path[:-1], name]) for name in _fields(path[:-1])))
-    setting = ".".join(path)
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{setting}: {message}" if setting else message
-
-
-def _fields(path: list[str]) -> list[str]:
-    """The names of the settings in the object at `path`."""
-    model: type[BaseModel] = TopicConfig
-    for name in path:
-        if not name.isdigit():
-            model = _model_of(model.model_fields[name].annotation)
-    return [*model.model_fields, *(() if path else (AT_CREATION,))]
-
-
-def _model_of(annotation: Any) -> type[BaseModel]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(found for each in get_args(annotation) if each is not Ellipsis and (found := _model_of(each)))
+    return merged_settings(base or TopicConfig(), settings, beside=(AT_CREATION,))

@@ -1,0 +1,123 @@
+"""A set of offsets, kept as ranges."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A part `[start, stop)` of a range, and whether all of it is in a set. Otherwise none of it is."""
+
+    start: int
+    stop: int
+    inside: bool
+
+
+class OffsetSet:
+    """Offsets as disjoint ranges `[start, stop)`, in ascending order. 16 bytes a range.
+
+    `_bounds` alternates between starts and stops. So an offset is in the set if the number of bounds up to it is odd.
+    """
+
+    __slots__ = ("_bounds", "_count")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._bounds = array("q")
+        self._count = 0
+        for start, stop in ranges:
+            self.add(start, stop)
+
+    def __len__(self) -> int:
+        """How many offsets it has."""
+        return self._count
+
+    def __contains__(self, offset: int) -> bool:
+        return bisect_right(self._bounds, offset) % 2 == 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetSet) and self._bounds == other._bounds
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"OffsetSet({self.ranges()})"
+
+    @property
+    def range_count(self) -> int:
+        """How many ranges it has."""
+        return len(self._bounds) // 2
+
+    @property
+    def first(self) -> int | None:
+        """The lowest offset; None of an empty set."""
+        return self._bounds[0] if self._bounds else None
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """All ranges."""
+        bounds = self._bounds
+        return list(zip(bounds[::2], bounds[1::2], strict=True))
+
+    def copy(self) -> "OffsetSet":
+        """Another set with the same offsets."""
+        copied = OffsetSet()
+        copied._bounds, copied._count = self._bounds[:], self._count
+        return copied
+
+    def add(self, start: int, stop: int) -> None:
+        """Add `[start, stop)`."""
+        if start < stop:
+            # What ends where this begins, or begins where it ends, becomes one range with it.
+            low, high = bisect_left(self._bounds, start), bisect_right(self._bounds, stop)
+            self._replace(low, high, [*([] if low % 2 else [start]), *([] if high % 2 else [stop])])
+
+    def remove(self, start: int, stop: int) -> None:
+        """Take `[start, stop)` out, as far as it is in."""
+        if start < stop:
+            low, high = bisect_left(self._bounds, start), bisect_right(self._bounds, stop)
+            self._replace(low, high, [*([start] if low % 2 else []), *([stop] if high % 2 else [])])
+
+    def _replace(self, low: int, high: int, bounds: list[int]) -> None:
+        replaced = self._bounds[low:high]
+        # A bound at an even place is a start, which counts down; one at an odd place is a stop.
+        sign = 1 if low % 2 else -1
+        for bound in replaced:
+            self._count -= sign * bound
+            sign = -sign
+        sign = 1 if low % 2 else -1
+        for bound in bounds:
+            self._count += sign * bound
+            sign = -sign
+        self._bounds[low:high] = array("q", bounds)
+
+    def parts(self, start: int, stop: int) -> Iterator[Part]:
+        """The parts of `[start, stop)` that lie in the set and outside, by turns, in order."""
+        if start >= stop:
+            return
+        low, high = bisect_right(self._bounds, start), bisect_left(self._bounds, stop)
+        inside = low % 2 == 1
+        for first, behind in pairwise((start, *self._bounds[low:high], stop)):
+            yield Part(first, behind, inside)
+            inside = not inside
+
+    def within(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The ranges of its offsets in `[start, stop)`."""
+        return [(part.start, part.stop) for part in self.parts(start, stop) if part.inside]
+
+    def without(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The ranges of `[start, stop)` that are not in it."""
+        return [(part.start, part.stop) for part in self.parts(start, stop) if not part.inside]
+
+    def take(self, most: int) -> list[tuple[int, int]]:
+        """Take the lowest offsets out, `most` at the most."""
+        taken: list[tuple[int, int]] = []
+        for start, stop in zip(self._bounds[::2], self._bounds[1::2], strict=True):
+            if most <= 0:
+                break
+            stop = min(stop, start + most)
+            taken.append((start, stop))
+            most -= stop - start
+        if taken:
+            self.remove(taken[0][0], taken[-1][1])
+        return taken

@@ -1,0 +1,410 @@
+"""What the coordinator of a queue group decides: who gets which messages, and which acks hold.
+
+The protocol is that of `model/claims.py` and docs/design.md §12. A decision becomes part of the next record. It counts,
+and is answered, once the record is stored; until then nobody decides about the same messages (`undecided`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from groups.offset_set import OffsetSet
+from groups.queue.leases import Claim, Leases
+from groups.queue.progress import QueueProgress, SegmentProgress
+from groups.records import (
+    Acked,
+    Done,
+    Dying,
+    Ended,
+    Exposed,
+    Leased,
+    Progress,
+    Reached,
+    Rested,
+)
+
+LEASE_RAN_OUT, COORDINATOR_GONE = "lease-expired", "coordinator-gone"
+MOST_REASON_CHARS = 500
+
+
+class Verdict(Enum):
+    """What becomes of an ack, a release or an extension of messages."""
+
+    ACCEPTED = "accepted"
+    """It holds, and did so before."""
+    LOST = "lost"
+    """The claim is over: the messages are with somebody else, or will be, or are done."""
+    LATER = "later"
+    """It is part of the next record, and holds once that is stored."""
+    WAIT = "wait"
+    """A record about them is on its way: ask again when it is stored."""
+    NEWER = "newer"
+    """Another coordinator has handed them out: this one does not own the log any more, and cannot tell."""
+
+
+class Outcome(NamedTuple):
+    """The verdict about `[start, stop)`."""
+
+    start: int
+    stop: int
+    verdict: Verdict
+
+
+class Grant(NamedTuple):
+    """The messages `[start, stop)` of a segment, handed out for the `delivery`th time."""
+
+    segment: int
+    start: int
+    stop: int
+    delivery: int
+
+
+@dataclass(slots=True)
+class _Live:
+    """A segment in the coordinator's memory, beside its progress.
+
+    `ready` may be handed out again at once, `fresh` for the first time. `unknown` may have been handed out by the
+    coordinator before. `undecided`: a record about them is on its way.
+    """
+
+    ready: OffsetSet = field(default_factory=OffsetSet)
+    fresh: OffsetSet = field(default_factory=OffsetSet)
+    unknown: OffsetSet = field(default_factory=OffsetSet)
+    undecided: OffsetSet = field(default_factory=OffsetSet)
+
+
+class QueueClaims:
+    """The decisions about one queue group. `now_ms` is a clock that nobody sets, `wall_ms` the time of day.
+
+    `news` is the record in the making: `take_news` gives it away to be stored, `stored` tells that it is. Between the
+    two there is at most one record.
+    """
+
+    def __init__(self, progress: QueueProgress, *, now_ms: int) -> None:
+        """Begin with what the records tell.
+
+        If the last of them are the leases of a handover, they tell all there is. Otherwise everything below the horizon
+        that does not rest may be with a consumer: nobody gets it before the longest lease has run out.
+        """
+        self.progress = progress
+        self.leases = Leases()
+        self._live: dict[int, _Live] = {}
+        self._news = Progress(at=0)
+        self._is_storing = False
+        # Also of those that are given up in records which are not stored yet.
+        self._next_sequence = progress.next_sequence
+        self._newest_segment = max(progress.segments, default=-1)
+        self._waits_until_ms: int | None = None
+        clean = progress.leases is not None
+        for leased in progress.leases or ():
+            claim = Claim(leased.segment, leased.first, leased.delivery)
+            self.leases.add(claim, leased.ranges, now_ms + max(leased.left_ms, 0))
+        for segment, each in progress.segments.items():
+            live = self._live[segment] = _Live()
+            exposed = each.exposed()
+            for start, stop in self.leases.ranges(segment):
+                exposed.remove(start, stop)
+            if clean:
+                live.ready = exposed
+            else:
+                live.unknown = exposed
+        if any(live.unknown for live in self._live.values()):
+            self._waits_until_ms = now_ms + progress.longest_lease_ms
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages were handed out and are not done, as far as that is known. Some of them may rest."""
+        waiting = sum(len(live.ready) + len(live.unknown) + len(live.undecided) for live in self._live.values())
+        resting = sum(len(offsets) for each in self.progress.segments.values() for offsets in each.resting.values())
+        return self.leases.count + waiting + resting
+
+    @property
+    def ready_count(self) -> int:
+        """How many messages may be handed out again at once."""
+        return sum(len(live.ready) for live in self._live.values())
+
+    @property
+    def fresh_count(self) -> int:
+        """How many messages may be handed out for the first time at once."""
+        return sum(len(live.fresh) for live in self._live.values())
+
+    def next_event(self, now_ms: int, wall_ms: int) -> int | None:
+        """The ms from now until `tick` may have something to do; None if time alone changes nothing."""
+        times = [each - now_ms for each in (self.leases.next_end_ms(), self._waits_until_ms) if each is not None]
+        # What is due by now waits only for a record that is on its way.
+        dues = [due_ms for each in self.progress.segments.values() for due_ms in each.dues()]
+        times += [due_ms - wall_ms for due_ms in dues if due_ms > wall_ms]
+        return max(min(times), 0) if times else None
+
+    # -- handing out ---------------------------------------------------------------------------------------
+
+    def hand_out(self, most: int, until_ms: int) -> list[Grant]:
+        """Lease messages, `most` at the most: first what was given back or has run out, the oldest first.
+
+        What was never delivered comes only as far as `max_in_flight` allows.
+        """
+        grants = self._lease_from("ready", most, until_ms)
+        most -= sum(grant.stop - grant.start for grant in grants)
+        room = self.progress.settings.max_in_flight - self.in_flight
+        return grants + self._lease_from("fresh", min(most, room), until_ms)
+
+    def _lease_from(self, which: Literal["ready", "fresh"], most: int, until_ms: int) -> list[Grant]:
+        grants: list[Grant] = []
+        for segment in sorted(self._live):
+            if most <= 0:
+                break
+            for start, stop in getattr(self._live[segment], which).take(most):
+                grants += self._lease(segment, start, stop, until_ms)
+                most -= stop - start
+        return grants
+
+    def _lease(self, segment: int, start: int, stop: int, until_ms: int) -> list[Grant]:
+        """Whoever claims is told no less deliveries than there were: the last that is over is stored."""
+        grants: list[Grant] = []
+        for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
+            self.leases.add(Claim(segment, first, over + 1), [(first, behind)], until_ms)
+            grants.append(Grant(segment, first, behind, over + 1))
+        return grants
+
+    # -- the horizon ---------------------------------------------------------------------------------------
+
+    def raise_horizon(
+        self, segment: int, start: int, horizon: int, *, rested: Iterable[Rested] = (), expired: Iterable[Done] = ()
+    ) -> None:
+        """Have messages below `horizon` handed out once that is stored, but for what rests or has expired.
+
+        `start` is where the group begins in the segment, if it is new to it.
+        """
+        self._live.setdefault(segment, _Live())
+        self._newest_segment = max(self._newest_segment, segment)
+        self._news.reached.append(Reached(segment, start, horizon))
+        for rest in rested:
+            self._news.rested.append(rest)
+            self._decide(segment, rest.start, rest.stop)
+        for each in expired:
+            self._news.expired.append(each)
+            self._decide(segment, each.start, each.stop)
+
+    def leave(self, segment: int) -> None:
+        """The segment is sealed, and handed out to its end."""
+        self._news.left.append(segment)
+
+    # -- acks, releases, extensions ------------------------------------------------------------------------
+
+    def ack(self, claim: Claim, start: int, stop: int) -> list[Outcome]:
+        """Ack messages of a claim.
+
+        An ack after the lease has run out counts as long as the end of the delivery is not decided. A repeated one is
+        accepted again.
+        """
+        outcomes, taken = self._take(claim, start, stop, repeats=True)
+        self._news.acked.extend(Acked(claim.segment, *each, claim.delivery) for each in taken)
+        return outcomes
+
+    def release(self, claim: Claim, start: int, stop: int, *, due_ms: int, dead: bool, reason: str) -> list[Outcome]:
+        """Give messages of a claim back: they rest until `due_ms` (0: not at all). With `dead` they are given up."""
+        outcomes, taken = self._take(claim, start, stop, repeats=False)
+        for first, behind in taken:
+            self._end(claim.segment, first, behind, claim.delivery, due_ms=due_ms, dead=dead, reason=reason)
+        return outcomes
+
+    def extend(self, claim: Claim, start: int, stop: int, until_ms: int) -> list[Outcome]:
+        """Have the lease of messages of a claim run until then. Nothing of it is stored: a lease is memory alone.
+
+        A claim that the coordinator before has handed out is taken up: its delivery is nobody else's.
+        """
+        leased = OffsetSet(self.leases.take(claim, start, stop))
+        outcomes: list[Outcome] = []
+        for part in leased.parts(start, stop):
+            found = [Outcome(part.start, part.stop, Verdict.ACCEPTED)] if part.inside else None
+            for each in found or self._verdicts(claim, part.start, part.stop, repeats=False):
+                verdict = Verdict.ACCEPTED if each.verdict is Verdict.LATER else each.verdict
+                outcomes.append(Outcome(each.start, each.stop, verdict))
+                if verdict is Verdict.ACCEPTED:
+                    self._live[claim.segment].unknown.remove(each.start, each.stop)
+                    self.leases.add(claim, [(each.start, each.stop)], until_ms)
+        return outcomes
+
+    def _take(
+        self, claim: Claim, start: int, stop: int, *, repeats: bool
+    ) -> tuple[list[Outcome], list[tuple[int, int]]]:
+        """Decide about messages of a claim: the verdicts, and the ranges about which the next record has to tell."""
+        leased = OffsetSet(self.leases.take(claim, start, stop))
+        outcomes: list[Outcome] = []
+        taken: list[tuple[int, int]] = []
+        for part in leased.parts(start, stop):
+            found = [Outcome(part.start, part.stop, Verdict.LATER)] if part.inside else None
+            for outcome in found or self._verdicts(claim, part.start, part.stop, repeats=repeats):
+                outcomes.append(outcome)
+                if outcome.verdict is Verdict.LATER:
+                    taken.append((outcome.start, outcome.stop))
+                    self._decide(claim.segment, outcome.start, outcome.stop)
+        return outcomes, taken
+
+    def _verdicts(self, claim: Claim, start: int, stop: int, *, repeats: bool) -> Iterator[Outcome]:
+        """About messages that are not leased by the claim, as far as this coordinator knows."""
+        live, progress = self._live.get(claim.segment), self.progress.segments.get(claim.segment)
+        undecided = live.undecided if live is not None else OffsetSet()
+        for part in undecided.parts(start, stop):
+            if part.inside:
+                yield Outcome(part.start, part.stop, Verdict.WAIT)
+                continue
+            acked = self.progress.recent_acks.within(claim.segment, part.start, part.stop, claim.delivery)
+            for each in acked.parts(part.start, part.stop):
+                if each.inside:
+                    yield Outcome(each.start, each.stop, Verdict.ACCEPTED if repeats else Verdict.LOST)
+                elif live is None or progress is None:
+                    # Either it is finished, or this coordinator has not heard of it.
+                    verdict = Verdict.NEWER if claim.segment > self._newest_segment else Verdict.LOST
+                    yield Outcome(each.start, each.stop, verdict)
+                else:
+                    yield from _of_another(live, progress, claim, each.start, each.stop)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """End the deliveries whose time is over, and what rests that is due."""
+        for claim, ranges in self.leases.run_out(now_ms):
+            for start, stop in ranges:
+                self._end_by_time(claim.segment, start, stop, claim.delivery, wall_ms, LEASE_RAN_OUT)
+        if self._waits_until_ms is not None and now_ms >= self._waits_until_ms:
+            self._waits_until_ms = None
+            self._end_unknown(wall_ms)
+        for segment, progress in self.progress.segments.items():
+            for due_ms in [each for each in progress.dues() if each <= wall_ms]:
+                self._expose(segment, progress.due_at(due_ms))
+
+    def _end_unknown(self, wall_ms: int) -> None:
+        """The leases of the coordinator before have run out, whatever they were."""
+        for segment, live in self._live.items():
+            unknown, live.unknown = live.unknown, OffsetSet()
+            for start, stop in unknown.ranges():
+                for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
+                    self._decide(segment, first, behind)
+                    self._end(segment, first, behind, over + 1, due_ms=0, dead=False, reason=COORDINATOR_GONE)
+
+    def _expose(self, segment: int, ranges: Sequence[tuple[int, int]]) -> None:
+        for start, stop in ranges:
+            for first, behind in self._live[segment].undecided.without(start, stop):
+                self._news.exposed.append(Exposed(segment, first, behind))
+                self._decide(segment, first, behind)
+
+    def _end_by_time(self, segment: int, start: int, stop: int, delivery: int, wall_ms: int, reason: str) -> None:
+        self._decide(segment, start, stop)
+        due_ms = wall_ms + self.progress.settings.backoff_ms(delivery)
+        self._end(segment, start, stop, delivery, due_ms=due_ms, dead=False, reason=reason)
+
+    def _end(self, segment: int, start: int, stop: int, delivery: int, *, due_ms: int, dead: bool, reason: str) -> None:
+        """Have the next record tell that a delivery is over, or that the messages are given up."""
+        if dead or delivery >= self.progress.settings.max_deliveries:
+            sequence, self._next_sequence = self._next_sequence, self._next_sequence + stop - start
+            self._news.dying.append(Dying(segment, start, stop, delivery, sequence, reason[:MOST_REASON_CHARS]))
+        else:
+            self._news.ended.append(Ended(segment, start, stop, delivery, due_ms))
+
+    # -- dead letters --------------------------------------------------------------------------------------
+
+    def to_bury(self) -> list[Dying]:
+        """What is given up and whose dead letters are not known to be stored."""
+        return [
+            each for each in self.progress.dying if not self._live[each.segment].undecided.within(each.start, each.stop)
+        ]
+
+    def bury(self, dying: Dying) -> None:
+        """The dead letters of these messages are stored."""
+        self._news.dead.append(Done(dying.segment, dying.start, dying.stop))
+        self._decide(dying.segment, dying.start, dying.stop)
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to store."""
+        return not self._news.is_empty
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a record is on its way."""
+        return self._is_storing
+
+    def take_news(self, wall_ms: int) -> Progress:
+        """The next record, to be stored."""
+        if self._is_storing:
+            raise RuntimeError("the record before is not stored yet")
+        self._is_storing = True
+        news, self._news = self._news, Progress(at=0)
+        return replace(news, at=wall_ms)
+
+    def stored(self, news: Progress) -> None:
+        """The record is stored. From here on its decisions count, and its messages can be decided about again."""
+        self._is_storing = False
+        self._freshen(news)
+        self.progress.apply(news)
+        for ended in news.ended:
+            if not ended.due_ms:
+                self._live[ended.segment].ready.add(ended.start, ended.stop)
+        for exposed in news.exposed:
+            self._live[exposed.segment].ready.add(exposed.start, exposed.stop)
+        for segment, start, stop in news.decided():
+            self._live[segment].undecided.remove(start, stop)
+        for segment in [segment for segment in self._live if segment not in self.progress.segments]:
+            if not any(reached.segment == segment for reached in self._news.reached):
+                del self._live[segment]
+
+    def _freshen(self, news: Progress) -> None:
+        """Have what lies below the new horizons, and neither rests nor has expired, handed out from here on."""
+        for segment, start, horizon in news.reached:
+            known = self.progress.segments.get(segment)
+            fresh = self._live[segment].fresh
+            fresh.add(start if known is None else known.horizon, horizon)
+        for segment, start, stop in [each[:3] for each in (*news.rested, *news.expired)]:
+            self._live[segment].fresh.remove(start, stop)
+
+    def written_down(self, now_ms: int) -> list[Leased]:
+        """Everything handed out that is not over, for a coordinator to which this one hands over.
+
+        What the one before may have handed out is part of it, for as long as that may run.
+        """
+        found = self.leases.written_down(now_ms)
+        left_ms = 0 if self._waits_until_ms is None else self._waits_until_ms - now_ms
+        for segment, live in self._live.items():
+            for start, stop in live.unknown.ranges():
+                for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
+                    found.append(Leased(segment, first, over + 1, left_ms, [(first, behind)]))
+        return found
+
+    def _decide(self, segment: int, start: int, stop: int) -> None:
+        """Until the next record is stored, nobody else decides about these."""
+        live = self._live[segment]
+        live.undecided.add(start, stop)
+        for offsets in (live.unknown, live.ready, live.fresh):
+            offsets.remove(start, stop)
+
+
+def _of_another(live: _Live, progress: SegmentProgress, claim: Claim, start: int, stop: int) -> Iterator[Outcome]:
+    """Messages that this coordinator has not handed out by the claim, or which are over.
+
+    A delivery that is not over, and not of the coordinator before, is one of the next coordinator's.
+    """
+    for done in progress.done.parts(start, stop):
+        if done.inside:
+            yield Outcome(done.start, done.stop, Verdict.LOST)
+            continue
+        for dying in progress.dying.parts(done.start, done.stop):
+            if dying.inside:
+                yield Outcome(dying.start, dying.stop, Verdict.LOST)
+            else:
+                yield from _of_unfinished(live, progress, claim, dying.start, dying.stop)
+
+
+def _of_unfinished(live: _Live, progress: SegmentProgress, claim: Claim, start: int, stop: int) -> Iterator[Outcome]:
+    for first, behind, over in progress.pieces_by_delivery(start, stop):
+        if claim.delivery <= over:
+            yield Outcome(first, behind, Verdict.LOST)
+            continue
+        for each in live.unknown.parts(first, behind):
+            of_the_one_before = each.inside and claim.delivery == over + 1
+            yield Outcome(each.start, each.stop, Verdict.LATER if of_the_one_before else Verdict.NEWER)

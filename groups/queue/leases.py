@@ -1,0 +1,110 @@
+"""What is handed out and not over, in the coordinator's memory."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from groups.offset_set import OffsetSet
+from groups.records import Leased
+
+
+class Claim(NamedTuple):
+    """Names a claim: a range that begins at `first` was handed out as that delivery."""
+
+    segment: int
+    first: int
+    delivery: int
+
+
+class RunOut(NamedTuple):
+    """A part of a claim whose lease has run out."""
+
+    claim: Claim
+    ranges: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What is left of a claim, by the time until which it is valid (ms of a clock that nobody sets)."""
+
+    until_ms: dict[int, OffsetSet] = field(default_factory=dict)
+
+
+class Leases:
+    """All leases of a group. Times are ms of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._leases: dict[Claim, _Lease] = {}
+        self._ends: list[tuple[int, Claim]] = []
+        self.count = 0
+
+    def add(self, claim: Claim, ranges: Iterable[tuple[int, int]], until_ms: int) -> None:
+        """Have these messages of a claim leased until then."""
+        lease = self._leases.setdefault(claim, _Lease())
+        if until_ms not in lease.until_ms:
+            heapq.heappush(self._ends, (until_ms, claim))
+        offsets = lease.until_ms.setdefault(until_ms, OffsetSet())
+        self.count -= len(offsets)
+        for start, stop in ranges:
+            offsets.add(start, stop)
+        self.count += len(offsets)
+
+    def take(self, claim: Claim, start: int, stop: int) -> list[tuple[int, int]]:
+        """End the lease of `[start, stop)`; the ranges of it that were leased by this claim."""
+        lease = self._leases.get(claim)
+        if lease is None:
+            return []
+        taken: list[tuple[int, int]] = []
+        for until_ms, offsets in list(lease.until_ms.items()):
+            found = offsets.within(start, stop)
+            for first, behind in found:
+                offsets.remove(first, behind)
+                self.count -= behind - first
+            taken += found
+            if not offsets:
+                del lease.until_ms[until_ms]
+        if not lease.until_ms:
+            del self._leases[claim]
+        return sorted(taken)
+
+    def next_end_ms(self) -> int | None:
+        """When the next lease may run out."""
+        while self._ends and not self._is_current(*self._ends[0]):
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def run_out(self, now_ms: int) -> Iterator[RunOut]:
+        """End all leases that have run out by now."""
+        while self._ends and self._ends[0][0] <= now_ms:
+            until_ms, claim = heapq.heappop(self._ends)
+            lease = self._leases.get(claim)
+            if lease is None or until_ms not in lease.until_ms:
+                continue
+            offsets = lease.until_ms.pop(until_ms)
+            self.count -= len(offsets)
+            if not lease.until_ms:
+                del self._leases[claim]
+            yield RunOut(claim, offsets.ranges())
+
+    def written_down(self, now_ms: int) -> list[Leased]:
+        """All of them, for the next coordinator."""
+        return [
+            Leased(*claim, until_ms - now_ms, offsets.ranges())
+            for claim, lease in self._leases.items()
+            for until_ms, offsets in lease.until_ms.items()
+        ]
+
+    def ranges(self, segment: int) -> list[tuple[int, int]]:
+        """What is leased of a segment."""
+        return sorted(
+            each
+            for claim, lease in self._leases.items()
+            if claim.segment == segment
+            for offsets in lease.until_ms.values()
+            for each in offsets.ranges()
+        )
+
+    def _is_current(self, until_ms: int, claim: Claim) -> bool:
+        lease = self._leases.get(claim)
+        return lease is not None and until_ms in lease.until_ms

@@ -1,0 +1,254 @@
+"""What the records of a queue group add up to: the one thing that a coordinator which takes over knows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from groups.offset_set import OffsetSet
+from groups.queue.recent_acks import RecentAcks
+from groups.records import Acked, Dying, Ended, Exposed, Leased, Leases, Progress, Reached, Rested
+from groups.settings import GroupSettings
+
+
+@dataclass(slots=True)
+class SegmentProgress:
+    """How far a group is in one segment.
+
+    `[start, horizon)` may have been handed out, but for what rests. `done` is acked, dead or expired. `dying` is given
+    up, and its dead letters may not be stored. `over` has what is not done by the last delivery that is over; what was
+    never delivered is in none. `resting` has what rests after a delivery by the time at which it is due, `delayed` what
+    rests before the first.
+    """
+
+    start: int
+    horizon: int
+    has_left: bool = False
+    done: OffsetSet = field(default_factory=OffsetSet)
+    dying: OffsetSet = field(default_factory=OffsetSet)
+    over: dict[int, OffsetSet] = field(default_factory=dict)
+    resting: dict[int, OffsetSet] = field(default_factory=dict)
+    delayed: dict[int, OffsetSet] = field(default_factory=dict)
+
+    def pieces_by_delivery(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """`[start, stop)` in pieces of one last delivery each, as (start, stop, delivery); 0 for none."""
+        pieces = [
+            (first, behind, delivery)
+            for delivery, offsets in self.over.items()
+            for first, behind in offsets.within(start, stop)
+        ]
+        pieces.sort()
+        whole: list[tuple[int, int, int]] = []
+        reached = start
+        for first, behind, delivery in pieces:
+            if first > reached:
+                whole.append((reached, first, 0))
+            whole.append((first, behind, delivery))
+            reached = behind
+        if reached < stop:
+            whole.append((reached, stop, 0))
+        return whole
+
+    def dues(self) -> set[int]:
+        """The times at which something that rests is due."""
+        return self.resting.keys() | self.delayed.keys()
+
+    def due_at(self, due_ms: int) -> list[tuple[int, int]]:
+        """The ranges that rest until then."""
+        sets = (self.resting.get(due_ms), self.delayed.get(due_ms))
+        return sorted(each for offsets in sets if offsets is not None for each in offsets.ranges())
+
+    def unfinished(self) -> OffsetSet:
+        """What is below the horizon and not done."""
+        return OffsetSet(self.done.without(self.start, self.horizon))
+
+    def exposed(self) -> OffsetSet:
+        """What may have been handed out since the last delivery that is over, and is not done or dying."""
+        found = self.unfinished()
+        for offsets in (self.dying, *self.resting.values(), *self.delayed.values()):
+            for start, stop in offsets.ranges():
+                found.remove(start, stop)
+        return found
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of it was handed out, and is done."""
+        return self.has_left and len(self.done) >= self.horizon - self.start
+
+    def finish(self, start: int, stop: int) -> None:
+        """Have these done."""
+        self.done.add(start, stop)
+        self.dying.remove(start, stop)
+        _remove_from_all(self.over, start, stop)
+        self.expose(start, stop)
+
+    def end(self, start: int, stop: int, delivery: int) -> None:
+        """Have a delivery over."""
+        _remove_from_all(self.over, start, stop)
+        self.over.setdefault(delivery, OffsetSet()).add(start, stop)
+
+    def rest(self, start: int, stop: int, due_ms: int) -> None:
+        """Have these, which were delivered, rest until then."""
+        self.resting.setdefault(due_ms, OffsetSet()).add(start, stop)
+
+    def delay(self, start: int, stop: int, due_ms: int) -> None:
+        """Have these, which were never delivered, rest until then."""
+        self.delayed.setdefault(due_ms, OffsetSet()).add(start, stop)
+
+    def expose(self, start: int, stop: int) -> None:
+        """Have these rest no more."""
+        _remove_from_all(self.resting, start, stop)
+        _remove_from_all(self.delayed, start, stop)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {
+            "start": self.start,
+            "horizon": self.horizon,
+            "has_left": self.has_left,
+            "done": self.done.ranges(),
+            "dying": self.dying.ranges(),
+            "over": [[delivery, offsets.ranges()] for delivery, offsets in self.over.items()],
+            "resting": [[due_ms, offsets.ranges()] for due_ms, offsets in self.resting.items()],
+            "delayed": [[due_ms, offsets.ranges()] for due_ms, offsets in self.delayed.items()],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "SegmentProgress":
+        """From a snapshot."""
+        return cls(
+            plain["start"],
+            plain["horizon"],
+            plain["has_left"],
+            OffsetSet(plain["done"]),
+            OffsetSet(plain["dying"]),
+            {delivery: OffsetSet(ranges) for delivery, ranges in plain["over"]},
+            {due_ms: OffsetSet(ranges) for due_ms, ranges in plain["resting"]},
+            {due_ms: OffsetSet(ranges) for due_ms, ranges in plain["delayed"]},
+        )
+
+
+class QueueProgress:
+    """A queue group as its records tell it.
+
+    `dying` are the messages whose dead letters may not be stored, as they were given up. `next_sequence` is that of the
+    next dead letter. `longest_lease_ms`: no lease that may still run is longer. `leases` are those of a handover, if it
+    is the last record; else None.
+    """
+
+    def __init__(self, group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> None:
+        self.id, self.settings = group_id, settings
+        self.segments = {segment: SegmentProgress(offset, offset) for segment, offset in positions.items()}
+        self.dying: list[Dying] = []
+        self.next_sequence = 0
+        self.dead_count = 0
+        self.expired_count = 0
+        self.longest_lease_ms = settings.lease_ms
+        self.recent_acks = RecentAcks()
+        self.leases: list[Leased] | None = []
+
+    def configure(self, settings: GroupSettings) -> None:
+        """Have other settings from now on."""
+        self.settings, self.leases = settings, None
+        self.longest_lease_ms = max(self.longest_lease_ms, settings.lease_ms)
+
+    def hand_over(self, record: Leases) -> None:
+        """The coordinator has written its leases down, and hands out nothing more."""
+        self.leases = record.leases
+
+    def take(self) -> None:
+        """Another coordinator has begun."""
+        self.leases = None
+
+    def positions(self) -> dict[int, int]:
+        """From where on nothing was handed out, by segment."""
+        return {segment: each.horizon for segment, each in self.segments.items() if not each.has_left}
+
+    def apply(self, news: Progress) -> None:
+        """Add a record up. Its parts hold together, so their order counts only within the group's rules."""
+        self.leases = None
+        for reached in news.reached:
+            self._reach(reached)
+        self._rest(news.rested, news.exposed)
+        for ended in news.ended:
+            self._end(ended)
+        for dying in news.dying:
+            self._give_up(dying)
+        self._ack(news.acked, news.at)
+        for each in news.dead:
+            self._bury(each.segment, each.start, each.stop)
+        for each in news.expired:
+            self.segments[each.segment].finish(each.start, each.stop)
+            self.expired_count += each.stop - each.start
+        for segment in news.left:
+            self.segments[segment].has_left = True
+        for segment in [segment for segment, each in self.segments.items() if each.is_finished]:
+            del self.segments[segment]
+
+    def _reach(self, reached: Reached) -> None:
+        segment = self.segments.setdefault(reached.segment, SegmentProgress(reached.start, reached.start))
+        segment.horizon = max(segment.horizon, reached.horizon)
+
+    def _rest(self, rested: Iterable[Rested], exposed: Iterable[Exposed]) -> None:
+        for each in exposed:
+            self.segments[each.segment].expose(each.start, each.stop)
+        for rest in rested:
+            self.segments[rest.segment].delay(rest.start, rest.stop, rest.due_ms)
+
+    def _end(self, ended: Ended) -> None:
+        segment = self.segments[ended.segment]
+        segment.end(ended.start, ended.stop, ended.delivery)
+        if ended.due_ms:
+            segment.rest(ended.start, ended.stop, ended.due_ms)
+
+    def _give_up(self, dying: Dying) -> None:
+        segment = self.segments[dying.segment]
+        segment.dying.add(dying.start, dying.stop)
+        self.dying.append(dying)
+        self.next_sequence = max(self.next_sequence, dying.sequence + dying.stop - dying.start)
+
+    def _ack(self, acked: Iterable[Acked], at_ms: int) -> None:
+        self.recent_acks.rotate(at_ms, self.longest_lease_ms)
+        for each in acked:
+            self.segments[each.segment].finish(each.start, each.stop)
+            self.recent_acks.add(each)
+
+    def _bury(self, segment: int, start: int, stop: int) -> None:
+        self.segments[segment].finish(start, stop)
+        self.dead_count += stop - start
+        self.dying = [
+            each for each in self.dying if not (each.segment == segment and start <= each.start and each.stop <= stop)
+        ]
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {
+            "id": self.id,
+            "settings": self.settings.model_dump(mode="json"),
+            "segments": [[segment, each.to_plain()] for segment, each in self.segments.items()],
+            "dying": self.dying,
+            "next_sequence": self.next_sequence,
+            "dead_count": self.dead_count,
+            "expired_count": self.expired_count,
+            "longest_lease_ms": self.longest_lease_ms,
+            "recent_acks": self.recent_acks.to_plain(),
+            "leases": self.leases,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "QueueProgress":
+        """From a snapshot. Raises `KeyError` and `TypeError` for anything else."""
+        progress = cls(plain["id"], GroupSettings.model_validate(plain["settings"]), {})
+        progress.segments = {segment: SegmentProgress.from_plain(each) for segment, each in plain["segments"]}
+        progress.dying = [Dying(*each) for each in plain["dying"]]
+        progress.next_sequence, progress.dead_count = plain["next_sequence"], plain["dead_count"]
+        progress.expired_count, progress.longest_lease_ms = plain["expired_count"], plain["longest_lease_ms"]
+        progress.recent_acks = RecentAcks.from_plain(plain["recent_acks"])
+        progress.leases = None if plain["leases"] is None else [Leased(*each) for each in plain["leases"]]
+        return progress
+
+
+def _remove_from_all(sets: dict[int, OffsetSet], start: int, stop: int) -> None:
+    for name in [name for name, offsets in sets.items() if offsets.within(start, stop)]:
+        sets[name].remove(start, stop)
+        if not sets[name]:
+            del sets[name]

@@ -1,0 +1,63 @@
+"""By which delivery messages were acked, for as long as somebody may repeat an ack whose answer was lost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from groups.offset_set import OffsetSet
+from groups.records import Acked
+
+_Generation = dict[tuple[int, int], OffsetSet]
+"""Offsets by segment and delivery."""
+
+
+class RecentAcks:
+    """Acks of the last lease time at least, and of twice that at most: two generations, of which the older one goes."""
+
+    def __init__(self) -> None:
+        self._began_ms = 0
+        self._generations: tuple[_Generation, _Generation] = ({}, {})
+
+    def rotate(self, now_ms: int, lease_ms: int) -> None:
+        """Forget what is older than a lease, by the times of the records."""
+        if now_ms - self._began_ms >= 2 * lease_ms:
+            self._generations = ({}, {})
+            self._began_ms = now_ms
+        elif now_ms - self._began_ms >= lease_ms:
+            self._generations = ({}, self._generations[0])
+            self._began_ms = now_ms
+
+    def add(self, acked: Acked) -> None:
+        """Note an ack."""
+        newest = self._generations[0]
+        newest.setdefault((acked.segment, acked.delivery), OffsetSet()).add(acked.start, acked.stop)
+
+    def within(self, segment: int, start: int, stop: int, delivery: int) -> OffsetSet:
+        """Which of `[start, stop)` that delivery has acked, as far as it is known."""
+        found = OffsetSet()
+        for generation in self._generations:
+            known = generation.get((segment, delivery))
+            for first, behind in () if known is None else known.within(start, stop):
+                found.add(first, behind)
+        return found
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {
+            "began_ms": self._began_ms,
+            "generations": [
+                [[segment, delivery, offsets.ranges()] for (segment, delivery), offsets in generation.items()]
+                for generation in self._generations
+            ],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "RecentAcks":
+        """From a snapshot."""
+        recent = cls()
+        recent._began_ms = plain["began_ms"]
+        newest, older = (
+            {(segment, delivery): OffsetSet(ranges) for segment, delivery, ranges in generation}
+            for generation in plain["generations"]
+        )
+        recent._generations = (newest, older)
+        return recent

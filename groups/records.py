@@ -1,0 +1,229 @@
+"""What is stored in `__groups`: a message is one record of one group, as JSON.
+
+A record has a `type`, the time `at` (ms since the epoch, by the coordinator's clock), and what the type tells besides.
+A reader refuses what it does not know: it could not add up what that says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from filer.errors import CorruptFile
+
+SEPARATOR = "/"
+
+
+class Acked(NamedTuple):
+    """The messages `[start, stop)` of a segment were acked by that delivery."""
+
+    segment: int
+    start: int
+    stop: int
+    delivery: int
+
+
+class Ended(NamedTuple):
+    """That delivery is over without an ack. They rest until `due_ms`; 0: they may be handed out at once."""
+
+    segment: int
+    start: int
+    stop: int
+    delivery: int
+    due_ms: int
+
+
+class Rested(NamedTuple):
+    """They were not handed out yet. They rest until `due_ms`."""
+
+    segment: int
+    start: int
+    stop: int
+    due_ms: int
+
+
+class Exposed(NamedTuple):
+    """They rest no more: they may have been handed out from here on."""
+
+    segment: int
+    start: int
+    stop: int
+
+
+class Dying(NamedTuple):
+    """They are given up after that many deliveries. Their dead letters have the sequences from `sequence` on."""
+
+    segment: int
+    start: int
+    stop: int
+    delivery: int
+    sequence: int
+    reason: str
+
+
+class Done(NamedTuple):
+    """They are never handed out again: their dead letters are stored, or they have expired."""
+
+    segment: int
+    start: int
+    stop: int
+
+
+class Leased(NamedTuple):
+    """What is left of a claim at a handover, and for how long it is still valid (negative if it has run out).
+
+    `first` is the first offset of the claim as it was handed out: with the segment and the delivery, that names it.
+    """
+
+    segment: int
+    first: int
+    delivery: int
+    left_ms: int
+    ranges: list[tuple[int, int]]
+
+
+class Reached(NamedTuple):
+    """The group begins at `start` in a segment; nothing from `horizon` on was ever handed out."""
+
+    segment: int
+    start: int
+    horizon: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """The group begins, as another incarnation `id` of its name, with these settings."""
+
+    at: int
+    id: str
+    settings: dict[str, Any]
+    positions: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """The group has these settings from now on."""
+
+    at: int
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """There is no such group any more."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A coordinator has begun: leases that the one before wrote down are not all there is any more."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """Everything handed out that is not over. Its coordinator hands out nothing after this."""
+
+    at: int
+    leases: list[Leased]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What has become of messages: a queue group's news, all of which holds from the same moment."""
+
+    at: int
+    reached: list[Reached] = field(default_factory=list)
+    acked: list[Acked] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    rested: list[Rested] = field(default_factory=list)
+    exposed: list[Exposed] = field(default_factory=list)
+    dying: list[Dying] = field(default_factory=list)
+    dead: list[Done] = field(default_factory=list)
+    expired: list[Done] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    """Segments that are handed out to their end, and whose successors are entered."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it tells nothing."""
+        return not any(getattr(self, name) for name in PROGRESS_PARTS)
+
+    def decided(self) -> Iterator[tuple[int, int, int]]:
+        """The ranges of which it tells what became of them, as (segment, start, stop)."""
+        for part in (self.acked, self.ended, self.rested, self.exposed, self.dying, self.dead, self.expired):
+            for each in part:
+                yield each[0], each[1], each[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that the records before add up to, as `QueueProgress.to_plain` gives it."""
+
+    at: int
+    state: dict[str, Any]
+
+
+Record = Created | Configured | Deleted | Taken | Leases | Progress | Snapshot
+
+PROGRESS_PARTS = {
+    "reached": Reached,
+    "acked": Acked,
+    "ended": Ended,
+    "rested": Rested,
+    "exposed": Exposed,
+    "dying": Dying,
+    "dead": Done,
+    "expired": Done,
+    "left": int,
+}
+_TYPES: dict[str, type[Any]] = {
+    each.__name__.lower(): each for each in (Created, Configured, Deleted, Taken, Leases, Progress, Snapshot)
+}
+
+
+def key_of(topic: str, group: str) -> str:
+    """The key of a group's records."""
+    return f"{topic}{SEPARATOR}{group}"
+
+
+def topic_and_group(key: str) -> tuple[str, str]:
+    """The topic and the group of a record's key. Neither name has a slash."""
+    topic, _, group = key.partition(SEPARATOR)
+    return topic, group
+
+
+def to_json(record: Record) -> bytes:
+    """The record as the value of a message, without what is empty."""
+    plain = {name: value for name, value in _plain(record).items() if value != []}
+    return orjson.dumps({"type": type(record).__name__.lower(), **plain}, default=tuple)
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    if isinstance(record, Progress):
+        return {"at": record.at, **{name: getattr(record, name) for name in PROGRESS_PARTS}}
+    if isinstance(record, Leases):
+        return {"at": record.at, "leases": record.leases}
+    return asdict(record)
+
+
+def from_json(value: bytes | str) -> Record:
+    """The record of a message. Raises `CorruptFile` for what no coordinator of this version has written."""
+    try:
+        given = orjson.loads(value)
+        kind = _TYPES[given.pop("type")]
+        if kind is Progress:
+            for name, part in PROGRESS_PARTS.items():
+                if part is not int and name in given:
+                    given[name] = [part(*each) for each in given[name]]
+        elif kind is Leases:
+            given["leases"] = [Leased(*each) for each in given.get("leases", ())]
+        elif kind is Created:
+            given["positions"] = [(segment, offset) for segment, offset in given.get("positions", ())]
+        record: Record = kind(**given)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFile(f"this is no record of a consumer group: {value[:200]!r}") from error
+    return record
