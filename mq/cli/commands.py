@@ -77,7 +77,8 @@ COMMANDS: dict[str, Place | Group] = {
             ),
             "cat": Place("mq.cli.reading.files:cat", "Print the messages in the files as JSON, one per line."),
             "sql": Place(
-                "mq.cli.reading.files:sql", "Print SQL for DuckDB that makes the topic a view, with each message once."
+                "mq.cli.reading.files:sql",
+                "Print a query for DuckDB, Spark, Polars or Athena that has each message of the topic once.",
             ),
         },
     ),

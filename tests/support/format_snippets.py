@@ -1,4 +1,7 @@
-"""The snippets of docs/file-format.md as readers of a topic's folder, each in two steps: list, then read."""
+"""The snippets of docs/file-format.md, and what `mq files sql` prints, as readers of a topic's folder.
+
+Each reads in two steps: list, then read.
+"""
 
 import re
 from pathlib import Path
@@ -6,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+
+from braidmq import SegmentFile
+from mq.cli.reading.queries.engines import QUERIES, Engine
+from mq.cli.reading.queries.stored_topic import stored_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +58,55 @@ class PythonSnippets:
     def read(self) -> list[Row]:
         exec(snippet("python-read", self._topic), self.names)
         return rows_of(self.names["messages"])
+
+
+class DuckDbQuery:
+    """What `mq files sql` prints, in one connection."""
+
+    def __init__(self, topic: Path) -> None:
+        self._text = printed_query("duckdb", topic)
+        self._connection = duckdb.connect()
+
+    def list_files(self) -> None:
+        self._connection.execute(self._text)
+
+    def read(self) -> list[Row]:
+        return rows_of(self._connection.sql("SELECT * FROM demo ORDER BY segment, _offset").to_arrow_table())
+
+
+class PolarsQuery:
+    """What `mq files sql --engine polars` prints."""
+
+    def __init__(self, topic: Path) -> None:
+        self._text = printed_query("polars", topic)
+        self._names: dict[str, Any] = {}
+
+    def list_files(self) -> None:
+        exec(self._text, self._names)
+
+    def read(self) -> list[Row]:
+        return rows_of(self._names["messages"].sort("segment", "_offset").collect().to_arrow())
+
+
+class SparkQuery:
+    """What `mq files sql --engine spark` prints, in the session that there is."""
+
+    def __init__(self, topic: Path, spark: "SparkSession") -> None:
+        self._text = printed_query("spark", topic)
+        self._spark = spark
+
+    def list_files(self) -> None:
+        exec(self._text, {})
+
+    def read(self) -> list[Row]:
+        return rows_of(self._spark.sql("SELECT * FROM demo ORDER BY segment, _offset").toArrow())
+
+
+def printed_query(engine: Engine, topic: Path) -> str:
+    """The query for an engine, of the topic in this folder."""
+    file = next(topic.glob("segments/*/*.parquet"))
+    told = SegmentFile(uri=file.as_uri(), segment=0, base_offset=0, end_offset=1, count=1, bytes=1)
+    return QUERIES[engine](stored_topic(topic.name, told, key_type="binary", value_type="binary"))
 
 
 class SparkSnippets(PythonSnippets):

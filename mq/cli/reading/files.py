@@ -11,8 +11,9 @@ from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, write_out
-from mq.cli.reading.duckdb_sql import duckdb_sql
 from mq.cli.reading.moments import Start, start_of
+from mq.cli.reading.queries.engines import QUERIES, Engine
+from mq.cli.reading.queries.stored_topic import stored_topic
 
 _From = Annotated[
     str | None,
@@ -68,8 +69,20 @@ def cat(
     with_client(url, timeout, work, ends_with_reader=True)
 
 
-def sql(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None) -> None:
-    """Print SQL for DuckDB that makes the topic a view, with each message once."""
+def sql(
+    topic: TopicName,
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", help="What the query is for. Spark and Polars get a Python program, the others SQL."),
+    ] = "duckdb",
+    url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
+) -> None:
+    """Print a query for DuckDB, Spark, Polars or Athena that has each message of the topic once.
+
+    DuckDB, Spark and Athena get a view, Spark and Polars a frame `messages`. On S3 the query names the endpoint and
+    the region of the store, and each engine takes credentials as it always does.
+    """
 
     async def work(client: AsyncClient) -> str:
         found = await client.topic(topic)
@@ -79,7 +92,8 @@ def sql(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None) -> No
                 "read what mq files ls lists"
             )
         async for file in client.files(topic):
-            return duckdb_sql(topic, file)
+            types = {name: found.config[name] for name in ("key_type", "value_type")}
+            return QUERIES[engine](stored_topic(topic, file, **types))
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
     print_lines(with_client(url, timeout, work).rstrip())

@@ -29,9 +29,12 @@ from filer.topic.topic_state import Segment, TopicState
 from filer.upkeep.rollup import roll_up
 from tests.support.format_snippets import (
     DOCUMENT,
+    DuckDbQuery,
     DuckDbSnippets,
+    PolarsQuery,
     PythonSnippets,
     Row,
+    SparkQuery,
     SparkSnippets,
     check_digests,
     read_independently,
@@ -171,6 +174,8 @@ STATES = [
 # What comes about while a reader is between listing and reading: nothing goes before grace is over.
 WITHOUT_DELETION = [both_stand, one_within_the_other, side_by_side, three_overlapping]
 State = Callable[[Files], Awaitable[None]]
+Reader = type[DuckDbSnippets | PythonSnippets | DuckDbQuery | PolarsQuery]
+READERS = [DuckDbSnippets, PythonSnippets, DuckDbQuery, PolarsQuery]
 
 
 @pytest.fixture
@@ -180,9 +185,9 @@ async def files(tmp_path: Path) -> Files:
     return files
 
 
-@pytest.mark.parametrize("reader", [DuckDbSnippets, PythonSnippets])
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("state", STATES)
-async def test_list_and_read(files: Files, state: State, reader: type[DuckDbSnippets | PythonSnippets]) -> None:
+async def test_list_and_read(files: Files, state: State, reader: Reader) -> None:
     await state(files)
     snippets = reader(files.topic)
     snippets.list_files()
@@ -214,21 +219,17 @@ async def test_a_file_taken_out_of_the_chain_is_told_by_the_snippet(files: Files
         check_digests(files.topic)
 
 
-@pytest.mark.parametrize("reader", [DuckDbSnippets, PythonSnippets])
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("state", WITHOUT_DELETION)
-async def test_list_then_roll_up_then_read(
-    files: Files, state: State, reader: type[DuckDbSnippets | PythonSnippets]
-) -> None:
+async def test_list_then_roll_up_then_read(files: Files, state: State, reader: Reader) -> None:
     snippets = reader(files.topic)
     snippets.list_files()
     await state(files)
     assert snippets.read() == EXPECTED
 
 
-@pytest.mark.parametrize("reader", [DuckDbSnippets, PythonSnippets])
-async def test_list_then_what_was_superseded_goes_then_read(
-    files: Files, reader: type[DuckDbSnippets | PythonSnippets]
-) -> None:
+@pytest.mark.parametrize("reader", READERS)
+async def test_list_then_what_was_superseded_goes_then_read(files: Files, reader: Reader) -> None:
     """What does not count when a list is taken is not in it: it may go at any moment."""
     await one_within_the_other(files)
     snippets = reader(files.topic)
@@ -238,20 +239,38 @@ async def test_list_then_what_was_superseded_goes_then_read(
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("reader", [SparkSnippets, SparkQuery])
 @pytest.mark.parametrize("state", [both_stand, deleting_has_begun, only_the_larger_left, three_overlapping])
-async def test_spark(files: Files, state: State, spark: "SparkSession") -> None:
+async def test_spark(
+    files: Files, state: State, reader: type[SparkSnippets | SparkQuery], spark: "SparkSession"
+) -> None:
     await state(files)
-    snippets = SparkSnippets(files.topic, spark)
+    snippets = reader(files.topic, spark)
     snippets.list_files()
     assert snippets.read() == EXPECTED
 
 
 @pytest.mark.xdist_group("spark")
-async def test_spark_reads_a_list_taken_before_a_roll_up(files: Files, spark: "SparkSession") -> None:
-    snippets = SparkSnippets(files.topic, spark)
+@pytest.mark.parametrize("reader", [SparkSnippets, SparkQuery])
+async def test_spark_reads_a_list_taken_before_a_roll_up(
+    files: Files, reader: type[SparkSnippets | SparkQuery], spark: "SparkSession"
+) -> None:
+    snippets = reader(files.topic, spark)
     snippets.list_files()
     await three_overlapping(files)
     assert snippets.read() == EXPECTED
+
+
+@pytest.mark.xdist_group("spark")
+async def test_the_printed_queries_find_a_folder_whose_name_looks_like_a_pattern(
+    tmp_path: Path, spark: "SparkSession"
+) -> None:
+    files = Files(tmp_path / "a [b] {c}")
+    await files.write()
+    await three_overlapping(files)
+    for query in (DuckDbQuery(files.topic), PolarsQuery(files.topic), SparkQuery(files.topic, spark)):
+        query.list_files()
+        assert query.read() == EXPECTED
 
 
 @pytest.mark.parametrize("state", STATES)

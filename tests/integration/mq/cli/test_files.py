@@ -67,6 +67,20 @@ def test_sql_makes_the_topic_a_view_that_has_each_message_once_also_between_roll
         (folder / str(rolled)).unlink()
 
 
+def test_polars_gets_a_program(mq: Mq, topic: str, tmp_path: Path) -> None:
+    publish_some(mq, topic, tmp_path)
+    names: dict[str, Any] = {}
+    exec(mq("files", "sql", topic, "--engine", "polars"), names)
+    messages = names["messages"].collect()
+    assert messages.height == 1500
+    assert sum(json.loads(value)["n"] for value in messages["value"]) == 3 * sum(range(500))
+
+
+def test_athena_needs_a_store_at_amazon(mq: Mq, mq_fails: Mq, topic: str, tmp_path: Path) -> None:
+    publish_some(mq, topic, tmp_path)
+    assert "Athena reads only Amazon S3" in mq_fails("files", "sql", topic, "--engine", "athena")
+
+
 def test_sql_needs_a_topic_with_files(mq: Mq, mq_fails: Mq, topic: str) -> None:
     mq("topic", "create", topic)
     assert "has no files yet" in mq_fails("files", "sql", topic)
@@ -91,6 +105,10 @@ def test_files_on_s3_are_read_by_signed_addresses(
         assert run(["files", "cat", "t", *url]) == 0
         read = [json.loads(line)["value"] for line in capfdbinary.readouterr().out.splitlines()]
         assert read == ["a", "b"]
+        assert run(["files", "sql", "t", "--engine", "polars", *url]) == 0
+        names: dict[str, Any] = {}
+        exec(capfdbinary.readouterr().out.decode(), names)
+        assert names["messages"].sort("_offset").collect()["value"].to_list() == [b"a", b"b"]
         assert run(["doctor", "--store", f"s3://{s3_bucket}/p", "--s3-endpoint", s3_endpoint, "--json"]) == 0
         findings = json.loads(capfdbinary.readouterr().out)
         assert {finding["result"] for finding in findings} == {"ok"}

@@ -1,11 +1,11 @@
-"""A topic as a view of DuckDB, by the rule for which files count (docs/file-format.md)."""
+"""A topic as a view of DuckDB."""
 
+import glob
 from urllib.parse import urlsplit
 
-from braidmq import SegmentFile
-from braidmq.read.store_of_file import store_of_file
-from filer import keys
 from filer.stores.store_address import StoreAddress
+from mq.cli.reading.queries.quoting import sql_name, sql_text
+from mq.cli.reading.queries.stored_topic import StoredTopic
 
 _S3 = """\
 INSTALL httpfs;
@@ -41,39 +41,27 @@ WHERE _offset >= start;
 """
 
 
-def duckdb_sql(topic: str, file: SegmentFile) -> str:
-    """SQL that makes the view `topic`, from any of the topic's files.
-
-    On S3 its signed address tells the endpoint and the region: DuckDB would ask AWS. Credentials are not in it.
-    """
-    store = store_of_file(topic, file)
-    files = f"{topic}_files"
+def duckdb_query(stored: StoredTopic) -> str:
+    """SQL that makes the view `topic`. DuckDB would ask AWS, so it is told where the bucket is."""
+    files = f"{stored.topic}_files"
     return _VIEW.format(
-        topic=_text(topic),
-        credentials=_S3.format(place=_place(store)) if store.url.startswith("s3://") else "",
-        glob=_text(f"{store.url}/{keys.segments_folder(topic)}segment=*/*.parquet"),
-        files=_name(files),
-        variable=_text(files),
-        view=_name(topic),
+        topic=sql_text(stored.topic),
+        credentials=_S3.format(place=_place(stored.store)) if stored.is_on_s3 else "",
+        glob=sql_text(f"{glob.escape(stored.folder)}/segment=*/*.parquet"),
+        files=sql_name(files),
+        variable=sql_text(files),
+        view=sql_name(stored.topic),
     )
 
 
 def _place(store: StoreAddress) -> str:
     """Where the bucket is, as options of a secret that counts for that store only."""
-    options = {"SCOPE": _text(store.url)}
+    options = {"SCOPE": sql_text(store.url)}
     if store.region is not None:
-        options["REGION"] = _text(store.region)
+        options["REGION"] = sql_text(store.region)
     if store.endpoint_url is not None:
         endpoint = urlsplit(store.endpoint_url)
-        options["ENDPOINT"] = _text(endpoint.netloc)
+        options["ENDPOINT"] = sql_text(endpoint.netloc)
         options["USE_SSL"] = str(endpoint.scheme == "https").lower()
-        options["URL_STYLE"] = _text("path" if store.addressing_style == "path" else "vhost")
+        options["URL_STYLE"] = sql_text("path" if store.addressing_style == "path" else "vhost")
     return "".join(f", {name} {value}" for name, value in options.items())
-
-
-def _text(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))
-
-
-def _name(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""'))

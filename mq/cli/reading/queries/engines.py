@@ -1,0 +1,18 @@
+"""The engines that a topic can be told to."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from mq.cli.reading.queries.for_athena import athena_query
+from mq.cli.reading.queries.for_duckdb import duckdb_query
+from mq.cli.reading.queries.for_polars import polars_query
+from mq.cli.reading.queries.for_spark import spark_query
+from mq.cli.reading.queries.stored_topic import StoredTopic
+
+Engine = Literal["duckdb", "spark", "polars", "athena"]
+QUERIES: dict[Engine, Callable[[StoredTopic], str]] = {
+    "duckdb": duckdb_query,
+    "spark": spark_query,
+    "polars": polars_query,
+    "athena": athena_query,
+}

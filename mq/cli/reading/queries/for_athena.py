@@ -1,0 +1,50 @@
+"""A topic as a view of Amazon Athena."""
+
+import re
+
+from mq.cli.failures import CommandFailed
+from mq.cli.reading.queries.quoting import sql_text
+from mq.cli.reading.queries.stored_topic import StoredTopic
+
+# Athena lists while it reads. So a message that is in two files for a while is read twice, and one of the two counts.
+# The table has no partitions: those of later segments would have to be added.
+_QUERY = """\
+-- Topic {topic} for Athena, each message once at every moment. Run the two statements once, one after the other; then
+-- query the view {name}.
+CREATE EXTERNAL TABLE IF NOT EXISTS `{name}_files` (
+    `_offset` bigint, `_timestamp` timestamp, `key` {key}, `value` {value}, `event_time` timestamp,
+    `headers` map<string,binary>
+)
+STORED AS PARQUET
+LOCATION {location};
+
+CREATE OR REPLACE VIEW {name} AS
+SELECT segment, "_offset", "_timestamp", key, value, event_time, headers
+FROM (
+    SELECT *, row_number() OVER (PARTITION BY segment, "_offset") AS copy
+    FROM (
+        SELECT *, CAST(regexp_extract("$path", 'segment=(\\d+)/', 1) AS bigint) AS segment FROM {name}_files
+    )
+)
+WHERE copy = 1;
+"""
+_TYPES = {"binary": "binary", "string": "string", "json": "string"}
+
+
+def athena_query(stored: StoredTopic) -> str:
+    """SQL that makes a table of the topic's files, and a view. Raises `CommandFailed` for stores elsewhere."""
+    if not stored.is_on_s3 or stored.store.endpoint_url is not None:
+        raise CommandFailed(f"Athena reads only Amazon S3, and topic {stored.topic!r} is at {_place(stored)}")
+    # Athena has no other characters in names, and a name in quotes may be no number.
+    name = "topic_" + re.sub(r"\W", "_", stored.topic.lower(), flags=re.ASCII)
+    return _QUERY.format(
+        topic=sql_text(stored.topic),
+        name=name,
+        key=_TYPES[stored.key_type],
+        value=_TYPES[stored.value_type],
+        location=sql_text(f"{stored.folder}/"),
+    )
+
+
+def _place(stored: StoredTopic) -> str:
+    return stored.store.url if stored.store.endpoint_url is None else stored.store.endpoint_url

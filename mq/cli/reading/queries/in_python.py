@@ -1,0 +1,21 @@
+"""Which files of a topic count, as lines of Python for engines that run in it."""
+
+# Like `filer.segment.live_files.live_names`, without a package of ours. Most topics have nothing in `cut`.
+WHICH_COUNT = """\
+# Which files count, from their names (docs/file-format.md): at each offset the file that reaches furthest.
+# Roll-ups come before the owner's file at the same base, the longest first.
+names = []
+for name in found:
+    if match := re.search(r"segment=(\\d+)/(\\d{20})(?:-(\\d{20}))?\\.parquet$", name):
+        segment, base, end = match.groups()
+        names.append((int(segment), int(base), -int(end or 0), match[0]))
+whole, cut, reached = [], {}, {}
+for segment, base, end, name in sorted(names):
+    until = reached.get(segment, 0)
+    if base >= until:
+        whole.append(f"{folder}/{name}")
+    elif -end > until:
+        cut[f"{folder}/{name}"] = until
+    reached[segment] = max(until, -end)
+"""
+COLUMNS = 'columns = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "headers"]'
