@@ -3,5 +3,6 @@
 Begin with `connections`, which decides as plain data who may connect, who gives way, and who is late. `protocol` is
 uvicorn's, with these decisions carried out. `limits` derives them from the settings and from the limit of open files,
 `pace` tells who makes no progress, `refusals` has what the refused are told, `watch` looks after all of it each second.
-`socket_reader` stands before it while a large body arrives, and reads that past the parser to where it is used.
+`socket_reader` stands before it: it reads large bodies past the parser to where they are used. `half_heads` and
+`unwanted` have connections read on in turn whose bytes would otherwise keep the broker from everybody else's.
 """

@@ -144,6 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._close()
             return
         self._ended = True
+        self._watch.half_heads.gone(self)
         cycle = self._served
         quiet = self.pipeline or (
             cycle is not None and not cycle.response_complete and (cycle.response_started or self._in_head)
@@ -186,6 +187,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._watch.on_connect()
         self.flow = _Flow(transport, partial(self._connections.read_on, self))
         self._answers = WholeAnswers(transport)
+        transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))
 
     def pause(self) -> None:
@@ -201,6 +203,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Forget it."""
         self._ended = True
         self._watch.unwanted.gone(self)
+        self._watch.half_heads.gone(self)
         self._connections.gone(self)
         self._tell_endpoint()
         super().connection_lost(exc)
@@ -241,6 +244,8 @@ class LimitedProtocol(HttpToolsProtocol):
                 return
             self._body_is_half()
         self._look_at_rate()
+        if self._in_head and not self._ended and not self.flow.read_paused:
+            self._watch.half_heads.came(self)
 
     def _parse_large(self, data: bytes) -> None:
         """Feed the parser. Of a large body of a known length it gets no more than what has come with its headers.
@@ -277,8 +282,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arriving = body
         self._body_bytes += len(piece)
         body.offer_to(cast("Scope", self.cycle.scope))
-        self.transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._hand_on(body)
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether nothing has come of the next request."""
+        return not self._in_message
 
     @property
     def direct_body(self) -> ArrivingBody | None:
@@ -312,7 +321,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def _end_body(self) -> None:
         """The next byte begins a request. The parser still waits for the body, so that one needs another parser."""
         self._arriving = None
-        self.transport.set_protocol(self)
         self.parser = _new_parser(self)
         self.on_message_complete()
 

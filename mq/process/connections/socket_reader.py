@@ -1,13 +1,22 @@
-"""What the event loop sees of a connection while a large body arrives: it says where its bytes are to be put."""
+"""What the event loop sees of a connection: it says where bytes that arrive are to be put, and how many at most."""
 
 import asyncio
 from typing import Any, Protocol
 
 from mq.bodies.arriving_body import ArrivingBody
 
+FIRST_BYTES = 8 * 1024
+"""At most so much is read at once of what may be the begin of a request. The event loop reads on at once where there is
+more, unless it is only a part of a head: of those that stall, all that is read takes fresh memory."""
+
 
 class Connection(Protocol):
-    """A connection, as `asyncio.Protocol` has it, and the body that it waits for."""
+    """A connection, as `asyncio.Protocol` has it, and what it waits for."""
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether nothing has come of the next request."""
+        ...
 
     @property
     def direct_body(self) -> ArrivingBody | None:
@@ -44,20 +53,22 @@ class Connection(Protocol):
 
 
 class SocketReader(asyncio.BufferedProtocol):
-    """Reads a body to its own place. What nobody wants of it goes by way of `scratch` to the connection.
+    """Reads a large body to its own place. Everything else goes by way of `scratch` to the connection.
 
     All connections of an event loop may share it: a loop fills what it was given, and tells so, before it does anything
     else.
     """
 
     def __init__(self, connection: Connection, scratch: memoryview) -> None:
-        self._connection, self._scratch = connection, scratch
+        self._connection, self._scratch, self._first = connection, scratch, scratch[:FIRST_BYTES]
         self._body: ArrivingBody | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
         self._body = body = self._connection.direct_body
-        return self._scratch if body is None else body.free_room()
+        if body is not None:
+            return body.free_room()
+        return self._first if self._connection.is_between_requests else self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes are there."""

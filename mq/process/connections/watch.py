@@ -8,6 +8,7 @@ from filer.event_log import EventLog
 from mq.bodies.arriving_body import PIECE_BYTES
 from mq.metrics.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
+from mq.process.connections.half_heads import HalfHeads
 from mq.process.connections.limits import ConnectionLimits
 from mq.process.connections.refusals import COUNTED, IDLE, Refusal
 from mq.process.connections.unwanted import Unwanted
@@ -39,7 +40,7 @@ class ConnectionWatch:
     ) -> None:
         self.new_request_id, self.on_connect = new_request_id, on_connect
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
-        self.unwanted = Unwanted(clock)
+        self.unwanted, self.half_heads = Unwanted(clock), HalfHeads()
         # What all connections read to, which belong to one event loop.
         self.scratch = memoryview(bytearray(PIECE_BYTES))
         self._clock = clock
