@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
 
 AddressingStyle = Literal["auto", "path", "virtual"]
 """Whether S3's buckets are named in the path or in the host name; `auto` does as the endpoint needs."""
@@ -20,3 +21,12 @@ class StoreAddress:
     region: str | None = None
     addressing_style: AddressingStyle = "auto"
     tidies_up: bool = False
+
+
+def is_endpoint(url: str) -> bool:
+    """Whether that is the URL of a server: `http://host:port` or `https://host`, perhaps with a path."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

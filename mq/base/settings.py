@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
+from filer.stores.store_address import is_endpoint
 
 METRICS_TOPICS = 500
 MIB = 1024 * 1024
@@ -46,6 +47,12 @@ def _base_url(text: str) -> str:
     match = _BASE_URL.fullmatch(text)
     if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
         raise ValueError("an address must have the form http://host:port")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    if not is_endpoint(text):
+        raise ValueError("an endpoint must have the form http://host:port or https://host")
     return text
 
 
@@ -214,7 +221,9 @@ class BrokerSettings(BaseModel):
     segments_per_broker: Annotated[float, Field(gt=0, le=1e6)] = Field(
         8.0, description="Number of segments at their target that one broker can carry, for the metric brokers_wanted."
     )
-    s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible store.")
+    s3_endpoint: Annotated[str, AfterValidator(_endpoint)] | None = Field(
+        None, description="Endpoint of an S3-compatible store."
+    )
     s3_region: str | None = Field(None, description="Region of the bucket.")
     s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")
 

@@ -89,7 +89,9 @@ def _of_document(body: bytes) -> Iterator[tuple[str, Any]]:
     """The messages of a small document, parsed at once."""
     document = _parse(body, "the body")
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        raise InvalidInput('the body must be an object {"messages": [...]}')
+        raise InvalidInput(
+            'the body must be an object {"messages": [...]}; with ?key=… in the address it is the value of one message'
+        )
     for name in document:
         if name != "messages":
             raise InvalidInput(unknown_name("field", name, ["messages"]))
@@ -281,9 +283,9 @@ def _event_time(text: Any, where: str) -> int | None:
     return None if text is None else parse_time(text, f"{where}: event_time")
 
 
-def parse_time(text: Any, where: str) -> int:
-    """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`."""
-    wanted = f"{where} must be an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
+def parse_time(text: Any, where: str, *, instead: str = "") -> int:
+    """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`, with what may be there `instead`."""
+    wanted = f"{where} must be {instead}an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
     if not isinstance(text, str):
         raise InvalidInput(wanted)
     try:

@@ -23,7 +23,7 @@ async def start_positions(
         return reader.earliest()
     if begin == "latest":
         return await reader.latest()
-    return await reader.at_time(parse_time(begin, "from: earliest, latest, or a time"))
+    return await reader.at_time(parse_time(begin, "from", instead="earliest, latest, or "))
 
 
 async def check_positions(topic: str, reader: TopicReader, positions: Positions) -> None:

@@ -7,12 +7,16 @@ from filer.errors import InvalidInput, StoreRefused
 from filer.stores.object_keys import check_prefix
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.store import Store
-from filer.stores.store_address import StoreAddress
+from filer.stores.store_address import StoreAddress, is_endpoint
 
 
 def open_s3(address: StoreAddress, clock: Clock) -> Store:
     """The store at `s3://bucket/prefix`; connects at its first call. Raises `InvalidInput`."""
     bucket, prefix = _bucket_and_prefix(address.url)
+    if address.endpoint_url is not None and not is_endpoint(address.endpoint_url):
+        raise InvalidInput(
+            f"{address.endpoint_url!r} is not the endpoint of an S3 store: write http://host:port or https://host"
+        )
     try:
         # Imported here: it takes long, and is missing where only the client is installed.
         from filer.stores.s3.s3_store import S3Store

@@ -1,23 +1,27 @@
 """Read files and streams as tables of messages, batch by batch, in bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filer.nearest import unknown_name
 from mq.base import exact_json
 from mq.cli.failures import CommandFailed
 from mq.cli.publishing.csv_batches import csv_tables
-from mq.cli.publishing.input_stream import COMPRESSED, InputStream
+from mq.cli.publishing.input_stream import COMPRESSED, STDIN_NAME, InputStream
 
 Format = Literal["lines", "ndjson", "csv", "parquet", "raw"]
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _PARQUET_ROWS = 16_384
+# Those of a file are named in an error, of which some may be as many as it has lines.
+_MOST_NAMES = 50
 _ENDINGS: dict[str, Format] = {
     ".csv": "csv",
     ".parquet": "parquet",
@@ -68,16 +72,24 @@ def line_batches(stream: InputStream) -> Iterator[Batch]:
 
 
 def ndjson_batches(stream: InputStream, fields: Fields) -> Iterator[Batch]:
-    """Each line is a JSON document. A null or missing key field is a null key. Raises `CommandFailed`."""
+    """Each line is a JSON document. A null or missing key field is a null key.
+
+    Raises `CommandFailed`, also if the first block of a file does not have a field at all: its name is wrong.
+    """
     for first, lines in _blocks(stream):
+        names: dict[str, None] = {}
         keys: list[bytes | None] = []
         values: list[bytes | None] = []
         for number, line in enumerate(lines, first):
             if text := line.strip():
                 record = _record(stream.name, number, text, fields)
+                if first == 1:
+                    names |= dict.fromkeys(record)
                 if fields.key is not None:
                     keys.append(_plain(record.get(fields.key)))
                 values.append(text if fields.value is None else _plain(record.get(fields.value)))
+        if names and stream.name != STDIN_NAME:
+            _check_fields(stream.name, fields, names)
         table = pa.table({"value": pa.array(values, pa.binary())})
         if fields.key is not None:
             table = table.append_column("key", pa.array(keys, pa.binary()))
@@ -128,6 +140,12 @@ def _record(name: str, number: int, text: bytes, fields: Fields) -> dict[str, An
     if fields.key is not None or fields.value is not None:
         raise CommandFailed(f"{name}, line {number}: not a JSON object, so it has no fields")
     return {}
+
+
+def _check_fields(name: str, fields: Fields, names: Collection[str]) -> None:
+    for wanted in (fields.key, fields.value):
+        if wanted is not None and wanted not in names:
+            raise CommandFailed(f"{name}: {unknown_name('field', wanted, islice(names, _MOST_NAMES))}")
 
 
 def _plain(value: Any) -> bytes | None:

@@ -1,6 +1,7 @@
 """Read CSV as tables. The first rows determine the types, and no value loses characters."""
 
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ def csv_tables(
     if not head:
         return
     try:
+        _check_names(_open(head, csv.ConvertOptions()).schema.names, stream.name)
         types = {} if as_text else _types(head, nulls)
         wanted = {name: kind for name, kind in types.items() if name not in text_columns}
         with csv.open_csv(stream, _READ_OPTIONS, _PARSE_OPTIONS, _text_options(head, nulls)) as reader:
@@ -39,6 +41,12 @@ def csv_tables(
                 yield _typed(pa.Table.from_batches([rows]), wanted, stream.name)
     except pa.ArrowInvalid as error:
         raise CommandFailed(f"{stream.name}: {error}") from error
+
+
+def _check_names(names: Sequence[str], file: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise CommandFailed(f"{file}: several columns are named {twice[0]!r}: rename all but one")
 
 
 def _types(head: bytes, nulls: Sequence[str]) -> dict[str, pa.DataType]:

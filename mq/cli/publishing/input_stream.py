@@ -13,6 +13,8 @@ from pathlib import Path
 from mq.cli.failures import CommandFailed
 
 STDIN = "-"
+STDIN_NAME = "stdin"
+"""What errors call it."""
 COMPRESSED = (".gz", ".zip")
 
 
@@ -67,7 +69,7 @@ def open_input(name: str) -> Iterator[InputStream]:
             raise CommandFailed("cannot read from stdin: it is closed")
         # The raw descriptor: it returns what is available, and has no lock that could delay the end of the process.
         with io.FileIO(sys.stdin.fileno(), closefd=False) as source:
-            yield InputStream("stdin", source, None)
+            yield InputStream(STDIN_NAME, source, None)
         return
     try:
         with io.FileIO(name) as source:

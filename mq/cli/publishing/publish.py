@@ -51,8 +51,8 @@ class _Job:
     """What one call of the command publishes, and how."""
 
     topic: str
-    key: str | None
-    headers: dict[str, str]
+    key: bytes | None
+    headers: dict[str, bytes | str]
     files: Sequence[str]
     form: Format | None
     fields: Fields
@@ -119,34 +119,37 @@ def publish(
 
     The command ends once all messages are stored.
     """
+    # Arguments are bytes: a key, a value or a header need not be UTF-8.
+    contents = [os.fsencode(value) for value in values or []]
+    key_bytes = None if key is None else os.fsencode(key)
     job = _Job(
-        topic, key, _headers(header or []), file or ([] if values else [STDIN]), form,
+        topic, key_bytes, _headers(header or []), file or ([] if values else [STDIN]), form,
         Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite,
         dry_run, skip,
     )  # fmt: skip
-    _check_usage(job, values or [])
+    _check_usage(job, contents)
     if dry_run:
         preview = PublishPreview(topic)
-        with_client(url, timeout, lambda client: _preview(client, job, values or [], preview))
+        with_client(url, timeout, lambda client: _preview(client, job, contents, preview))
         preview.show(as_json=as_json)
         return
     summary = PublishSummary(SystemClock())
     with INTERRUPTS.last_words(lambda: interrupted(summary, skip, None if values else context.obj.arguments)):
-        with_client(url, timeout, lambda client: _publish(client, job, values or [], summary))
+        with_client(url, timeout, lambda client: _publish(client, job, contents, summary))
         summary.show(as_json=as_json)
 
 
-def _headers(words: Sequence[str]) -> dict[str, str]:
-    headers = {}
+def _headers(words: Sequence[str]) -> dict[str, bytes | str]:
+    headers: dict[str, bytes | str] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name:
             raise typer.BadParameter(f"{word!r} does not have the form NAME=VALUE", param_hint="--header")
-        headers[name] = value
+        headers[name] = os.fsencode(value)
     return headers
 
 
-def _check_usage(job: _Job, values: Sequence[str]) -> None:
+def _check_usage(job: _Job, values: Sequence[bytes]) -> None:
     if values and (job.files or job.form or job.fields != Fields() or job.skip):
         raise typer.BadParameter(
             "values are published unchanged: leave out --file, --format, --key-field, --value-field and --skip"
@@ -157,7 +160,7 @@ def _check_usage(job: _Job, values: Sequence[str]) -> None:
         raise typer.BadParameter("--upload publishes each file as a whole: give --file, and no --format other than raw")
 
 
-async def _publish(client: AsyncClient, job: _Job, values: Sequence[str], summary: PublishSummary) -> None:
+async def _publish(client: AsyncClient, job: _Job, values: Sequence[bytes], summary: PublishSummary) -> None:
     try:
         await client.topic(job.topic)
         if values:
@@ -179,7 +182,7 @@ async def _publish(client: AsyncClient, job: _Job, values: Sequence[str], summar
         raise CommandFailed(f"{error}{summary.stored_so_far(job.skip)}") from error
 
 
-async def _preview(client: AsyncClient, job: _Job, values: Sequence[str], preview: PublishPreview) -> None:
+async def _preview(client: AsyncClient, job: _Job, values: Sequence[bytes], preview: PublishPreview) -> None:
     """Read all that would be published. The topic must exist, as for publishing."""
     await client.topic(job.topic)
     if values:

@@ -27,13 +27,13 @@ class PublishPreview:
         keys, values = first["key"].to_pylist(), first["value"].to_pylist()
         self._first += [(_text(key), _text(value)) for key, value in zip(keys, values, strict=True)]
 
-    def add_whole(self, name: str, key: str | None) -> None:
+    def add_whole(self, name: str, key: bytes | None) -> None:
         """Count a file that would be one message."""
         self._messages += 1
         size_bytes = Path(name).stat().st_size
         self._value_bytes += size_bytes
         if len(self._first) < _MOST_SHOWN:
-            self._first.append((key, f"({size_bytes:,} bytes of {name})"))
+            self._first.append((_text(key), f"({size_bytes:,} bytes of {name})"))
 
     def show(self, *, as_json: bool) -> None:
         """Print it, as JSON or as text and a table."""

@@ -31,7 +31,7 @@ class KeyPages:
         client: AsyncClient,
         clock: Clock,
         topic: str,
-        key: str,
+        key: bytes,
         at: tuple[int, int],
         *,
         follow: bool,
@@ -76,7 +76,7 @@ class KeyPages:
     async def _following(self) -> tuple[int, int]:
         """The start of the segment that follows the one that is read."""
         for _ in range(_PAUSES):
-            chain = chain_of((await self._client.topic(self._topic)).segments, slot_of(self._key.encode()))
+            chain = chain_of((await self._client.topic(self._topic)).segments, slot_of(self._key))
             following = [each for each in chain if each.segment > self._segment]
             if following:
                 return following[0].segment, following[0].start_offset
@@ -84,19 +84,17 @@ class KeyPages:
         raise CommandFailed(f"no segment follows segment {self._segment} of topic {self._topic!r}, which is sealed")
 
 
-def key_position(segments: Sequence[Segment], key: str, positions: Mapping[int, int]) -> tuple[int, int]:
+def key_position(segments: Sequence[Segment], key: bytes, positions: Mapping[int, int]) -> tuple[int, int]:
     """The segment and the offset at which a reading of the key goes on from positions of its whole topic.
 
     The positions may name a segment that is read and its successor: then the successor counts.
     """
-    chain = [each.segment for each in chain_of(segments, slot_of(key.encode())) if each.segment in positions]
+    chain = [each.segment for each in chain_of(segments, slot_of(key)) if each.segment in positions]
     if not chain:
         raise CommandFailed("the segments of the topic have just changed: run this again")
     return chain[-1], positions[chain[-1]]
 
 
-def of_key(table: pa.Table, key: str) -> pa.Table:
+def of_key(table: pa.Table, key: bytes) -> pa.Table:
     """The rows with this key."""
-    kind = table.schema.field("key").type
-    wanted = pa.scalar(key if kind == pa.string() else key.encode(), kind)
-    return table.filter(pc.equal(table["key"], wanted))
+    return table.filter(pc.equal(table["key"].cast(pa.binary()), pa.scalar(key, pa.binary())))

@@ -35,7 +35,7 @@ class Reading:
     start: Start | None = None
     marker: str | None = None
     tail: int | None = None
-    key: str | None = None
+    key: bytes | None = None
     stop: datetime | None = None
     until_end: bool = False
     patient: bool = True
@@ -85,7 +85,7 @@ async def _begun(
     return pages, _TailRows(client, topic, skip, in_time_order=reading.tail is not None)
 
 
-async def _key_start(client: AsyncClient, reading: Reading, key: str, last: TopicPosition | None) -> tuple[int, int]:
+async def _key_start(client: AsyncClient, reading: Reading, key: bytes, last: TopicPosition | None) -> tuple[int, int]:
     if reading.tail is not None:
         assert last is not None, "a tail is counted from the end"
         return await key_tail_start(client, reading.topic, key, reading.tail, last.offsets)

@@ -1,7 +1,9 @@
 """`mq subscribe`: print the messages of a topic on stdout, or write them into a Parquet file."""
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -74,13 +76,17 @@ def subscribe(
     _check_output(form, output, has_end=has_end or limit is not None, as_json=as_json)
     if start is None and marker is None and tail is None:
         start = "earliest" if has_end else "latest"
+    begin = None if start is None else start_of(start, now_us)
+    end = None if stop is None else moment(stop, now_us, option="--to")
+    if isinstance(begin, datetime) and end is not None and end < begin:
+        raise typer.BadParameter(f"{stop!r} is before {start!r}, where --from begins", param_hint="--to")
     reading = Reading(
         topic,
-        start=None if start is None else start_of(start, now_us),
+        start=begin,
         marker=marker,
         tail=tail,
-        key=key,
-        stop=None if stop is None else moment(stop, now_us, option="--to"),
+        key=None if key is None else os.fsencode(key),
+        stop=end,
         until_end=until_end,
         patient=timeout is None,
     )

@@ -98,14 +98,14 @@ async def _bracket(at: _At, count: int, now_us: int) -> tuple[int, int]:
 
 
 async def key_tail_start(
-    client: AsyncClient, topic: str, key: str, count: int, end: Mapping[int, int]
+    client: AsyncClient, topic: str, key: bytes, count: int, end: Mapping[int, int]
 ) -> tuple[int, int]:
     """Find the segment and the offset of the first of the last `count` messages of a key before the positions `end`.
 
     Reads back page by page, only in the segments that hold the key, and keeps nothing but offsets of one page.
     """
     segments = await segments_with(client, topic, end)
-    chain = chain_of(segments, slot_of(key.encode()))
+    chain = chain_of(segments, slot_of(key))
     last, stop = key_position(segments, key, end)
     begin = (last, stop)
     if not count:
@@ -123,7 +123,9 @@ async def key_tail_start(
     return begin
 
 
-async def _offsets_of_key(client: AsyncClient, topic: str, key: str, segment: int, start: int, stop: int) -> list[int]:
+async def _offsets_of_key(
+    client: AsyncClient, topic: str, key: bytes, segment: int, start: int, stop: int
+) -> list[int]:
     """The offsets of the key's messages from `start` to before `stop`."""
     found: list[int] = []
     while start < stop:

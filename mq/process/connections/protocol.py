@@ -27,6 +27,7 @@ from mq.process.connections.limits import (
 from mq.process.connections.refusals import (
     FRAMING,
     HEAD_TOO_LARGE,
+    NOT_A_URL,
     NOT_HTTP,
     TOO_FAR_AHEAD,
     TOO_MANY_HEADERS,
@@ -231,6 +232,9 @@ class LimitedProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             # Upgrades are not supported: the request is answered as any other.
             pass
+        except httptools.HttpParserInvalidURLError:
+            self._watch.end(self, self._refusal or NOT_A_URL)
+            return
         except httptools.HttpParserError:
             self._watch.end(self, self._refusal or NOT_HTTP)
             return

@@ -80,6 +80,14 @@ FRAMING = _refusal(
     400,
     "the chunks of the body are too small, or their extensions or trailers too long: send chunks of some kilobytes",
 )
+NOT_A_URL = _refusal(
+    "not-http",
+    "invalid-request",
+    "The request cannot be parsed",
+    400,
+    "the address has a character that must be percent-encoded, as all that are not ASCII, or does not begin with /: "
+    "?key=%C5%91 is the key 'ő', and curl encodes it in --url-query 'key=ő'",
+)
 NOT_HTTP = _refusal("not-http", "invalid-request", "The request cannot be parsed", 400, "this is not valid HTTP/1.1")
 # Nothing is told to these: an answer is under way already, or there was no request.
 TOO_FAR_AHEAD = Refusal("ahead")

@@ -70,3 +70,11 @@ async def test_s3(url: str, uri: str) -> None:
 def test_other_addresses_are_refused(url: str, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         open_store(StoreAddress(url), SystemClock())
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["localhost:9000", "127.0.0.1", "ftp://host", "http://", "http://h:99999", "http://["]
+)
+def test_endpoints_without_a_scheme_or_a_host_are_refused(endpoint: str) -> None:
+    with pytest.raises(InvalidInput, match=r"is not the endpoint of an S3 store: write http://host:port"):
+        open_store(StoreAddress("s3://bucket", endpoint_url=endpoint), SystemClock())

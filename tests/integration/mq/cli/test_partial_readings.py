@@ -104,6 +104,11 @@ def test_a_relative_time_counts_back_from_now(mq: Mq, topic: str, braid: list[di
     assert json.loads(mq("files", "ls", topic, "--from", "1ms", "--json")) == []
 
 
+def test_an_end_before_the_start_is_refused(topic: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["subscribe", topic, "--from", "30m", "--to", "1h"]) == 2
+    assert "Invalid value for --to: '1h' is before '30m', where --from begins" in capfd.readouterr().err
+
+
 def test_a_time_to_come_is_waited_for(mq: Mq, topic: str) -> None:
     mq("topic", "create", topic)
     mq("publish", topic, "a", "b")

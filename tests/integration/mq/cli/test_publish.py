@@ -1,5 +1,6 @@
 import itertools
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -48,6 +49,18 @@ def test_arguments(mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topi
         ("k", "a", {"n": "v=w"}),
         ("k", "", {"n": "v=w"}),
     ]
+
+
+def test_arguments_that_are_not_utf_8_go_as_they_are(
+    mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str
+) -> None:
+    mq("topic", "create", topic)
+    key, value = os.fsdecode(b"k\xff"), os.fsdecode(b"v\xfe")
+    mq("publish", topic, value, "--key", key, "--header", f"n={value}")
+    (read,) = messages(topic)
+    assert (read["key_base64"], read["value_base64"], read["headers"]) == ("a/8=", "dv4=", {"n": {"base64": "dv4="}})
+    assert mq("subscribe", topic, "--until-end", "--key", key, "--json").count("\n") == 1
+    assert "�" in mq("publish", topic, value, "--key", key, "--dry-run")
 
 
 def test_lines_of_stdin(mq: Mq, broker: BrokerProcess, values: Callable[[str], list[str]], topic: str) -> None:

@@ -170,6 +170,7 @@ BAD_DOCUMENTS: list[tuple[Any, str]] = [
     ([], '{"messages": [...]}'),
     ({}, '{"messages": [...]}'),
     ({"messages": {}}, '{"messages": [...]}'),
+    ({"at": "Wien"}, "with ?key=… in the address it is the value of one message"),
     ({"messages": [], "mesages": []}, "did you mean 'messages'?"),
     ({"messages": [], "producer": "p"}, "unknown field 'producer'"),
 ]
@@ -372,7 +373,7 @@ BAD_QUERIES = [
     ("/v1/topics/t/messages?wait=nan", "wait"),
     ("/v1/topics/t/messages?wait=-1", "wait"),
     ("/v1/topics/t/messages?market=x", "did you mean 'marker'?"),
-    ("/v1/topics/t/messages?from=yesterday", "RFC 3339"),
+    ("/v1/topics/t/messages?from=yesterday", "from must be earliest, latest, or an RFC 3339 time"),
     ("/v1/topics/t/messages?from=2026-01-01", "RFC 3339"),
     ("/v1/topics/t/subscribe?group=g", "unknown parameter 'group'"),
     ("/v1/topics/t/subscribe?from=now", "earliest, latest"),

@@ -75,6 +75,7 @@ async def until_open(broker: HttpBroker, count: int) -> None:
         (b"GET /" + b"x" * 10_000, 414, "uri-too-long", "uri"),
         (b"GET /?" + b"x" * 66_000 + b" HTTP/1.1\r\n\r\n", 414, "uri-too-long", "uri"),
         (b"nonsense\r\n\r\n", 400, "invalid-request", "not-http"),
+        ("GET /v1/topics/t/messages?key=ő HTTP/1.1\r\n\r\n".encode(), 400, "invalid-request", "not-http"),
     ],
 )
 async def test_heads_are_bounded(request_bytes: bytes, status: int, slug: str, reason: str) -> None:

@@ -91,6 +91,12 @@ def test_the_directory_is_a_path() -> None:
         ({"advertise": "http://"}, {}, {}, "--advertise: an address must have"),
         ({"advertise": "http://h:70000"}, {}, {}, "--advertise: an address must have"),
         ({"advertise": "http://h/?a=b"}, {}, {}, "--advertise: an address must have"),
+        (
+            {"s3_endpoint": "localhost:9000"},
+            {},
+            {},
+            "--s3-endpoint: an endpoint must have the form http://host:port or",
+        ),
         ({"session_timeout": "0.5"}, {}, {}, "--session-timeout: input should be greater than or equal to 1"),
         ({"port": "70000"}, {}, {}, "--port: input should be less than or equal to 65535, not '70000'"),
         ({}, {"BRAIDMQ_PORT": "tcp://x"}, {}, "BRAIDMQ_PORT: input should be a valid integer"),

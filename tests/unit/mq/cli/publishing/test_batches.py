@@ -11,8 +11,8 @@ from mq.cli.publishing.batches import Batch, Fields, csv_batches, format_of, lin
 from mq.cli.publishing.input_stream import InputStream, open_input
 
 
-def stream(data: bytes, *, piece_bytes: int = 1 << 20) -> InputStream:
-    return InputStream("in", Dripping(data, piece_bytes), None)
+def stream(data: bytes, *, piece_bytes: int = 1 << 20, name: str = "in") -> InputStream:
+    return InputStream(name, Dripping(data, piece_bytes), None)
 
 
 class Dripping(io.RawIOBase):
@@ -99,6 +99,22 @@ def test_a_bad_line_is_named(data: bytes, fields: Fields, message: str) -> None:
         list(ndjson_batches(stream(data), fields))
 
 
+@pytest.mark.parametrize("fields", [Fields(key="id"), Fields(value="id")])
+def test_a_field_that_no_line_of_a_file_has_is_refused(fields: Fields) -> None:
+    data = b'{"it": 1}\n\n{"other": 2}\n'
+    with pytest.raises(CommandFailed, match=r"in: unknown field 'id': did you mean 'it'\?"):
+        list(ndjson_batches(stream(data), fields))
+    # A stream gives a line at a time: the next one may have it.
+    assert values(list(ndjson_batches(stream(data, name="stdin"), Fields(key="id")))) == [b'{"it": 1}', b'{"other": 2}']
+
+
+def test_a_file_of_many_names_does_not_make_a_long_error() -> None:
+    data = b"".join(b'{"%d": 1}\n' % number for number in range(10_000))
+    with pytest.raises(CommandFailed) as refused:
+        list(ndjson_batches(stream(data), Fields(key="name")))
+    assert len(str(refused.value)) < 500
+
+
 @pytest.mark.parametrize(
     ("name", "form"),
     [
@@ -172,6 +188,12 @@ def test_csv_integers_may_turn_into_fractions_but_not_into_words(monkeypatch: py
 def test_csv_with_a_short_row_is_refused() -> None:
     with pytest.raises(CommandFailed, match=r"in: .*Expected 2 columns, got 1"):
         table_of(b"a,b\n1,2\n3\n")
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_csv_with_two_columns_of_a_name_is_refused(text: bool) -> None:
+    with pytest.raises(CommandFailed, match="in: several columns are named 'a': rename all but one"):
+        table_of(b"a,b,a\n1,2,3\n", text=text)
 
 
 def zipped(data: bytes) -> bytes:

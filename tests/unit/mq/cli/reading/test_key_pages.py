@@ -11,7 +11,7 @@ from mq.cli.failures import CommandFailed
 from mq.cli.reading.key_pages import KeyPages, key_position
 from tests.support.instant_clock import InstantClock
 
-KEY = "k"
+KEY = b"k"
 SEGMENTS = [
     Segment(segment=0, range=(0, 65_536), state="sealed", end_offset=2, successors=(1,)),
     Segment(segment=1, range=(0, 65_536), state="open", predecessors=(0,)),
