@@ -477,6 +477,11 @@ class Broker:
         await self.drainer.drain()
         self._drained = True
 
+    def end_publishes(self) -> None:
+        """Answer publishes that still wait, here and at other brokers: what they wait for is not known any more."""
+        self.deadlines.end()
+        self.forwarded_deadlines.end()
+
     async def close(self) -> None:
         """Stop everything, and release threads and connections.
 

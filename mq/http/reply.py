@@ -3,6 +3,7 @@
 Answers with messages hold no more than a client takes: the socket gets a piece once the last one has left.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -15,10 +16,12 @@ from starlette.types import Receive, Scope, Send
 from filer import keys
 from filer.errors import BraidError, DataMissing, UnreadableObject
 from filer.event_log import EventLog
+from mq.base.errors import Draining
 from mq.bodies.intake import ClientGone
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
 from mq.limits.read_budget import ReadLease
+from mq.peers.calls import PREFIX
 
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
@@ -47,11 +50,19 @@ class Reply(NamedTuple):
 
 
 async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
-    """Send the reply that the work returns, or the problem that it raises. Send nothing if the client has gone."""
+    """Send the reply that the work returns, or the problem that it raises. Send nothing if the client has gone.
+
+    A request that is cancelled is answered too: the process ends.
+    """
     try:
         body, status, headers = await work
     except ClientGone:
         return
+    except asyncio.CancelledError as error:
+        if scope["path"].startswith(PREFIX):
+            # Another broker would take an answer for one about the segment. Without any it looks at the store.
+            raise BrokenOff from error
+        body, status, headers = problem_reply(cut_off())
     except Exception as error:
         body, status, headers = problem_reply(logged_problem(error, scope["method"], scope["path"]))
     if WHOLE_BODY in scope.get("extensions", ()):
@@ -60,6 +71,14 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
+
+
+def cut_off() -> Problem:
+    """The problem of a request that is cancelled, which only a process does that ends and has waited long enough.
+
+    It may be sent again. Publishes have had their answers before: of one that is cancelled nothing was appended.
+    """
+    return problem_of(Draining("this broker has ended before this was done: send it again when it is back"))
 
 
 def logged_problem(error: Exception, method: str, path: str) -> Problem:

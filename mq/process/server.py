@@ -194,6 +194,8 @@ async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]
         # The broker drains first, while the server still sends its answers; then the connections close.
         await asyncio.wait_for(broker.drain(), timeout_seconds)
     except TimeoutError:
+        # Publishers get an answer that says so. Otherwise the server would cut them off.
+        broker.end_publishes()
         raise DrainTimeout(
             f"not everything accepted was stored within {timeout_seconds:g} seconds ({what_is_left(broker)}); "
             "what was acknowledged is stored, or held by followers"

@@ -1,11 +1,12 @@
-"""Answers errors that nobody foresaw, and logs each once."""
+"""Answers errors that nobody foresaw, and logs each once. Answers requests that a process cuts off as it ends."""
 
+import asyncio
 from collections.abc import Awaitable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mq.http.reply import BrokenOff, logged_problem, problem_response
+from mq.http.reply import BrokenOff, cut_off, logged_problem, problem_response
 
 
 class Failures:
@@ -30,6 +31,10 @@ class Failures:
             await self._app(scope, receive, noting_start)
         except (BrokenOff, ClientDisconnect):
             raise
+        except asyncio.CancelledError as error:
+            if started:
+                raise BrokenOff from error
+            await problem_response(cut_off())(scope, receive, send)
         except Exception as error:
             problem = logged_problem(error, scope["method"], scope["path"])
             if started:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from prometheus_client import generate_latest
 
 from filer.clock import SystemClock
 from filer.stores.memory_store import MemoryStore
@@ -67,15 +68,58 @@ async def test_it_names_the_segments_and_gives_up_in_time(caplog: pytest.LogCapt
     await process.started()
     process.store.hold()
     async with httpx.AsyncClient(base_url=process.url, timeout=SECONDS, trust_env=False) as client:
-        publishing = [asyncio.create_task(client.post("/v1/topics/t/messages", content=b"x")) for _ in range(3)]
+        ids: list[dict[str, str]] = [{}, {"producer": "p", "sequence": "1"}, {"producer": "p", "sequence": "2"}]
+        publishing = [
+            asyncio.create_task(client.post("/v1/topics/t/messages", content=b"x", params=each)) for each in ids
+        ]
         writer = process.broker.topics["t"].writers[0]
         await until(lambda: writer.accepted_end == 3)
+        splitting = asyncio.create_task(client.post("/v1/topics/t/segments/0/split"))
+        await until(lambda: writer.is_sealing)
         process.asked.set()
-        left = "segment 0 of topic 't' (open, 3 messages not stored)"
+        left = "segment 0 of topic 't' (sealing, 3 messages not stored)"
         with pytest.raises(DrainTimeout, match=re.escape(f"within 0.5 seconds ({left}")):
             await asyncio.wait_for(running, SECONDS)
-        await asyncio.gather(*publishing, return_exceptions=True)
+        told = [(await each).json() for each in publishing]
+        cut_off = (await splitting).json()
     assert f'left="{left}, ' in caplog.text and "POST /v1/topics/t/messages" in caplog.text
+    # The store may have them or not: a publisher without an id cannot send them again.
+    assert [(each["type"], each["retryable"]) for each in told] == [
+        ("urn:braidmq:store-unavailable", False),
+        ("urn:braidmq:store-unavailable", True),
+        ("urn:braidmq:store-unavailable", True),
+    ]
+    assert "not stored before this broker ended" in told[0]["detail"]
+    assert (cut_off["type"], cut_off["retryable"]) == ("urn:braidmq:draining", True)
+    assert not [record for record in caplog.records if record.exc_info and record.name != "asyncio"]
+
+
+async def test_a_publish_that_comes_when_the_time_is_over_is_not_appended() -> None:
+    """Its body arrives in the last second, which others have to take their answers."""
+    process = Process(drain_timeout=0.1)
+    running = asyncio.create_task(process.run())
+    await process.started()
+    process.store.hold()
+    async with httpx.AsyncClient(base_url=process.url, timeout=SECONDS, trust_env=False) as client:
+        held = asyncio.create_task(client.post("/v1/topics/t/messages", content=b"x"))
+        writer = process.broker.topics["t"].writers[0]
+        await until(lambda: writer.accepted_end == 1)
+        late, body = await asyncio.open_connection("127.0.0.1", process.port)
+        with contextlib.closing(body):
+            body.write(b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\n")
+            await until(lambda: "braidmq_connections 2.0" in connections(process.broker))
+            process.asked.set()
+            await held
+            body.write(b"x")
+            answer = await late.read()
+    with pytest.raises(DrainTimeout):
+        await asyncio.wait_for(running, SECONDS)
+    assert writer.accepted_end == 1
+    assert b"503" in answer.split(b"\r\n")[0] and b"nothing of this was stored" in answer
+
+
+def connections(broker: Broker) -> str:
+    return generate_latest(broker.metrics.registry).decode()
 
 
 async def test_it_names_the_requests_and_ends_with_the_last(caplog: pytest.LogCaptureFixture) -> None:
