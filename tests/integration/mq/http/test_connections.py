@@ -282,7 +282,9 @@ async def test_requests_far_ahead_of_their_answers_end_the_connection() -> None:
         await broker.client.put("/v1/topics/t", json={})
         await raw.send(b"GET /v1/topics/t/messages?from=latest&wait=20 HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await raw.send((GET + b"\r\n") * 1000)
-        assert await raw.rest() == b""
+        # It is reset where the broker has not read all of them.
+        with contextlib.suppress(ConnectionResetError):
+            assert await raw.rest() == b""
         assert refused(broker, "ahead") == 1
 
 
