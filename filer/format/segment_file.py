@@ -16,6 +16,7 @@ from filer.errors import CorruptFile
 from filer.format import digests
 from filer.format.compression import Compression, owner_compression
 from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
+from filer.format.plain.plain_file import BEGIN, is_plain, plain_file
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
 from filer.format.schema import JSON_TYPE, log_schema
 from filer.format.sparse_file import SparseFile
@@ -26,6 +27,8 @@ ROW_GROUP_BYTES = 8 * 1024 * 1024
 PAGE_BYTES = 1024 * 1024
 _ROOM_FROM_BYTES = 2 * 1024 * 1024
 """With fewer bytes of values, a file is copied as it grows in less time than new memory takes."""
+_TEXTS = ("key", "value")
+_CHUNK_BYTES = 32 * 1024
 WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
 """A file of up to this size is read and decoded whole, a larger one by row groups."""
 _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
@@ -134,7 +137,10 @@ class Footer:
 
 def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
     """The bytes of an owner's file of `table`, with that footer, in one row group."""
+    table = _in_few_chunks(table)
     compression = owner_compression(table)
+    if is_plain(table):
+        return _encode_plain(table, footer, compression)
     if table["value"].nbytes >= _ROOM_FROM_BYTES and not footer.windows:
         try:
             return _encode(table, footer, compression, _room_bytes(table, footer))
@@ -142,6 +148,22 @@ def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
             # It did not fit.
             return _encode(table, footer, compression, None)
     return _encode(table, footer, compression, None)
+
+
+def _in_few_chunks(table: pa.Table) -> pa.Table:
+    """The table with small chunks joined: one by one they cost more."""
+    for number, name in enumerate(table.schema.names):
+        column = table.column(number)
+        if column.num_chunks > 1 and name in _TEXTS and column.nbytes < _CHUNK_BYTES * column.num_chunks:
+            table = table.set_column(number, table.field(number), column.combine_chunks())
+    return table
+
+
+def _encode_plain(table: pa.Table, footer: Footer, compression: Compression) -> pa.Buffer:
+    metadata = footer.to_metadata() | digests.place_holders(footer.previous, row_groups=1)
+    data, end = plain_file(table, metadata, compression, PAGE_BYTES)
+    digests.fill_in(memoryview(data), [len(BEGIN), end])
+    return data
 
 
 def _room_bytes(table: pa.Table, footer: Footer) -> int:
