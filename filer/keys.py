@@ -29,8 +29,14 @@ CLUSTER_SETTINGS = "cluster/settings.json"
 CLUSTER_SETTINGS_COPY = "cluster/settings-copy.json"
 INCARNATION = "cluster/incarnation.json"
 TOPICS = "topics/"
+INTERNAL_PREFIX = "__"
+"""Of the names of topics that brokers make for themselves. Nobody else creates a topic of such a name."""
 GROUPS_TOPIC = "__groups"
 """What consumer groups must not forget (docs/design.md §12)."""
+AUDIT_TOPIC = "__audit"
+"""Who has changed what, and what was refused."""
+RESERVED_TOPICS = frozenset({GROUPS_TOPIC, AUDIT_TOPIC})
+"""The topics that brokers write. Everybody else may read them, and no more."""
 NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
 NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
 _NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")
@@ -44,6 +50,11 @@ def check_name(name: str, *, what: str = "topic") -> str:
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise InvalidName(f"{shown!r} cannot name a {what}: a name is {NAME_RULE}")
     return name
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic's name is kept for the brokers. A user of an earlier version may have made it all the same."""
+    return topic.startswith(INTERNAL_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, order=True)

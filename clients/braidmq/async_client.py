@@ -214,11 +214,11 @@ class AsyncClient:
         """Return a topic's configuration and segments. Raises `TopicNotFound`."""
         return await self._admin.topic(topic)
 
-    async def topics(self) -> AsyncIterator[TopicSummary]:
-        """Iterate over all topics, ordered by name."""
+    async def topics(self, *, internal: bool = False) -> AsyncIterator[TopicSummary]:
+        """Iterate over all topics, ordered by name: with `internal`, also over the brokers' own (`__groups`)."""
         after: str | None = None
         while True:
-            page, _, after = await self._admin.topics(after)
+            page, _, after = await self._admin.topics(after, internal=internal)
             for each in page:
                 yield each
             if after is None:

@@ -142,9 +142,9 @@ class Client:
         """Return a topic's configuration and segments. Raises `TopicNotFound`."""
         return self._loop.call(self._async.topic, topic)
 
-    def topics(self) -> Iterator[TopicSummary]:
-        """Iterate over all topics, ordered by name."""
-        return self._loop.iterate(self._async.topics())
+    def topics(self, *, internal: bool = False) -> Iterator[TopicSummary]:
+        """Iterate over all topics, ordered by name: with `internal`, also over the brokers' own (`__groups`)."""
+        return self._loop.iterate(self._async.topics(internal=internal))
 
     def unusable_topics(self) -> Iterator[UnusableTopic]:
         """Iterate over the topics whose record on the store is damaged or missing, ordered by name."""

@@ -15,6 +15,7 @@ from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import Coordinator
 from leader.transitions import new_topic, recreated
 from mq.base.errors import Conflict, TopicExists
+from mq.base.internal_topics import check_new_name
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.transitions.segment_placement import SegmentPlacement
@@ -63,8 +64,8 @@ class TopicAdministration:
         """Create a topic or change its configuration. With `only_new`, a topic that exists is left alone.
 
         A program may do this whenever it starts: the number of segments counts only at creation, and is ignored later.
-        Raises `InvalidName`, `InvalidConfig`, `Conflict` for a change of a setting that cannot change, and
-        `TopicExists`.
+        Raises `InvalidName`, `InternalTopic` for a new topic whose name is kept for brokers, `InvalidConfig`,
+        `Conflict` for a change of a setting that cannot change, and `TopicExists`.
         """
         check_name(name)
         settings = dict(body)
@@ -72,6 +73,7 @@ class TopicAdministration:
         async with self._executor.lock(name):
             record = await self._catalogue.read(name)
             if record is None or record.state.deleted:
+                check_new_name(name)
                 config = parse_config(settings)
                 self._check_servable(config.replicas)
                 count = _segments_at_creation(segments, config)

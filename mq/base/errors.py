@@ -20,6 +20,7 @@ BraidError
 ├── TransitionUnderWay     other transitions of the topic keep coming first
 ├── PositionTooOld         retention has removed the messages at a position
 ├── Forbidden              the authorizer denied the request
+│   └── InternalTopic      the topic, or its name, is the brokers' own
 ├── NoOtherBroker          no other broker can take over
 ├── CopyRefused            a follower has helped to seal the segment, and takes no more messages of it
 ├── CopyGap                a follower lacks earlier messages of the segment
@@ -148,6 +149,10 @@ class PositionTooOld(PositionExpired):
 
 class Forbidden(BraidError):
     """The authorizer denied the request."""
+
+
+class InternalTopic(Forbidden):
+    """The topic is the brokers' own, or its name is kept for such a topic."""
 
 
 class NoOtherBroker(BraidError):

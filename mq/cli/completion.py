@@ -9,13 +9,14 @@ import typer
 from braidmq import AsyncClient
 from braidmq.defaults import DEFAULT_URL
 from filer.errors import BraidError
+from filer.keys import is_internal
 
 _LONGEST_SECONDS = 1.0
 _CONNECT_SECONDS = 0.5
 # No shell shows more in a useful way.
 _MOST_NAMES = 500
 
-Names = Callable[[AsyncClient], AsyncIterator[str]]
+Names = Callable[[AsyncClient, str], AsyncIterator[str]]
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
@@ -43,7 +44,7 @@ async def _names(url: str, incomplete: str, names: Names) -> list[str]:
         asyncio.timeout(_LONGEST_SECONDS),
         AsyncClient(url, timeout_seconds=_LONGEST_SECONDS, connect_timeout_seconds=_CONNECT_SECONDS) as client,
     ):
-        async for name in names(client):
+        async for name in names(client, incomplete):
             # They come in order: behind the prefix there are no more.
             if len(found) >= _MOST_NAMES or (name > incomplete and not name.startswith(incomplete)):
                 break
@@ -52,11 +53,12 @@ async def _names(url: str, incomplete: str, names: Names) -> list[str]:
     return found
 
 
-async def _topics(client: AsyncClient) -> AsyncIterator[str]:
-    async for topic in client.topics():
+async def _topics(client: AsyncClient, incomplete: str) -> AsyncIterator[str]:
+    # The brokers' own are of interest to those alone who have begun to type such a name.
+    async for topic in client.topics(internal=is_internal(incomplete)):
         yield topic.topic
 
 
-async def _brokers(client: AsyncClient) -> AsyncIterator[str]:
+async def _brokers(client: AsyncClient, incomplete: str) -> AsyncIterator[str]:
     for name in sorted({each.broker.rpartition(".")[0] for each in (await client.cluster()).brokers}):
         yield name

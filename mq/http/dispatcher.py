@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mq.base.authorizer import AllowLoopback, Authorizer, action_of
 from mq.base.errors import Forbidden
+from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
@@ -127,7 +128,7 @@ class Dispatcher:
                 "its own machine, and the address of a proxy says nothing about the proxy's clients. Connect to it "
                 "directly, or start it with --authorizer any behind a proxy that knows its clients"
             )
-        return None
+        return None if safe else why_not_changed(path)
 
     def _refusal_of_broker(self, scope: Scope) -> Forbidden | None:
         """Why no broker can have sent this: brokers are no web pages.

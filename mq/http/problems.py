@@ -72,6 +72,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
     (errors.OutOfTouch, "out-of-touch", "The follower has lost touch with the cluster", 503, True),
+    (errors.InternalTopic, "internal-topic", "The topic is the brokers' own", 403, False),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
     (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
     (errors.TransitionUnderWay, "transition-under-way", "Other transitions of the topic are under way", 409, True),

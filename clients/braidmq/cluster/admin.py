@@ -53,9 +53,15 @@ class Admin:
         """Return one topic."""
         return _read(Topic, await self._transport.request(Call("GET", topic_path(topic)), retry=retry))
 
-    async def topics(self, after: str | None) -> tuple[list[TopicSummary], list[UnusableTopic], str | None]:
+    async def topics(
+        self, after: str | None, *, internal: bool = False
+    ) -> tuple[list[TopicSummary], list[UnusableTopic], str | None]:
         """Return a page of topics, ordered by name, those of it that cannot be used, and where the next page begins."""
-        params: dict[str, str | int] = {"limit": _PAGE} if after is None else {"limit": _PAGE, "after": after}
+        params: dict[str, str | int] = {"limit": _PAGE}
+        if after is not None:
+            params["after"] = after
+        if internal:
+            params["internal"] = "true"
         response = await self._transport.request(Call("GET", "/v1/topics", params=params))
         answer = json_of(response)
         return (

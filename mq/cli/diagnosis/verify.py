@@ -101,7 +101,7 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
 
 async def _all_topics(client: AsyncClient) -> list[str]:
     """Also those that cannot be used: their damage is to be told."""
-    usable = [each.topic async for each in client.topics()]
+    usable = [each.topic async for each in client.topics(internal=True)]
     return sorted([*usable, *[each.topic async for each in client.unusable_topics()]])
 
 

@@ -9,7 +9,7 @@ import typer
 from filer import keys
 from filer.clock import SystemClock
 from filer.errors import InvalidInput
-from filer.keys import check_name
+from filer.keys import RESERVED_TOPICS, check_name
 from filer.stores.open_store import open_store
 from filer.stores.store_address import StoreAddress
 from filer.topic.catalogue import Catalogue
@@ -53,6 +53,11 @@ def repair(
     if you can: what is given up stays so. The exit code is 0 if nothing is lost, or all of it is given up.
     """
     check_name(topic)
+    if accept_loss and topic in RESERVED_TOPICS:
+        raise InvalidInput(
+            f"topic {topic!r} is the brokers' own, and what it has lost is not given up: put the objects back, from a "
+            "backup or the versions of the bucket"
+        )
     check_directory(store)
     address = StoreAddress(store, endpoint, region, addressing)
     findings = INTERRUPTS.run(_repair(address, topic, accept_loss=accept_loss))

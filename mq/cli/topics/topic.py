@@ -136,11 +136,18 @@ def configure(
         print_table(("setting", "value"), ((name, _word(value)) for name, value in flatten(config)))
 
 
-def list_topics(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="List the brokers' own topics too: their names begin with __.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    timeout: Timeout = None,
+    as_json: Json = False,
+) -> None:
     """List the topics."""
 
     async def work(client: AsyncClient) -> list[TopicSummary]:
-        return [each async for each in client.topics()]
+        return [each async for each in client.topics(internal=internal)]
 
     found = with_client(url, timeout, work)
     if as_json:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from filer.errors import InvalidInput, UnreadableObject
+from filer.keys import is_internal
 from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
 from mq.broker import Broker
@@ -46,8 +47,13 @@ def topics_router(broker: Broker) -> APIRouter:
         )
 
     @router.get("/v1/topics")
-    async def list_topics(after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-        """List the topics by name, a page at a time; `unusable` are those whose record cannot be used."""
+    async def list_topics(
+        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100, internal: bool = False
+    ) -> Response:
+        """List the topics by name, a page at a time; `unusable` are those whose record cannot be used.
+
+        Names that begin with `__` are left out without `internal=true`, unless they are unusable.
+        """
         listed: list[dict[str, Any]] = []
         for name in await broker.catalogue.names(after=after):
             if len(listed) > limit:
@@ -57,7 +63,7 @@ def topics_router(broker: Broker) -> APIRouter:
             except UnreadableObject as error:
                 listed.append({"topic": name, "problem": problem_of(error).slug, "key": error.key})
                 continue
-            if record is not None and not record.state.deleted:
+            if record is not None and not record.state.deleted and (internal or not is_internal(name)):
                 state = record.state
                 listed.append({"topic": name, "segments": len(state.open_segments), "version": state.version})
         page = listed[:limit]

@@ -11,6 +11,7 @@ import httpx
 import orjson
 import pyarrow as pa
 
+from filer.keys import is_internal
 from filer.slots import equal_ranges, slot_of
 from filer.topic.positions import from_marker, to_marker
 
@@ -174,7 +175,8 @@ class FakeBroker:
 
     def _list(self, request: httpx.Request) -> httpx.Response:
         after = request.url.params.get("after", "")
-        names = [name for name in sorted(self.topics) if name > after]
+        internal = request.url.params.get("internal") == "true"
+        names = [name for name in sorted(self.topics) if name > after and (internal or not is_internal(name))]
         page = [{"topic": name, "segments": len(self.topics[name].rows), "version": 1} for name in names[:2]]
         return httpx.Response(200, json={"topics": page, "next": names[1] if len(names) > 2 else None})
 

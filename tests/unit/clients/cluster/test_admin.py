@@ -28,6 +28,13 @@ async def test_topics_are_listed_over_several_pages(client: AsyncClient, broker:
     assert listed == [("t0", 1), ("t1", 2), ("t2", 3), ("t3", 4), ("t4", 5)]
 
 
+async def test_the_brokers_own_topics_are_listed_on_request(client: AsyncClient, broker: FakeBroker) -> None:
+    for name in ("__groups", "__other", "a", "b"):
+        broker.add_topic(name)
+    assert [each.topic async for each in client.topics()] == ["a", "b"]
+    assert [each.topic async for each in client.topics(internal=True)] == ["__groups", "__other", "a", "b"]
+
+
 async def test_a_delete_whose_answer_was_lost_has_worked(client: AsyncClient, broker: FakeBroker) -> None:
     broker.add_topic("t")
     broker.faults.append(Fault(broken, after=True))
