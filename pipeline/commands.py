@@ -57,7 +57,9 @@ def _export(jobs: Jobs) -> None:
 def _skew(jobs: Jobs) -> None:
     from pipeline.skew.skew_command import add_skew_options, run_skew
 
-    add_skew_options(add_job(jobs, "skew", run_skew, "Count messages per slot, and suggest where to cut the slots."))
+    add_skew_options(
+        add_job(jobs, "skew", run_skew, "Report the traffic per slot, and suggest where to cut the slots.")
+    )
 
 
 _JOBS: dict[str, Callable[[Jobs], None]] = {

@@ -46,14 +46,14 @@ def add_common_options(parser: JobParser) -> None:
         "--url",
         metavar="URL",
         default=os.environ.get("BRAIDMQ_URL", DEFAULT_URL),
-        help="address of a broker; several by commas [env BRAIDMQ_URL]",
+        help="address of a broker, or several separated by commas [env var: BRAIDMQ_URL]",
     )
     parser.add_argument(
         "--timeout",
         type=timeout,
         metavar="DURATION",
-        help="how long to go on trying when no broker answers (30s, while files are loaded 2m; not at all if none has "
-        "answered yet)",
+        help="give up when no broker has answered for this time; by default at once if none has answered this job yet, "
+        "later after 30s, and while files are loaded after 2m",
     )
 
 
@@ -63,20 +63,24 @@ def _add_store_options(parser: JobParser) -> None:
         "--store",
         metavar="URL",
         default=env("BRAIDMQ_STORE"),
-        help="the brokers' store, as Spark's tasks reach it; by default as the broker names it [env BRAIDMQ_STORE]",
+        help="the brokers' store, as Spark's tasks reach it; by default as the broker names it "
+        "[env var: BRAIDMQ_STORE]",
     )
     as_broker = "by default as the broker has it, unless --store is given"
     parser.add_argument(
-        "--s3-endpoint", metavar="URL", default=env("BRAIDMQ_S3_ENDPOINT"), help=f"of an S3 store; {as_broker}"
+        "--s3-endpoint",
+        metavar="URL",
+        default=env("BRAIDMQ_S3_ENDPOINT"),
+        help=f"endpoint of an S3-compatible store; {as_broker}",
     )
     parser.add_argument(
-        "--s3-region", metavar="NAME", default=env("BRAIDMQ_S3_REGION"), help=f"of the bucket; {as_broker}"
+        "--s3-region", metavar="NAME", default=env("BRAIDMQ_S3_REGION"), help=f"region of the bucket; {as_broker}"
     )
     parser.add_argument(
         "--s3-addressing",
         choices=get_args(AddressingStyle),
         default=env("BRAIDMQ_S3_ADDRESSING"),
-        help=f"how buckets are addressed; {as_broker}",
+        help=f"where the name of the bucket goes: into the path, or before the server's name; {as_broker}",
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
+from mq.base.plain_messages import plain_message
 from mq.base.settings import BrokerSettings
 from mq.base.trace_environment import check_trace_environment
 
@@ -132,7 +133,7 @@ def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
 def _explain(error: ValidationError, origins: Mapping[str, Origin]) -> str:
     """The first error, in one line."""
     first = error.errors(include_url=False)[0]
-    message = first["msg"].removeprefix("Value error, ")
+    message = plain_message(first["msg"])
     given = " ".join(str(first["input"]).split())
     shown = given if len(given) <= 80 else given[:80] + "…"
     return f"{origins[str(first['loc'][0])].name}: {message[0].lower()}{message[1:]}, not {shown!r}"

@@ -99,11 +99,11 @@ class BrokerSettings(BaseModel):
         None, description="ZooKeeper of the cluster, host:port,host:port; without it the broker is on its own."
     )
     session_timeout: Annotated[_Seconds, Field(ge=1, le=120)] = Field(
-        10.0, description="Seconds after which the cluster gives up a silent broker."
+        10.0, description="Time after which the cluster gives up a silent broker."
     )
     refused_timeout: Annotated[_Seconds, Field(ge=0, le=120)] = Field(
         1.0,
-        description="Seconds for which a broker refuses connections before it is failed over without waiting for its "
+        description="Time for which a broker refuses connections before it is failed over without waiting for its "
         "session to end; 0 always waits.",
     )
     zone: str = Field("", description="Availability zone of this broker.")
@@ -138,7 +138,7 @@ class BrokerSettings(BaseModel):
         None, description="Web pages that may use this broker, https://host,https://host; * for every page."
     )
     drain_timeout: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
-        30.0, description="Seconds to finish work after SIGTERM."
+        30.0, description="Time to finish work after SIGTERM."
     )
     connections: Annotated[int, Field(ge=8, le=100_000_000)] = Field(
         10_000, description="Most connections at a time; fewer where the limit of open files is lower."
@@ -147,14 +147,14 @@ class BrokerSettings(BaseModel):
         5_000, description="Most connections of one address, except of this machine's own."
     )
     idle_timeout: Annotated[_Seconds, Field(gt=0, le=86400)] = Field(
-        120.0, description="Seconds that a connection stays open without a request."
+        120.0, description="Time that a connection stays open without a request."
     )
     head_timeout: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
-        10.0, description="Seconds in which the headers of a request arrive, once they have begun."
+        10.0, description="Time in which the headers of a request arrive, once they have begun."
     )
     stall_timeout: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
         20.0,
-        description="Seconds in which a body, or an answer, has to get on by as much as --slowest-bytes-per-second.",
+        description="Time in which a body, or an answer, has to get on by as much as --slowest-bytes-per-second.",
     )
     slowest_bytes_per_second: Annotated[_Bytes, Field(ge=1, le=1024 * MIB)] = Field(
         4096, description="Slowest rate at which a client may send its body or take its answer."
@@ -163,10 +163,11 @@ class BrokerSettings(BaseModel):
         96 * 1024, description="Largest request line with its headers; a marker in it may have 60 KB."
     )
     publish_timeout: Annotated[_Seconds, Field(ge=0.1, le=100)] = Field(
-        20.0, description="Seconds after which a publish that waits for the store is answered 503, with the cause."
+        20.0,
+        description="Time after which a publish that waits for the store fails, and tells the cause.",
     )
     read_timeout: Annotated[_Seconds, Field(ge=0.1, le=600)] = Field(
-        10.0, description="Seconds after which a read of the store is given up; enough to read the largest file."
+        10.0, description="Time after which a read of the store is given up; enough to read the largest file."
     )
     front_store_bytes: Annotated[_Bytes, Field(ge=MIB)] = Field(256 * MIB, description="Memory for recent messages.")
     arriving_bytes: Annotated[_Bytes, Field(ge=MIB)] = Field(
@@ -194,16 +195,16 @@ class BrokerSettings(BaseModel):
         8 * MIB, description="Size at which a file is written."
     )
     flush_interval: Annotated[_Seconds, Field(ge=0, le=10)] | None = Field(
-        None, description="Seconds between puts of a busy segment; default 0 on a directory, 0.1 on S3."
+        None, description="Time between puts of a busy segment; default 0 on a directory, 0.1s on S3."
     )
     grace: Annotated[_Seconds, Field(ge=1, le=30 * 86400)] = Field(
-        3600.0, description="Seconds that superseded files stay for readers."
+        3600.0, description="Time that superseded files stay for readers."
     )
     rollup_age: Annotated[_Seconds, Field(ge=0, le=30 * 86400)] = Field(
-        600.0, description="Seconds that small files stay as they are, unless they are tiny or very many."
+        600.0, description="Time that small files stay as they are, unless they are tiny or very many."
     )
     maintenance_interval: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
-        5.0, description="Seconds between rounds of roll-up, retention and snapshots."
+        5.0, description="Time between rounds of roll-up, retention and snapshots."
     )
     scrub_days: Annotated[float, Field(ge=0, le=3650)] = Field(
         30.0, description="Days in which everything stored is read once and checked against its digests; 0 for never."
@@ -216,7 +217,7 @@ class BrokerSettings(BaseModel):
     )
     report_interval: Annotated[_Seconds, Field(ge=0.05, le=3600)] = Field(
         1.0,
-        description="Seconds between reports of traffic to the leader, and between its decisions to split or merge.",
+        description="Time between reports of traffic to the leader, and between its decisions to split or merge.",
     )
     segments_per_broker: Annotated[float, Field(gt=0, le=1e6)] = Field(
         8.0, description="Number of segments at their target that one broker can carry, for the metric brokers_wanted."
@@ -256,4 +257,6 @@ def setting_text(field: str, value: Any) -> str:
     if value is None:
         return ""
     quantity = quantity_of(field)
-    return str(value) if quantity is None else quantity.text(value)
+    if quantity is not None:
+        return quantity.text(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,6 +10,7 @@ import typer
 from mq.cli.commands import COMMANDS
 from mq.cli.failures import report
 from mq.cli.lazy_group import lazy_group
+from mq.cli.plain_help import HELP_OPTIONS
 
 app = typer.Typer(
     name="mq",
@@ -17,6 +18,7 @@ app = typer.Typer(
     help="BraidMQ: a message queue whose log is a table.",
     no_args_is_help=True,
     add_completion=True,
+    context_settings=HELP_OPTIONS,
 )
 
 

@@ -6,6 +6,7 @@ import typer
 
 from braidmq.command_words import in_command_words
 from filer.errors import BraidError
+from mq.base.plain_messages import plain_message
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
 
 FAILED = 1
@@ -19,7 +20,7 @@ class CommandFailed(BraidError):
 def report(error: BaseException) -> int:
     """Print what went wrong on one line, if there is anything to print. Return the exit code."""
     if isinstance(error, typer.TyperException):
-        say(error.format_message())
+        say(plain_message(error.format_message()))
         return error.exit_code
     if isinstance(error, typer.Abort):
         say("stopped: nothing was done")

@@ -8,6 +8,8 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mq.cli.plain_help import HELP_OPTIONS, PlainCommand, PlainGroup
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -28,7 +30,7 @@ class Group:
 def lazy_group(commands: Mapping[str, Place | Group]) -> type[TyperGroup]:
     """The class of a group of these commands, for `typer.Typer(cls=…)`."""
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(PlainGroup):
         """A group whose help and completion go by the summaries."""
 
         def __init__(self, **given: Any) -> None:
@@ -80,7 +82,12 @@ class _Imported(Mapping[str, Any]):
 def _command(name: str, place: Place | Group) -> Any:
     if isinstance(place, Group):
         group = typer.Typer(
-            name=name, cls=lazy_group(place.commands), help=place.summary, no_args_is_help=True, add_completion=False
+            name=name,
+            cls=lazy_group(place.commands),
+            help=place.summary,
+            no_args_is_help=True,
+            add_completion=False,
+            context_settings=HELP_OPTIONS,
         )
         group.callback()(_nothing)
         return typer.main.get_command(group)
@@ -91,7 +98,7 @@ def _command(name: str, place: Place | Group) -> Any:
         command.name = name
         return command
     alone = typer.Typer(add_completion=False)
-    alone.command(name)(found)
+    alone.command(name, cls=PlainCommand, context_settings=HELP_OPTIONS)(found)
     return typer.main.get_command(alone)
 
 

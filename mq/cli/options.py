@@ -74,8 +74,8 @@ Timeout = Annotated[
         "--timeout",
         parser=duration_seconds(0.1, LONGEST_DELIVERY_TIMEOUT_SECONDS),
         metavar="DURATION",
-        help="How long to go on trying when no broker answers. Default: 30s, to publish 2m, and to subscribe for ever; "
-        "not at all if none has answered yet.",
+        help="Give up when no broker has answered for this time. Default: at once if none has answered this command "
+        "yet; later after 30s, a publish after 2m, and mq subscribe never.",
         show_default=False,
     ),
 ]
@@ -87,14 +87,26 @@ TopicName = Annotated[
     ),
 ]
 OfflineStore = Annotated[
-    str, typer.Option("--store", envvar="BRAIDMQ_STORE", help="The store: a directory or s3://bucket/prefix.")
+    str,
+    typer.Option(
+        "--store", envvar="BRAIDMQ_STORE", metavar="STORE", help="The store: a directory or s3://bucket/prefix."
+    ),
 ]
 S3Endpoint = Annotated[
     str | None,
-    typer.Option("--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", help="Endpoint of an S3-compatible store."),
+    typer.Option(
+        "--s3-endpoint", envvar="BRAIDMQ_S3_ENDPOINT", metavar="URL", help="Endpoint of an S3-compatible store."
+    ),
 ]
-S3Region = Annotated[str | None, typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", help="Region of the bucket.")]
+S3Region = Annotated[
+    str | None,
+    typer.Option("--s3-region", envvar="BRAIDMQ_S3_REGION", metavar="NAME", help="Region of the bucket."),
+]
 S3Addressing = Annotated[
     Literal["auto", "path", "virtual"],
-    typer.Option("--s3-addressing", envvar="BRAIDMQ_S3_ADDRESSING", help="How buckets are addressed."),
+    typer.Option(
+        "--s3-addressing",
+        envvar="BRAIDMQ_S3_ADDRESSING",
+        help="Where the name of the bucket goes: into the path, or before the server's name (virtual).",
+    ),
 ]

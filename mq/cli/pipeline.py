@@ -6,7 +6,15 @@ from typing import Any, NoReturn
 
 import typer
 
-app = typer.Typer(help="Run jobs on a topic's files, on Spark.", no_args_is_help=True, add_completion=False)
+from mq.cli.plain_help import HELP_OPTIONS, PlainGroup
+
+app = typer.Typer(
+    cls=PlainGroup,
+    help="Run jobs on a topic's files, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings=HELP_OPTIONS,
+)
 
 # The job parses its own options, --help included.
 _AS_GIVEN: dict[str, Any] = {

@@ -19,7 +19,14 @@ def bench(
         int, typer.Option("--messages", "-n", min=1, max=100_000_000, help="How many messages to publish.")
     ] = 100_000,
     size: Annotated[
-        int, typer.Option("--size", parser=size_bytes(0, 1024 * 1024), metavar="SIZE", help="Size of each value.")
+        int,
+        typer.Option(
+            "--size",
+            parser=size_bytes(0, 1024 * 1024),
+            metavar="SIZE",
+            show_default=False,
+            help="Size of each value (default: 1KiB).",
+        ),
     ] = 1024,
     batch: Annotated[int, typer.Option("--batch", min=1, max=1_000_000, help="Messages per request.")] = 1000,
     connections: Annotated[
@@ -29,11 +36,16 @@ def bench(
     seconds: Annotated[
         float,
         typer.Option(
-            "--seconds", parser=duration_seconds(0.1, 3600), metavar="DURATION", help="Stop publishing after this time."
+            "--seconds",
+            parser=duration_seconds(0.1, 3600),
+            metavar="DURATION",
+            show_default=False,
+            help="Stop publishing after this time (default: 30s).",
         ),
     ] = 30,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Name of a new topic to keep (default: a temporary topic).")
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="Name of a new topic to keep (default: a temporary topic)."),
     ] = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,

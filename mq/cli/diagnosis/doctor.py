@@ -18,7 +18,12 @@ from mq.cli.output import print_json, print_table
 def doctor(
     store: Annotated[
         str | None,
-        typer.Option("--store", envvar="BRAIDMQ_STORE", help="A store to check: a directory or s3://bucket/prefix."),
+        typer.Option(
+            "--store",
+            envvar="BRAIDMQ_STORE",
+            metavar="STORE",
+            help="A store to check: a directory or s3://bucket/prefix.",
+        ),
     ] = None,
     endpoint: S3Endpoint = None,
     region: S3Region = None,
@@ -27,7 +32,10 @@ def doctor(
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine, and a broker, a store or both. The exit code is 0 only if nothing failed."""
+    """Check this machine, and a broker, a store or both. The exit code is 0 only if nothing failed.
+
+    Without --store and --url it checks the broker of this machine.
+    """
     clock = SystemClock()
     findings = machine_findings()
     if store is not None:

@@ -27,8 +27,8 @@ def verify(
     topics: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]...",
-            help="Topics to check.",
+            metavar="TOPIC",
+            help="Topics to check; or --all.",
             show_default=False,
             autocompletion=lazily("complete_topic"),
         ),

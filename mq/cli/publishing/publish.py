@@ -69,9 +69,11 @@ def publish(
     topic: TopicName,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VALUE]...", help="Values. Without values and --file, the lines of stdin."),
+        typer.Argument(
+            metavar="VALUE", help="Values, each a message. Without any, and without --file: lines of stdin."
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Key of every message.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Key of every message.")] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", metavar="NAME=VALUE", help="A header of every message. May be repeated."),
@@ -81,7 +83,12 @@ def publish(
         typer.Option("--file", "-f", metavar="FILE", help="A file, also .gz or .zip; - is stdin. May be repeated."),
     ] = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="Format of the input (default: by file name; stdin: lines).")
+        Format | None,
+        typer.Option(
+            "--format",
+            help="What the input is: messages line by line (lines), a message for each row (ndjson, csv, parquet), or "
+            "one message as a whole (raw). Default: by the file's name; stdin: lines.",
+        ),
     ] = None,
     key_field: Annotated[
         str | None,
@@ -89,18 +96,23 @@ def publish(
     ] = None,
     value_field: Annotated[
         str | None,
-        typer.Option("--value-field", metavar="NAME", help="Field to use as value, instead of the row as JSON."),
+        typer.Option(
+            "--value-field", metavar="NAME", help="Field of such a row to use as value. Default: the row as JSON."
+        ),
     ] = None,
     null: Annotated[
         list[str] | None,
-        typer.Option("--null", metavar="TEXT", help="CSV fields to read as null (default: empty and NA)."),
+        typer.Option(
+            "--null", metavar="TEXT", help="A CSV field to read as null. May be repeated. Default: empty fields and NA."
+        ),
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Read all CSV fields as text, even numbers.")] = False,
     non_finite: Annotated[
         NonFinite,
         typer.Option(
             "--non-finite",
-            help="What NaN and infinities of csv and parquet rows become, for which JSON has no numbers.",
+            help="What NaN and infinities of csv and parquet rows become, since JSON has no numbers for them: refuse "
+            "the row, null, or text such as NaN in quotes.",
         ),
     ] = "refuse",
     skip: Annotated[
@@ -110,7 +122,12 @@ def publish(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Publish nothing: read everything, and print what would be stored.")
     ] = False,
-    upload: Annotated[bool, typer.Option("--upload", help="Upload each file and publish a reference to it.")] = False,
+    upload: Annotated[
+        bool,
+        typer.Option(
+            "--upload", help="Store each file as an object of its own, however small, and publish a reference to it."
+        ),
+    ] = False,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     as_json: Json = False,

@@ -18,7 +18,10 @@ from mq.cli.reading.queries.stored_topic import stored_topic
 _From = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="POSITION", help="earliest (the default), latest, an RFC 3339 time, or how long ago: 5m, 2h."
+        "--from",
+        metavar="POSITION",
+        help="Leave out files that lie before this: earliest (the default), latest, an RFC 3339 time, or how long ago: "
+        "5m, 2h, 1d.",
     ),
 ]
 
@@ -42,7 +45,7 @@ def list_files(
 
 def cat(
     topic: TopicName,
-    segment: Annotated[int | None, typer.Argument(metavar="[SEGMENT]", help="Only this segment.")] = None,
+    segment: Annotated[int | None, typer.Argument(metavar="SEGMENT", help="Only the files of this segment.")] = None,
     start: _From = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,

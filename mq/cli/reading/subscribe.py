@@ -34,34 +34,44 @@ def subscribe(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="earliest, latest, an RFC 3339 time, or how long ago: 5m, 2h, 1d (default: latest; with an end: "
-            "earliest).",
+            help="Where to start: earliest, latest, an RFC 3339 time, or how long ago: 5m, 2h, 1d. Default: latest; "
+            "with --to or --until-end: earliest.",
         ),
     ] = None,
     stop: Annotated[
         str | None,
-        typer.Option("--to", metavar="TIME", help="Stop before the messages of this time: RFC 3339, or how long ago."),
+        typer.Option(
+            "--to", metavar="TIME", help="Stop before the messages of this time: RFC 3339, or how long ago: 5m."
+        ),
     ] = None,
     marker: Annotated[
-        str | None, typer.Option("--marker", help="The marker at which an earlier reader stopped.")
+        str | None,
+        typer.Option(
+            "--marker",
+            metavar="MARKER",
+            help="Start at a marker of an earlier reader, as the HTTP API and clients give.",
+        ),
     ] = None,
     tail: Annotated[
         int | None, typer.Option("--tail", min=0, metavar="N", help="Start with the last N messages.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after this many messages.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="Stop after this many messages.")
+    ] = None,
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the present end of the topic.")] = False,
     form: Annotated[
         _Output,
         typer.Option(
             "--format",
             help="lines: values, one per line (also referenced payloads). raw: values without separators. "
-            "ndjson: messages as JSON, one per line. json: one list. table: for people. parquet: a file, --output.",
+            "ndjson: messages as JSON, one per line. json: messages as one list. table: for people. parquet: the file "
+            "that --output names.",
         ),
     ] = "lines",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The file to write with --format parquet."),
+        typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The file that --format parquet writes."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format ndjson.")] = False,
     url: Url = DEFAULT_URL,

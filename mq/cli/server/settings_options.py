@@ -14,7 +14,7 @@ from mq.base.read_settings import ResolvedSettings, flag_of, resolve_settings, v
 from mq.base.settings import BrokerSettings, quantity_of, setting_text
 from mq.cli.failures import CommandFailed
 
-_METAVARS: dict[type, str] = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_METAVARS: dict[type, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 def with_settings_options(function: Any, own: Sequence[inspect.Parameter] = ()) -> Any:
@@ -52,7 +52,7 @@ def _option(field: str, info: FieldInfo) -> inspect.Parameter:
     option = typer.Option(
         flag_of(field),
         metavar=_metavar(field, info),
-        help=f"{info.description} ({_default(field, info)}{variable_of(field)})",
+        help=f"{info.description} {_escaped(f'[env var: {variable_of(field)}]')}{_default(field, info)}",
     )
     annotation = Annotated[str | None, option]
     return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -60,7 +60,12 @@ def _option(field: str, info: FieldInfo) -> inspect.Parameter:
 
 def _default(field: str, info: FieldInfo) -> str:
     text = setting_text(field, info.default)
-    return f"{text}; " if text else ""
+    return f" {_escaped(f'[default: {text}]')}" if text else ""
+
+
+def _escaped(text: str) -> str:
+    """Text with brackets, which are markup in help."""
+    return text.replace("[", "\\[")
 
 
 def _metavar(field: str, info: FieldInfo) -> str:

@@ -20,10 +20,15 @@ def split(
     segment: _SegmentId,
     at: Annotated[
         list[int] | None,
-        typer.Option("--at", metavar="SLOT", help="Cut before this slot. May be repeated, in ascending order."),
+        typer.Option(
+            "--at",
+            metavar="SLOT",
+            help="Cut before this slot: keys fall into the slots 0 to 65535. May be repeated, in ascending order.",
+        ),
     ] = None,
     parts: Annotated[
-        int | None, typer.Option("--parts", help="Number of segments to make, of equal traffic (default: 2).", min=2)
+        int | None,
+        typer.Option("--parts", metavar="N", help="Number of segments to make, of equal traffic (default: 2).", min=2),
     ] = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,

@@ -28,8 +28,8 @@ _Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Any setting, e.g. retention.seconds=7d, rollup_bytes=64MiB or scaling.enabled=false. A value is JSON, a "
-        "size, a duration, or text.",
+        help="Any setting that mq topic config shows, e.g. retention.seconds=7d, rollup_bytes=64MiB or "
+        "scaling.enabled=false. May be repeated.",
     ),
 ]
 _Segments = Annotated[
@@ -61,7 +61,11 @@ _RetentionBytes = Annotated[
 ]
 _Overflow = Annotated[
     Literal["reject", "block", "drop_oldest"] | None,
-    typer.Option("--overflow", help="What happens to publishes while the broker's memory is full (default: reject)."),
+    typer.Option(
+        "--overflow",
+        help="While the broker's memory is full, publishes are refused (reject, the default) or wait (block); with "
+        "drop_oldest they are refused too, and subscribers that fall behind skip messages.",
+    ),
 ]
 
 

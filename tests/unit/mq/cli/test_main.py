@@ -63,7 +63,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     [
         (["topic", "create", "../x"], "'../x' cannot name a topic"),
         (["topic", "list", "--url", "ftp://x"], "'ftp://x' is not a broker's address"),
-        (["serve", "--port", "70000"], "--port: input should be less than or equal to 65535"),
+        (["serve", "--port", "70000"], "--port: it must be at most 65535"),
         (["serve", "--config", "/nowhere/b.toml"], "/nowhere/b.toml: No such file"),
         (["serve", "--port", "0", "--store", "gs://b"], "s3://bucket/prefix"),
     ],

@@ -58,7 +58,7 @@ def test_passwords_are_masked(option: list[str], file: str, capfd: pytest.Captur
     ("arguments", "message"),
     [
         (["--prot", "1"], "No such option: --prot"),
-        (["--port", "70000"], "--port: input should be less than or equal to 65535"),
+        (["--port", "70000"], "--port: it must be at most 65535"),
         (["--session-timeout", "5s"], "without --zookeeper"),
         (["--config", "/nowhere/b.toml"], "/nowhere/b.toml: No such file"),
     ],

@@ -1,0 +1,58 @@
+"""Help without the words of Python: `--debug <bool>`, `<int range> [1<=x<=50]` and `{TOPIC}` are Typer's."""
+
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+"""Settings of every command."""
+
+_KINDS = {"int": "N", "float": "NUMBER", "str": "TEXT", "dir": "DIR", "file": "FILE", "path": "PATH"}
+
+
+class _PlainHelp:
+    """What a command and a group tell about their parameters."""
+
+    def format_help(self: Any, context: Any, formatter: Any) -> None:
+        for parameter in self.get_params(context):
+            _tell_plainly(parameter, context)
+        super().format_help(context, formatter)  # type: ignore[misc]
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        pieces: list[str] = super().collect_usage_pieces(context)  # type: ignore[misc]
+        return [piece[1:-1] if piece.startswith("{") else piece for piece in pieces]
+
+
+class PlainCommand(_PlainHelp, TyperCommand):
+    """A command with such help."""
+
+
+class PlainGroup(_PlainHelp, TyperGroup):
+    """A group with such help."""
+
+
+def _tell_plainly(parameter: TyperOption | TyperArgument, context: Any) -> None:
+    """Let the help show values as people write them, and no type for a flag or for a named argument."""
+    if isinstance(parameter, TyperArgument):
+        parameter.display_type_rich = _no_type  # type: ignore[method-assign]
+    elif parameter.metavar is None:
+        parameter.metavar = "" if parameter.is_flag else _kind(parameter, context) + _bounds(parameter)
+    # They are part of the metavar. Values are checked by something else.
+    parameter.min = parameter.max = None
+
+
+def _no_type(ctx: Any) -> None:
+    return None
+
+
+def _kind(parameter: TyperOption, context: Any) -> str:
+    name = parameter.display_type(context).strip("<>").removesuffix(" range")
+    return _KINDS.get(name, name)
+
+
+def _bounds(parameter: TyperOption) -> str:
+    least, most = parameter.min, parameter.max
+    if most is not None:
+        return f" ({least} to {most})"
+    # Nobody expects less than one, where there has to be something.
+    return " (0 or more)" if least == 0 else ""
