@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
-from mq.base.plain_messages import plain_message
+from filer.plain_messages import plain_message
 from mq.base.settings import BrokerSettings
 from mq.base.trace_environment import check_trace_environment
 

@@ -18,7 +18,7 @@ _HOST_NAME = re.compile(r"[^\s,/:\[\]]{1,253}|\[[0-9A-Fa-f:.]+\]")
 # A path may follow: a gateway may serve one broker below each path.
 _BASE_URL = re.compile(rf"https?://{_HOST_PORT.pattern}(?:/[^\s?#]*)?")
 # As browsers write them: lower case, no path.
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?")
 _LAST_PORT = 65535
 
 
@@ -38,7 +38,8 @@ def _host_names(text: str) -> str:
 
 
 def _origins(text: str) -> str:
-    if text != "*" and not all(_ORIGIN.fullmatch(each.strip()) for each in text.split(",")):
+    found = [_ORIGIN.fullmatch(each.strip()) for each in text.split(",")]
+    if text != "*" and not all(match and 0 < int(match[1] or 1) <= _LAST_PORT for match in found):
         raise ValueError("origins must have the form https://host:port,https://host:port, or be * for every page")
     return text
 

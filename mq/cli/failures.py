@@ -6,7 +6,7 @@ import typer
 
 from braidmq.command_words import in_command_words
 from filer.errors import BraidError
-from mq.base.plain_messages import plain_message
+from filer.plain_messages import plain_message
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
 
 FAILED = 1

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from filer import request_ids
 from filer.errors import BraidError, UnreadableObject
 from filer.keys import NAME_RULE
+from filer.plain_messages import plain_message
 from mq.base.authorizer import AllowAny, AllowLoopback, Authorizer
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
@@ -85,6 +86,9 @@ def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:
         allow_methods=[*METHODS, "HEAD"],
         allow_headers=["*"],
         expose_headers=_EXPOSED_HEADERS,
+        # A page of the internet that somebody has named may use a broker in a private network: browsers ask for it in
+        # the same question, and would get no for all of it.
+        allow_private_network=True,
     )
 
 
@@ -134,7 +138,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     first: dict[str, Any] = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if part not in ("query", "path"))
     malformed = first["type"] in ("json_invalid",)
-    detail = f"{field}: {first['msg']}" + (
+    detail = f"{field}: {plain_message(first['msg'])}" + (
         f", not {first['input']!r:.80}" if "input" in first and not malformed else ""
     )
     title = "The request cannot be parsed" if malformed else "The request is not valid"

@@ -33,6 +33,8 @@ _POLICY_VIOLATION = 1008
 
 _READY, _METRICS = "/readyz", "/metrics"
 _PROBES = ("/healthz", "/livez", _READY)
+# Some load balancers look at no more than the status.
+_LOOKS = ("GET", "HEAD")
 
 
 class _Everything(Container[str]):
@@ -79,7 +81,7 @@ class Dispatcher:
         method, path = scope["method"], scope["path"]
         is_internal = path.startswith(PREFIX)
         refusal = self._refusal_of_broker(scope) if is_internal else self._refusal(scope, method, path)
-        if refusal is not None and method == "GET" and path in _PROBES:
+        if refusal is not None and method in _LOOKS and path in _PROBES:
             await serve(self._probe(path), scope, send)
         elif refusal is not None and not (self._shows_metrics and method == "GET" and path == _METRICS):
             await serve(_raise(refusal), scope, send)

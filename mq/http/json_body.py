@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
+from filer.plain_messages import plain_message
 from mq.base.errors import BodyTooLarge, Malformed
 from mq.http.reply import JSON
 
@@ -94,5 +95,5 @@ def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, A
         return f"'{field}' is {model.WANTED[field]}, not {document.get(field)!r:.80}"
     path = ".".join(str(part) for part in error["loc"])
     # Pydantic would name a class of ours that clients do not know.
-    reason = "an object is wanted" if error["type"] == "model_type" else error["msg"]
+    reason = "an object is wanted" if error["type"] == "model_type" else plain_message(error["msg"])
     return f"{path}: {reason}, as in {model.EXAMPLE}"

@@ -69,12 +69,15 @@ def cluster_router(broker: Broker) -> APIRouter:
         )
         return json_response({"broker": info.id, "segments": segments})
 
+    @router.head("/livez", include_in_schema=False)
+    @router.head("/healthz", include_in_schema=False)
     @router.get("/livez")
     @router.get("/healthz")
     async def healthz() -> Response:
         """The process is alive, whatever its store does."""
         return json_response({"status": "ok"})
 
+    @router.head("/readyz", include_in_schema=False)
     @router.get("/readyz", responses={503: {"description": "Starting, draining, or alone in trouble with its store."}})
     async def readyz() -> Response:
         """Requests are welcome. What it cannot do at the moment is in `problems`."""

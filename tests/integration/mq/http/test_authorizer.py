@@ -129,6 +129,13 @@ async def test_probes_are_answered_whoever_asks_and_tell_nothing(address: str, h
             assert (answer.status_code == 403) == (not is_known), path
 
 
+@pytest.mark.parametrize("address", ["10.0.0.9", "127.0.0.1"])
+async def test_a_probe_may_look_at_the_status_alone(address: str) -> None:
+    async with outsider(BrokerSettings(), address) as client:
+        statuses = [(await client.head(path)).status_code for path in ("/healthz", "/livez", "/readyz")]
+    assert statuses == [200, 200, 503]
+
+
 async def test_a_broker_that_is_ready_says_so_to_a_probe_from_anywhere(memory_broker: HttpBroker) -> None:
     answer = await memory_broker.client.get("/readyz", headers={"host": "10.1.2.3:8080"})
     assert (answer.status_code, answer.json()) == (200, {"ready": True})
@@ -156,6 +163,10 @@ async def test_pages_of_named_origins_may_use_the_broker_and_others_may_not() ->
         assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, PAGE)
         assert "PUT" in preflight.headers["access-control-allow-methods"]
         assert "braid-header-a" in preflight.headers["access-control-allow-headers"]
+        # So do browsers ask where the page comes from the internet, and the broker is in a private network.
+        private = {**of_page, **asked, "access-control-request-private-network": "true"}
+        preflight = await client.options("/v1/topics/t", headers=private)
+        assert (preflight.status_code, preflight.headers["access-control-allow-private-network"]) == (200, "true")
         assert (await client.put("/v1/topics/t", headers=of_page)).status_code == 201
         answer = await client.post("/v1/topics/t/messages", headers=of_page, content=b"x")
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, PAGE)
@@ -165,7 +176,8 @@ async def test_pages_of_named_origins_may_use_the_broker_and_others_may_not() ->
         async with client.stream("GET", "/v1/topics/t/subscribe?from=earliest", headers=of_page) as stream:
             assert stream.headers["access-control-allow-origin"] == PAGE
         other = {**of_page, "origin": "https://evil.example"}
-        assert (await client.options("/v1/topics/t", headers={**other, **asked})).status_code == 400
+        for question in (asked, private):
+            assert (await client.options("/v1/topics/t", headers={**question, **other})).status_code == 400
         answer = await client.get("/v1/topics", headers=other)
         check_problem(answer, 403, "forbidden", "a web page of https://evil.example")
         assert "access-control-allow-origin" not in answer.headers

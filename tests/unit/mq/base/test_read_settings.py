@@ -104,6 +104,7 @@ def test_the_directory_is_a_path() -> None:
         ({}, {}, {"authorizer": "anyone"}, "authorizer in b.toml: it must be 'loopback' or 'any', not 'anyone'"),
         ({"cors_origin": "app.example"}, {}, {}, "--cors-origin: origins must have the form https://host:port"),
         ({"cors_origin": "https://a/path"}, {}, {}, "--cors-origin: origins must have the form"),
+        ({"cors_origin": "https://a:99999"}, {}, {}, "--cors-origin: origins must have the form"),
         ({"cors_origin": "https://a,*"}, {}, {}, "--cors-origin: origins must have the form"),
         ({}, {}, {"cors_origin": "*"}, "cors_origin in b.toml: every page that somebody here opens could"),
         ({"drain_timeout": "0"}, {}, {}, "--drain-timeout: it must be more than 0"),
