@@ -13,6 +13,8 @@ import orjson
 from filer.errors import CorruptFile
 
 SEPARATOR = "/"
+CHECKPOINT_KEY = "checkpoint"
+"""The key of checkpoints, which are about no group: it has no separator."""
 
 
 class Acked(NamedTuple):
@@ -63,7 +65,7 @@ class Dying(NamedTuple):
 
 
 class Done(NamedTuple):
-    """They are never handed out again: their dead letters are stored, or they have expired."""
+    """They are never handed out again: their dead letters are stored, they have expired, or they are gone."""
 
     segment: int
     start: int
@@ -144,6 +146,8 @@ class Progress:
     dying: list[Dying] = field(default_factory=list)
     dead: list[Done] = field(default_factory=list)
     expired: list[Done] = field(default_factory=list)
+    skipped: list[Done] = field(default_factory=list)
+    """Retention or a repair has removed them."""
     left: list[int] = field(default_factory=list)
     """Segments that are handed out to their end, and whose successors are entered."""
 
@@ -154,8 +158,8 @@ class Progress:
 
     def decided(self) -> Iterator[tuple[int, int, int]]:
         """The ranges of which it tells what became of them, as (segment, start, stop)."""
-        for part in (self.acked, self.ended, self.rested, self.exposed, self.dying, self.dead, self.expired):
-            for each in part:
+        for part in _DECIDED:
+            for each in getattr(self, part):
                 yield each[0], each[1], each[2]
 
 
@@ -167,7 +171,15 @@ class Snapshot:
     state: dict[str, Any]
 
 
-Record = Created | Configured | Deleted | Taken | Leases | Progress | Snapshot
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What all groups of the segment add up to lies from these positions on, as (segment, offset)."""
+
+    at: int
+    positions: list[tuple[int, int]]
+
+
+Record = Created | Configured | Deleted | Taken | Leases | Progress | Snapshot | Checkpoint
 
 PROGRESS_PARTS = {
     "reached": Reached,
@@ -178,10 +190,13 @@ PROGRESS_PARTS = {
     "dying": Dying,
     "dead": Done,
     "expired": Done,
+    "skipped": Done,
     "left": int,
 }
+_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left"))
 _TYPES: dict[str, type[Any]] = {
-    each.__name__.lower(): each for each in (Created, Configured, Deleted, Taken, Leases, Progress, Snapshot)
+    each.__name__.lower(): each
+    for each in (Created, Configured, Deleted, Taken, Leases, Progress, Snapshot, Checkpoint)
 }
 
 
@@ -221,7 +236,7 @@ def from_json(value: bytes | str) -> Record:
                     given[name] = [part(*each) for each in given[name]]
         elif kind is Leases:
             given["leases"] = [Leased(*each) for each in given.get("leases", ())]
-        elif kind is Created:
+        elif kind in (Created, Checkpoint):
             given["positions"] = [(segment, offset) for segment, offset in given.get("positions", ())]
         record: Record = kind(**given)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:

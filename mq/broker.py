@@ -38,6 +38,7 @@ from mq.base.version import VERSION
 from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
 from mq.drain import Drainer
+from mq.groups.groups import Groups
 from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import FrontStore
 from mq.limits.read_budget import ReadBudget
@@ -147,6 +148,7 @@ class Broker:
         table = TrafficTable()
         self._make_topics()
         self._make_transitions(table)
+        self._make_groups()
         self._make_leader_side(table)
         self._make_bulk_loads()
         self._make_upkeep()
@@ -242,6 +244,25 @@ class Broker:
             segments_per_request=self.settings.segments_per_request,
         )
         self.segment_counts = SegmentCounts(self.catalogue, self.clock, self.topics, clustered=self._clustered)
+
+    def _make_groups(self) -> None:
+        self.groups = Groups(
+            clock=self.clock,
+            topics=self.topics,
+            administration=self.administration,
+            reader=self._reader_of,
+            url_of=self.addresses.url_of,
+            secret=self._cluster_secret,
+            clustered=self._clustered,
+        )
+        self.observers[keys.GROUPS_TOPIC] = self.groups
+
+    async def _reader_of(self, name: str, streaming: bool) -> TopicReader:
+        return await self.reader(name, streaming=streaming)
+
+    def _cluster_secret(self) -> bytes:
+        assert self.cluster is not None
+        return self.cluster.secret
 
     def _make_leader_side(self, table: TrafficTable) -> None:
         """The components for leading the cluster, and those that report to the leader and ask it."""
@@ -493,6 +514,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.segment_counts.close()
+        await self.groups.close()
         at_rest = self._drained and all(runtime.is_at_rest() for runtime in self.topics.values())
         ends = self._known_ends() if at_rest else {}
         await asyncio.gather(self.topics.close(), self.broadcast.close(), self._refusal_teller.close())

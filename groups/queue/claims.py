@@ -122,6 +122,11 @@ class QueueClaims:
         return self.leases.count + waiting + resting
 
     @property
+    def has_room(self) -> bool:
+        """Whether new messages may be handed out."""
+        return self.in_flight < self.progress.settings.max_in_flight
+
+    @property
     def ready_count(self) -> int:
         """How many messages may be handed out again at once."""
         return sum(len(live.ready) for live in self._live.values())
@@ -169,12 +174,31 @@ class QueueClaims:
             grants.append(Grant(segment, first, behind, over + 1))
         return grants
 
+    def take_back(self, grant: Grant, start: int) -> None:
+        """Nobody has seen what lies from `start` on, so it was not handed out: the next to get it has that delivery."""
+        claim = Claim(grant.segment, grant.start, grant.delivery)
+        for first, behind in self.leases.take(claim, start, grant.stop):
+            self._live[grant.segment].ready.add(first, behind)
+
+    def lose(self, grant: Grant, start: int, stop: int) -> None:
+        """Messages that were to be handed out are gone: retention or a repair has removed them."""
+        for first, behind in self.leases.take(Claim(grant.segment, grant.start, grant.delivery), start, stop):
+            self._news.skipped.append(Done(grant.segment, first, behind))
+            self._decide(grant.segment, first, behind)
+
     # -- the horizon ---------------------------------------------------------------------------------------
 
     def raise_horizon(
-        self, segment: int, start: int, horizon: int, *, rested: Iterable[Rested] = (), expired: Iterable[Done] = ()
+        self,
+        segment: int,
+        start: int,
+        horizon: int,
+        *,
+        rested: Iterable[Rested] = (),
+        expired: Sequence[Done] = (),
+        skipped: Sequence[Done] = (),
     ) -> None:
-        """Have messages below `horizon` handed out once that is stored, but for what rests or has expired.
+        """Have messages below `horizon` handed out once that is stored, but for what rests, has expired or is gone.
 
         `start` is where the group begins in the segment, if it is new to it.
         """
@@ -184,8 +208,9 @@ class QueueClaims:
         for rest in rested:
             self._news.rested.append(rest)
             self._decide(segment, rest.start, rest.stop)
-        for each in expired:
-            self._news.expired.append(each)
+        self._news.expired.extend(expired)
+        self._news.skipped.extend(skipped)
+        for each in (*expired, *skipped):
             self._decide(segment, each.start, each.stop)
 
     def leave(self, segment: int) -> None:
@@ -360,7 +385,7 @@ class QueueClaims:
             known = self.progress.segments.get(segment)
             fresh = self._live[segment].fresh
             fresh.add(start if known is None else known.horizon, horizon)
-        for segment, start, stop in [each[:3] for each in (*news.rested, *news.expired)]:
+        for segment, start, stop in [each[:3] for each in (*news.rested, *news.expired, *news.skipped)]:
             self._live[segment].fresh.remove(start, stop)
 
     def written_down(self, now_ms: int) -> list[Leased]:

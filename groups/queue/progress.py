@@ -141,7 +141,7 @@ class QueueProgress:
         self.dying: list[Dying] = []
         self.next_sequence = 0
         self.dead_count = 0
-        self.expired_count = 0
+        self.expired_count = self.skipped_count = 0
         self.longest_lease_ms = settings.lease_ms
         self.recent_acks = RecentAcks()
         self.leases: list[Leased] | None = []
@@ -176,9 +176,10 @@ class QueueProgress:
         self._ack(news.acked, news.at)
         for each in news.dead:
             self._bury(each.segment, each.start, each.stop)
-        for each in news.expired:
+        for each in (*news.expired, *news.skipped):
             self.segments[each.segment].finish(each.start, each.stop)
-            self.expired_count += each.stop - each.start
+        self.expired_count += sum(each.stop - each.start for each in news.expired)
+        self.skipped_count += sum(each.stop - each.start for each in news.skipped)
         for segment in news.left:
             self.segments[segment].has_left = True
         for segment in [segment for segment, each in self.segments.items() if each.is_finished]:
@@ -229,6 +230,7 @@ class QueueProgress:
             "next_sequence": self.next_sequence,
             "dead_count": self.dead_count,
             "expired_count": self.expired_count,
+            "skipped_count": self.skipped_count,
             "longest_lease_ms": self.longest_lease_ms,
             "recent_acks": self.recent_acks.to_plain(),
             "leases": self.leases,
@@ -241,7 +243,8 @@ class QueueProgress:
         progress.segments = {segment: SegmentProgress.from_plain(each) for segment, each in plain["segments"]}
         progress.dying = [Dying(*each) for each in plain["dying"]]
         progress.next_sequence, progress.dead_count = plain["next_sequence"], plain["dead_count"]
-        progress.expired_count, progress.longest_lease_ms = plain["expired_count"], plain["longest_lease_ms"]
+        progress.expired_count, progress.skipped_count = plain["expired_count"], plain["skipped_count"]
+        progress.longest_lease_ms = plain["longest_lease_ms"]
         progress.recent_acks = RecentAcks.from_plain(plain["recent_acks"])
         progress.leases = None if plain["leases"] is None else [Leased(*each) for each in plain["leases"]]
         return progress

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Literal, Protocol
 
 _PUBLISHES = re.compile(r"/v1/topics/[^/]+/(?:messages|uploads(?:/[^/]+)?|loads(?:/.+)?)\Z")
-Action = Literal["publish", "read", "manage", "observe"]
+_CONSUMES = re.compile(r"/v1/topics/[^/]+/groups/[^/]+/(?:claims|acks|releases|extensions)\Z")
+Action = Literal["publish", "read", "consume", "manage", "observe"]
 
 
 class Authorizer(Protocol):
@@ -45,4 +46,6 @@ def action_of(method: str, path: str) -> Action:
         return "observe" if is_safe else "manage"
     if is_safe:
         return "read"
+    if _CONSUMES.match(path):
+        return "consume"
     return "publish" if _PUBLISHES.match(path) else "manage"

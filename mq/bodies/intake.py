@@ -28,7 +28,7 @@ _ROW_BYTES = 64
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was complete."""
+    """The client closed the connection before it had its answer."""
 
 
 class Intake:

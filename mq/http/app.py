@@ -23,6 +23,7 @@ from mq.http.dispatcher import Dispatcher, hot_methods
 from mq.http.endpoints.cluster import cluster_router
 from mq.http.endpoints.docs_page import docs_router
 from mq.http.endpoints.files import files_router
+from mq.http.endpoints.groups import groups_router
 from mq.http.endpoints.history import history_router
 from mq.http.endpoints.loads import loads_router
 from mq.http.endpoints.messages import messages_router
@@ -114,6 +115,7 @@ def create_app(broker: Broker) -> FastAPI:
         files_router,
         uploads_router,
         loads_router,
+        groups_router,
         verification_router,
         cluster_router,
     )

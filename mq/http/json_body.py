@@ -37,7 +37,11 @@ async def parse_body(request: Request, model: type[M], *, empty: bytes = b"", mo
 
     Raises `InvalidInput` that names the field and what is right, `Malformed` and `BodyTooLarge`.
     """
-    document = await parse_object(request, model.EXAMPLE, empty=empty, most_bytes=most_bytes)
+    return checked_body(await parse_object(request, model.EXAMPLE, empty=empty, most_bytes=most_bytes), model)
+
+
+def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
+    """The document as that body. Raises `InvalidInput` that names the field and what is right."""
     known = [field.alias or name for name, field in model.model_fields.items()]
     refuse_unknown(document, known)
     try:
@@ -61,8 +65,13 @@ async def parse_object(
             topic = "/".join(request.url.path.split("/")[:4])
             message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
             raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
+    return object_of(bytes(body) or empty, example)
+
+
+def object_of(body: bytes, example: str) -> dict[str, Any]:
+    """A JSON object. Raises `Malformed`, and `InvalidInput` for JSON that is none."""
     try:
-        document = orjson.loads(body or empty)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Malformed(f"the body is not valid JSON: {error}") from error
     if not isinstance(document, dict):

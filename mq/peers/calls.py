@@ -18,6 +18,7 @@ from filer.errors import InvalidInput
 from mq.base.errors import PeerSilent
 from mq.peers import answer_forms
 from mq.peers.answer_forms import UNREADABLE, AnswerForm, Refusal, place_in
+from mq.peers.group_call import GROUP_REPLY
 from mq.peers.transport import PeerAnswer
 
 
@@ -111,6 +112,16 @@ class ToReadTail:
 
 
 @dataclass(frozen=True, slots=True)
+class ToGroups:
+    """As `ToSegmentAt`, about a group whose key lies in that segment. It waits up to `wait_seconds` for messages."""
+
+    topic: str
+    segment: int
+    version: int
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ToWitness:
     """Asks what a broker sees of another one. That one has answered if it called within `heard_within_seconds`."""
 
@@ -173,6 +184,8 @@ class Call(Generic[P, A]):
 APPEND = Call("POST", "append", ToSegmentAt, answer_forms.OUTCOMES)
 SEAL = Call("POST", "seal", ToSeal, answer_forms.SEALING)
 READ_TAIL = Call("GET", "tail", ToReadTail, answer_forms.TAIL)
+# To the owner of a segment of `__groups`, the coordinator. The body is that of `pack_group_call`.
+ASK_GROUP = Call("POST", "group", ToGroups, GROUP_REPLY)
 # To a segment's follower. The body of `REPLICATE` is that of `pack_parts`.
 REPLICATE = Call("POST", "replicate", ToReplicate, answer_forms.HELD_END)
 TAKE_OVER = Call("POST", "takeover", ToSegmentAt, answer_forms.SEALED_END)
@@ -193,8 +206,8 @@ SIGHT = Call("POST", "sight", ToWitness, answer_forms.SIGHT)
 TELL_REFUSED = Call("POST", "refused", ToBroker, answer_forms.TAKEN)
 
 CALLS: Sequence[Call[Any, Any]] = (
-    APPEND, SEAL, READ_TAIL, REPLICATE, TAKE_OVER, REPORT_TRAFFIC, VIEW_TRAFFIC, SLOT_TRAFFIC, AVERAGES, GIVE_AVERAGES,
-    REFRESH, DRAIN, UNDRAIN, PRESENCE, SIGHT, TELL_REFUSED,
+    APPEND, SEAL, READ_TAIL, ASK_GROUP, REPLICATE, TAKE_OVER, REPORT_TRAFFIC, VIEW_TRAFFIC, SLOT_TRAFFIC, AVERAGES,
+    GIVE_AVERAGES, REFRESH, DRAIN, UNDRAIN, PRESENCE, SIGHT, TELL_REFUSED,
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from mq.base.errors import PeerRefused, PeerSilent, PeerUnreachable
 from mq.peers.answer_forms import ARROW, Refusal, TailPage
 from mq.peers.calls import (
     APPEND,
+    ASK_GROUP,
     AVERAGES,
     BROKER_HEADER,
     DRAIN,
@@ -42,6 +43,7 @@ from mq.peers.calls import (
     Call,
     Parameters,
     ToBroker,
+    ToGroups,
     ToReadTail,
     ToReplicate,
     ToSeal,
@@ -51,6 +53,7 @@ from mq.peers.calls import (
     ToTopicAt,
     ToWitness,
 )
+from mq.peers.group_call import GroupCall, GroupReply, pack_group_call
 from mq.peers.older_brokers import OlderBrokers
 from mq.peers.part_batch import Part, pack_parts
 from mq.peers.traffic_report import ShownTraffic, TrafficReport, pack_averages, pack_report
@@ -68,6 +71,8 @@ MOST_RECORD_BYTES = 1024 * 1024
 SEAL_WAIT_SHARE = 0.5
 # A put may be retried for a long time. All callers that wait for it have given up by then.
 APPEND_SECONDS = 120.0
+# A coordinator answers once the store has taken what it decided, or says after `publish_timeout` that it has not.
+GROUP_SECONDS = 60.0
 
 
 class Peers:
@@ -177,6 +182,18 @@ class Peers:
         transport = self._polls if wait_seconds else self._transport
         timeout_seconds = wait_seconds + SHORT_SECONDS
         return await self._call(READ_TAIL, url, asked, timeout_seconds=timeout_seconds, transport=transport)
+
+    async def ask_group(
+        self, url: str | None, topic: str, segment: int, version: int, call: GroupCall, *, wait_seconds: float
+    ) -> GroupReply:
+        """Have the owner of a segment of `__groups` serve a request about a group whose key lies there.
+
+        Raises `SegmentMoved` if that broker does not own the segment.
+        """
+        asked, body = ToGroups(topic, segment, version, wait_seconds), pack_group_call(call)
+        transport = self._polls if wait_seconds else self._transport
+        timeout_seconds = wait_seconds + GROUP_SECONDS
+        return await self._call(ASK_GROUP, url, asked, body, timeout_seconds=timeout_seconds, transport=transport)
 
     async def refresh(self, url: str, topic: str, version: int, record: bytes = b"") -> None:
         """Tell a broker that the topic's record has changed. If the `record` comes along it need not read it.

@@ -9,11 +9,13 @@ from mq.base.errors import Forbidden, NotFound
 from mq.broker import Broker
 from mq.http.internal.broker_calls import BrokerCalls
 from mq.http.internal.follower_calls import FollowerCalls
+from mq.http.internal.group_calls import GroupCalls
 from mq.http.internal.owner_calls import OwnerCalls
 from mq.http.internal.traffic_calls import TrafficCalls
 from mq.http.reply import Reply
 from mq.peers.calls import (
     APPEND,
+    ASK_GROUP,
     AVERAGES,
     BROKER_HEADER,
     DRAIN,
@@ -72,6 +74,7 @@ def _handlers(broker: Broker) -> Mapping[Call[Any, Any], Handler]:
         APPEND: owner.append,
         SEAL: owner.seal,
         READ_TAIL: owner.read_tail,
+        ASK_GROUP: GroupCalls(broker).ask,
         REPLICATE: follower.replicate,
         TAKE_OVER: follower.take_over,
         REPORT_TRAFFIC: traffic.take_report,

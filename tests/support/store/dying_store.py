@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TypeVar
 
 from filer.stores.decorators.forwarding_store import ForwardingStore
-from filer.stores.store import Data, Fetched, ObjectInfo, Store
+from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, Store
 
 R = TypeVar("R")
 
@@ -27,7 +27,7 @@ class DyingStore(ForwardingStore):
         self._at, self._before = self.requests + request, before
         return self
 
-    async def create(self, key: str, data: Data, *, metadata: Mapping[str, str] | None = None) -> None:
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         await self._live(lambda: self.inner.create(key, data, metadata=metadata))
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:

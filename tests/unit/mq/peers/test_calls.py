@@ -18,6 +18,7 @@ from mq.base.errors import PeerFailed, PeerSilent
 from mq.peers import calls, older_brokers
 from mq.peers.answer_forms import Refusal, TailPage
 from mq.peers.calls import CALLS, Call, CallTable
+from mq.peers.group_call import GroupCall, GroupReply, pack_group_call, unpack_group_call
 from mq.peers.traffic_report import ShownTraffic
 from mq.peers.transport import PeerAnswer
 
@@ -42,6 +43,12 @@ EXAMPLES: list[tuple[Call[Any, Any], Any, str, list[Any]]] = [
         calls.ToReadTail(*SEGMENT, 3, 100, 1000, 0.5),
         "GET /internal/v1/topics/t/segments/7/tail?offset=3&max_rows=100&max_bytes=1000&wait=0.5",
         [TailPage(TABLE, 3, True, 12), TailPage(TABLE, 3, False)],
+    ),
+    (
+        calls.ASK_GROUP,
+        calls.ToGroups("__groups", 7, 5, 20.0),
+        "POST /internal/v1/topics/__groups/segments/7/group?version=5&wait=20.0",
+        [GroupReply(204, "application/json", b""), GroupReply(200, "text/plain", b"x")],
     ),
     (
         calls.REPLICATE,
@@ -102,6 +109,14 @@ def test_an_answer_comes_out_as_it_went_in(
 ) -> None:
     for answer in answers:
         assert call.unpack(call.pack(answer)) == answer
+
+
+def test_a_call_about_a_group_comes_out_as_it_went_in() -> None:
+    call = GroupCall("t", "g", "acks", "application/json", b'{"messages":\n[]}')
+    assert unpack_group_call(pack_group_call(call)) == call
+    for wrong in (b"", b"[]", b"{}", b'{"topic":"t"}\n'):
+        with pytest.raises(InvalidInput, match="no call about a group"):
+            unpack_group_call(wrong)
 
 
 def test_traffic_per_slot_comes_out_as_it_went_in() -> None:

@@ -1,0 +1,110 @@
+"""Dead letters: messages that nobody could work on, in a topic of their own."""
+
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+
+from filer.clock import Clock
+from filer.errors import InvalidConfig
+from filer.event_log import EventLog
+from filer.format.requests import RequestId
+from filer.format.schema import rows_schema
+from groups.queue.progress import QueueProgress
+from groups.records import Dying
+from mq.administration.topic_administration import TopicAdministration
+from mq.base.errors import NotFound
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+
+REASON, GROUP, ORIGIN, DELIVERIES = (
+    "braid-dead-reason",
+    "braid-dead-group",
+    "braid-dead-origin",
+    "braid-dead-deliveries",
+)
+PAGE_BYTES = 8 * 1024 * 1024
+
+_log = EventLog(__name__)
+
+
+class DeadLetters:
+    """Stores dead letters. Repeated, they are there once: each has a sequence of its group."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        topics: TopicRegistry,
+        administration: TopicAdministration,
+        reader: Callable[[str, bool], Awaitable[TopicReader]],
+    ) -> None:
+        self._clock, self._topics, self._administration, self._reader = clock, topics, administration, reader
+
+    async def store(self, topic: str, group: str, progress: QueueProgress, dying: Dying) -> None:
+        """Store the dead letters of messages that are given up.
+
+        What retention has removed meanwhile has none. Each message is a request of its own, so that a repeat finds
+        those that are stored, whatever has been split since. Raises `BraidError`; then some of them may be stored.
+        """
+        target = progress.settings.dead_letter
+        if target is None:
+            _log.warning("messages_given_up", topic=topic, group=group, messages=dying.stop - dying.start)
+            return
+        source = await self._topics.topic(topic)
+        letters = await self._topic_of(target.topic, source)
+        reader = await self._reader(topic, False)
+        offset = dying.start
+        while offset < dying.stop:
+            run = await reader.read_segment(dying.segment, offset, max_rows=dying.stop - offset, max_bytes=PAGE_BYTES)
+            if not run.table.num_rows:
+                break
+            first = run.end - run.table.num_rows
+            for row in range(min(run.table.num_rows, dying.stop - first)):
+                sequence = dying.sequence + first + row - dying.start
+                await self._publish(letters, run.table.slice(row, 1), group, progress.id, dying, first + row, sequence)
+            offset = run.end
+        _log.warning(
+            "dead_letters_stored",
+            topic=topic,
+            group=group,
+            messages=dying.stop - dying.start,
+            dead_letter_topic=target.topic,
+            reason=dying.reason,
+        )
+
+    async def _topic_of(self, name: str, source: TopicRuntime) -> TopicRuntime:
+        try:
+            found = await self._topics.topic(name)
+        except NotFound:
+            config = source.state.config
+            settings = {"key_type": config.key_type, "value_type": config.value_type}
+            found, _ = await self._administration.put(name, settings)
+        wanted, given = found.state.config, source.state.config
+        if (wanted.key_type, wanted.value_type) != (given.key_type, given.value_type):
+            raise InvalidConfig(
+                f"dead letters of topic {source.topic!r} cannot go to {name!r}: its keys are {wanted.key_type} and its "
+                f"values {wanted.value_type}, not {given.key_type} and {given.value_type}; name another topic for them"
+            )
+        return found
+
+    async def _publish(
+        self, letters: TopicRuntime, row: pa.Table, group: str, group_id: str, dying: Dying, offset: int, sequence: int
+    ) -> None:
+        config = letters.state.config
+        about = {
+            REASON: dying.reason,
+            GROUP: group,
+            ORIGIN: f"{dying.segment}-{offset}",
+            DELIVERIES: str(dying.delivery),
+        }
+        kept = [pair for pair in row["headers"][0].as_py() or () if pair[0] not in about]
+        headers = [*kept, *((name, text.encode()) for name, text in about.items())]
+        schema = rows_schema(config.key_type, config.value_type)
+        columns = [
+            pa.array([headers], field.type)
+            if field.name == "headers"
+            else row[field.name].combine_chunks().cast(field.type)
+            for field in schema
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        await letters.publisher.publish_rows(rows, rows.nbytes, RequestId(f"group {group_id}", sequence))

@@ -1,0 +1,102 @@
+"""The log of the groups of one segment of `__groups`: replaying it, and adding to it."""
+
+from collections.abc import AsyncIterator, Mapping
+
+from filer.errors import SegmentMoved
+from filer.segment.next_file import Single
+from filer.segment.writer.segment_writer import SegmentWriter
+from filer.slots import slot_of
+from filer.topic.topic_state import Segment, TopicState
+from groups.fold import GroupFold
+from groups.records import CHECKPOINT_KEY, Checkpoint, Record, from_json, to_json
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_runtime import TopicRuntime
+
+PAGE_ROWS, PAGE_BYTES = 4096, 8 * 1024 * 1024
+
+
+class GroupLog:
+    """The records of the groups whose keys lie in one segment that this broker owns, by its `writer`.
+
+    What is appended is in the log of this owner, or nowhere: once the segment is sealed, or lost, the writer refuses
+    it, or never acknowledges it. So a coordinator that lives on as a zombie cannot make anything count.
+    """
+
+    def __init__(self, runtime: TopicRuntime, segment: int, writer: SegmentWriter, reader: TopicReader) -> None:
+        self._runtime, self.segment, self._writer, self._reader = runtime, segment, writer, reader
+
+    async def append(self, key: str, record: Record) -> int:
+        """Store a record; its offset, once it is acknowledged.
+
+        Raises `SegmentSealed` and `SegmentMoved` if this broker does not own the segment any more: then the record does
+        not count. Raises `OutcomeUnknown` if the broker ends meanwhile.
+        """
+        value = to_json(record)
+        single = Single(key.encode(), value, None, None)
+        (position, *_) = await self._writer.append(single, len(value), replicated=True)
+        return position.offset
+
+    async def replay(self) -> GroupFold:
+        """What the records of all groups of the segment add up to, from the last checkpoint on.
+
+        Nobody else may write the segment by now, so its predecessors are sealed. What this broker has appended before
+        is stored first. Raises `CorruptFile` for a record that cannot be read, and as `TopicReader.read_segment`.
+        """
+        state = self._runtime.state
+        own = state.segment(self.segment)
+        if own is None:
+            raise SegmentMoved(f"topic {state.topic!r} has no segment {self.segment} any more")
+        await self._writer.flush()
+        fold = GroupFold()
+        begin = await self._first_positions(state, own)
+        # A successor has a higher id than its predecessors, so the records of a group come in their order.
+        for segment_id in sorted(begin):
+            async for _, key, value in self._records(segment_id, begin[segment_id], self._end_of(state, segment_id)):
+                if key != CHECKPOINT_KEY and own.start_slot <= slot_of(key.encode()) < own.stop_slot:
+                    fold.add(key, from_json(value))
+        return fold
+
+    def _end_of(self, state: TopicState, segment_id: int) -> int:
+        if segment_id == self.segment:
+            return self._writer.index.end
+        segment = state.segment(segment_id)
+        return 0 if segment is None or segment.end_offset is None else segment.end_offset
+
+    async def _first_positions(self, state: TopicState, segment: Segment) -> Mapping[int, int]:
+        """Where to begin in a segment, and in those before it, to find all there is of its groups."""
+        checkpoint = await self._last_checkpoint(segment, self._end_of(state, segment.id))
+        if checkpoint is not None:
+            return {segment.id: segment.start_offset, **dict(checkpoint.positions)}
+        begin = {segment.id: segment.start_offset}
+        for each in segment.predecessors:
+            if (predecessor := state.segment(each)) is not None:
+                for found, offset in (await self._first_positions(state, predecessor)).items():
+                    begin[found] = min(offset, begin.get(found, offset))
+        return begin
+
+    async def _last_checkpoint(self, segment: Segment, end: int) -> Checkpoint | None:
+        """The newest checkpoint in a segment. It is looked for from the end on: only so many records come after it."""
+        while end > segment.start_offset:
+            begin = max(end - PAGE_ROWS, segment.start_offset)
+            found: Checkpoint | None = None
+            async for _, key, value in self._records(segment.id, begin, end):
+                if key == CHECKPOINT_KEY and isinstance(record := from_json(value), Checkpoint):
+                    found = record
+            if found is not None:
+                return found
+            end = begin
+        return None
+
+    async def _records(self, segment: int, offset: int, end: int) -> AsyncIterator[tuple[int, str, bytes | str]]:
+        """The messages `[offset, end)` of a segment, as (offset, key, value)."""
+        while offset < end:
+            run = await self._reader.read_segment(
+                segment, offset, max_rows=min(end - offset, PAGE_ROWS), max_bytes=PAGE_BYTES
+            )
+            if not run.table.num_rows:
+                break
+            columns = (run.table[name].to_pylist() for name in ("_offset", "key", "value"))
+            for each_offset, key, value in zip(*columns, strict=True):
+                if key is not None and value is not None:
+                    yield each_offset, key, value
+            offset = run.end

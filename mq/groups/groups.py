@@ -1,0 +1,183 @@
+"""The consumer groups of a broker: which of them it coordinates, and where the others are."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from filer.clock import Clock
+from filer.errors import BraidError, SegmentMoved
+from filer.event_log import EventLog
+from filer.keys import GROUPS_TOPIC, check_name
+from filer.slots import slot_of
+from filer.topic.topic_state import Segment
+from groups.queue.progress import QueueProgress
+from groups.records import key_of
+from mq.administration.topic_administration import TopicAdministration
+from mq.base.errors import NotFound
+from mq.groups.dead_letters import DeadLetters
+from mq.groups.group_log import GroupLog
+from mq.groups.group_topic import ensure
+from mq.groups.message_feed import Feed
+from mq.groups.queue_group import Append, QueueGroup
+from mq.groups.segment_groups import SegmentGroups
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+
+TAKE_UP_TRIES = 3
+
+_log = EventLog(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another broker owns the segment in which the group's key lies, as of that version of the record."""
+
+    segment: int
+    url: str | None
+    version: int
+
+
+class Groups:
+    """All consumer groups, as far as this broker has to do with them. Of one event loop.
+
+    It goes with the segments of `__groups` (a `SegmentObserver`): while this broker owns one, it coordinates the groups
+    whose keys lie in it. `reader` gives a reader of a topic, one that follows it if asked to. `secret` gives what the
+    cluster signs claims with.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        topics: TopicRegistry,
+        administration: TopicAdministration,
+        reader: Callable[[str, bool], Awaitable[TopicReader]],
+        url_of: Callable[[str], str | None],
+        secret: Callable[[], bytes],
+        clustered: bool,
+    ) -> None:
+        self._clock, self._topics, self._administration = clock, topics, administration
+        self._reader, self._url_of, self._secret, self._clustered = reader, url_of, secret, clustered
+        self._dead_letters = DeadLetters(clock, topics, administration, reader)
+        self._segments: dict[int, SegmentGroups] = {}
+        self._opening: dict[int, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    # -- where a group is ------------------------------------------------------------------------------------
+
+    async def coordinator(self, topic: str, group: str, *, make: bool) -> SegmentGroups | Elsewhere:
+        """Who coordinates a group: the groups of a segment of this broker, ready to be asked, or another broker.
+
+        With `make`, the topic of all groups is made if there is none; else `NotFound` is raised, since there is no
+        group. Raises `SegmentMoved` while nobody coordinates it, and as `SegmentGroups.ready`.
+        """
+        key = key_of(check_name(topic), check_name(group, what="group"))
+        try:
+            runtime = await (ensure(self._topics, self._administration) if make else self._topics.topic(GROUPS_TOPIC))
+        except NotFound as error:
+            raise NotFound("group", f"topic {topic!r} has no group {group!r}") from error
+        segment = await self._segment_of(runtime, slot_of(key.encode()))
+        if segment.id not in runtime.writers:
+            return Elsewhere(segment.id, self._url_of(segment.owner), runtime.state.version)
+        return await self._own(segment.id)
+
+    async def own(self, segment: int, version: int) -> SegmentGroups:
+        """The groups of a segment that another broker takes for one of ours. Raises `SegmentMoved` if it is not."""
+        runtime = await self._topics.topic(GROUPS_TOPIC)
+        if runtime.state.version < version:
+            await runtime.refresh()
+        return await self._own(segment)
+
+    async def look_again(self) -> None:
+        """Read the record of the topic of all groups again: who was asked does not own the segment any more."""
+        with contextlib.suppress(BraidError):
+            await self._topics.refresh(GROUPS_TOPIC)
+
+    async def all_own(self) -> list[SegmentGroups]:
+        """The groups of all segments of this broker, ready to be asked."""
+        return [await self._own(segment) for segment in list(self._segments)]
+
+    async def _own(self, segment: int) -> SegmentGroups:
+        if (opening := self._opening.get(segment)) is not None:
+            await asyncio.shield(opening)
+        groups = self._segments.get(segment)
+        if groups is None:
+            raise SegmentMoved(f"segment {segment} of {GROUPS_TOPIC} is not ours")
+        await groups.ready()
+        return groups
+
+    async def _segment_of(self, runtime: TopicRuntime, slot: int) -> Segment:
+        """The open segment for that slot. In a broker without a cluster it has a writer here."""
+        for _ in range(TAKE_UP_TRIES):
+            found = next((s for s in runtime.state.open_segments if s.start_slot <= slot < s.stop_slot), None)
+            if found is None:
+                break
+            if self._clustered or found.id in runtime.writers:
+                return found
+            await runtime.take_up([found.id])
+        raise SegmentMoved(f"a segment of {GROUPS_TOPIC} is being moved; try again")
+
+    # -- as the observer of its segments ---------------------------------------------------------------------
+
+    def on_writer_opened(self, segment: int) -> None:
+        """This broker coordinates the groups of a segment from now on."""
+        task = asyncio.create_task(self._open(segment), name=f"coordinate the groups of segment {segment}")
+        self._opening[segment] = task
+
+        def opened(task: "asyncio.Task[None]") -> None:
+            self._opening.pop(segment, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("groups_not_opened", segment=segment, error=error, traceback_of=error)
+
+        task.add_done_callback(opened)
+
+    def on_writer_closed(self, segment: int) -> None:
+        """Another broker coordinates the groups of a segment from now on, or nobody."""
+        if (opening := self._opening.pop(segment, None)) is not None:
+            opening.cancel()
+        if (groups := self._segments.pop(segment, None)) is not None:
+            task = asyncio.create_task(groups.close(), name=f"close the groups of segment {segment}")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def before_seal(self, segment: int) -> None:
+        """Write down what the next coordinator has to know. If that fails, it finds out by waiting."""
+        if (groups := self._segments.get(segment)) is not None:
+            await groups.hand_over()
+
+    async def close(self) -> None:
+        """End the groups of all segments."""
+        for segment in [*self._opening, *self._segments]:
+            self.on_writer_closed(segment)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _open(self, segment: int) -> None:
+        runtime = await self._topics.topic(GROUPS_TOPIC)
+        writer = runtime.writers.get(segment)
+        if writer is not None and not writer.has_stopped:
+            log = GroupLog(runtime, segment, writer, await self._reader(GROUPS_TOPIC, False))
+            self._segments[segment] = SegmentGroups(log, self._clock, self._make_group)
+
+    def _make_group(
+        self,
+        topic: str,
+        name: str,
+        progress: QueueProgress,
+        *,
+        append: Append,
+        on_lost: Callable[[BaseException], None],
+    ) -> QueueGroup:
+        return QueueGroup(
+            topic,
+            name,
+            progress,
+            clock=self._clock,
+            append=append,
+            feed=Feed(name, partial(self._topics.topic, topic), partial(self._reader, topic)),
+            bury=partial(self._dead_letters.store, topic, name),
+            on_lost=on_lost,
+            secret=self._secret(),
+        )

@@ -1,0 +1,42 @@
+"""How far behind a group is, in messages and in seconds."""
+
+import asyncio
+from typing import NamedTuple
+
+from filer.clock import Clock
+from filer.topic.positions import passed_by
+from groups.queue.progress import QueueProgress
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_runtime import TopicRuntime
+
+
+class Lag(NamedTuple):
+    """The messages that are not done, and the age of the oldest of them in seconds; 0.0 if there are none."""
+
+    messages: int
+    seconds: float
+
+
+async def lag_of(progress: QueueProgress, runtime: TopicRuntime, reader: TopicReader, clock: Clock) -> Lag:
+    """The lag of a group. Raises as `TopicReader.read_segment`."""
+    state, positions = runtime.state, progress.positions()
+    ahead = {segment.id for segment in state.segments} - passed_by(state, positions)
+    behind = {
+        segment.id: positions.get(segment.id, segment.start_offset)
+        for segment in state.segments
+        if segment.id in ahead and (segment.id in positions or segment.id not in progress.segments)
+    }
+    ends = dict(zip(behind, await asyncio.gather(*(runtime.reads.end_of(each) for each in behind)), strict=True))
+    unread = {segment: ends[segment] - offset for segment, offset in behind.items() if ends[segment] > offset}
+    unfinished = {segment: each.unfinished() for segment, each in progress.segments.items()}
+    messages = sum(unread.values()) + sum(map(len, unfinished.values()))
+    oldest = [(segment, offsets.first) for segment, offsets in unfinished.items() if offsets.first is not None]
+    oldest += [(segment, behind[segment]) for segment in unread]
+    times_us = await asyncio.gather(*(_time_us(reader, segment, offset) for segment, offset in oldest))
+    known_us = [each for each in times_us if each is not None]
+    return Lag(messages, max((clock.now_us() - min(known_us)) / 1e6, 0.0) if known_us else 0.0)
+
+
+async def _time_us(reader: TopicReader, segment: int, offset: int) -> int | None:
+    run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
+    return run.table["_timestamp"].cast("int64")[0].as_py() if run.table.num_rows else None

@@ -1,0 +1,449 @@
+"""A queue group as its coordinator runs it: it hands out, stores what was decided, and answers once that is stored."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+from filer.clock import Clock
+from filer.errors import BraidError, SegmentMoved
+from filer.event_log import EventLog
+from groups.claim_tokens import ClaimTokens
+from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
+from groups.queue.leases import Claim
+from groups.queue.progress import QueueProgress
+from groups.records import Configured, Deleted, Dying, Leases, Record, Snapshot, Taken
+from groups.settings import GroupSettings
+from mq.base.errors import NotFound
+from mq.groups.message_feed import Feed
+
+IDLE_SECONDS = 5.0
+"""A group that nobody asks for so long, and for which nothing is due, costs no task."""
+AHEAD_ROWS = 2_000
+"""While consumers come, so many messages are made ready ahead of them."""
+RETRY_SECONDS = 1.0
+
+_log = EventLog(__name__)
+
+
+Append = Callable[[Record], Awaitable[int]]
+"""Stores a record of the group; returns its offset once it is acknowledged. Raises if it does not count."""
+
+
+class ToDecide(NamedTuple):
+    """Messages `[start, stop)` of a claim."""
+
+    claim: Claim
+    start: int
+    stop: int
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A consumer that waits for messages."""
+
+    most: int
+    lease_ms: int
+    granted: "asyncio.Future[list[Grant]]"
+
+
+class QueueGroup:
+    """One queue group. All methods belong to the event loop's thread.
+
+    `append` stores records. `feed` finds new messages. `bury` stores dead letters. `on_lost` is called once, with the
+    reason, if records do not count any more: then this broker is not the coordinator, and what it knows is worth
+    nothing.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        progress: QueueProgress,
+        *,
+        clock: Clock,
+        append: Append,
+        feed: Feed,
+        bury: Callable[[QueueProgress, Dying], Awaitable[None]],
+        on_lost: Callable[[BaseException], None],
+        secret: bytes,
+    ) -> None:
+        self.topic, self.name = topic, name
+        self._clock, self._append, self._feed, self._bury, self._on_lost = clock, append, feed, bury, on_lost
+        self._claims = QueueClaims(progress, now_ms=self._now_ms())
+        self.tokens = ClaimTokens(secret, progress.id)
+        # Leases of a handover tell all there is only to the first who follows: so it says that it has begun.
+        self._must_begin = progress.leases is not None and bool(progress.leases or self._claims.ready_count)
+        self._waiters: deque[_Waiter] = deque()
+        self._wake = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._making: asyncio.Future[None] = self._new_future()
+        self._storing: asyncio.Future[None] | None = None
+        self._lost: BaseException | None = None
+        self._hands_over = False
+        self._log_lock = asyncio.Lock()
+        self._asked_seconds = clock.monotonic_seconds()
+
+    # -- what consumers ask ----------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> QueueProgress:
+        """What the records add up to."""
+        return self._claims.progress
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages were handed out and are not done."""
+        return self._claims.in_flight
+
+    @property
+    def waiting_count(self) -> int:
+        """How many consumers wait for messages."""
+        return len(self._waiters)
+
+    async def claim(self, most: int, *, lease_ms: int, wait_seconds: float) -> list[Grant]:
+        """Lease up to `most` messages, as soon as there are any; none after `wait_seconds`.
+
+        Raises `SegmentMoved` if this broker does not coordinate the group any more. Whoever is cancelled gets nothing.
+        """
+        self._check()
+        waiter = _Waiter(most, lease_ms, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        self._ask()
+        timer = asyncio.create_task(self._wait(wait_seconds, self._feed.started + 1), name=f"claim of {self.name}")
+        self._feed.look_again()
+        either: list[asyncio.Future[Any]] = [waiter.granted, timer]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            self._distribute()
+            if not waiter.granted.done():
+                await timer  # raises what kept it from looking
+            return waiter.granted.result() if waiter.granted.done() else []
+        except asyncio.CancelledError:
+            if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
+                self.take_back(waiter.granted.result())
+            raise
+        finally:
+            timer.cancel()
+            if not waiter.granted.done():
+                waiter.granted.cancel()
+                self._waiters.remove(waiter)
+
+    async def _wait(self, seconds: float, look: int) -> None:
+        """Until the time is up, and that look is over, also for those who do not want to wait."""
+        await self._clock.sleep(seconds)
+        while self._must_look() and self._feed.finished < look:
+            await self._feed.over.next()
+        while self._claims.has_news or self._claims.is_storing:
+            await asyncio.shield(self._news_stored())
+
+    def take_back(self, grants: Sequence[Grant]) -> None:
+        """Nobody has seen these messages: they were not handed out."""
+        for grant in grants:
+            self.take_back_from(grant, grant.start)
+
+    def take_back_from(self, grant: Grant, start: int) -> None:
+        """Nobody has seen the messages of a grant from `start` on."""
+        self._claims.take_back(grant, start)
+        self._wake.set()
+
+    def lose(self, grant: Grant, start: int, stop: int) -> None:
+        """These messages of a grant are gone: retention or a repair has removed them."""
+        self._claims.lose(grant, start, stop)
+        self._wake.set()
+
+    async def ack(self, parts: Sequence[ToDecide]) -> list[list[Outcome]]:
+        """Ack messages: an outcome for each range of each part, accepted or lost, once that is stored.
+
+        Raises `SegmentMoved` if this broker does not coordinate the group any more; what became of them is not known.
+        """
+        return await self._decide(parts, self._claims.ack)
+
+    async def release(
+        self, parts: Sequence[ToDecide], *, delay_ms: int | None, dead: bool, reason: str
+    ) -> list[list[Outcome]]:
+        """Give messages back. They rest for `delay_ms`, or as long as the group's back-off says. As `ack` otherwise."""
+
+        def one(claim: Claim, start: int, stop: int) -> list[Outcome]:
+            wait_ms = self.progress.settings.backoff_ms(claim.delivery) if delay_ms is None else delay_ms
+            due_ms = self._wall_ms() + wait_ms if wait_ms else 0
+            return self._claims.release(claim, start, stop, due_ms=due_ms, dead=dead, reason=reason)
+
+        return await self._decide(parts, one)
+
+    async def extend(self, parts: Sequence[ToDecide], *, lease_ms: int) -> list[list[Outcome]]:
+        """Have leases run for `lease_ms` from now on. As `ack` otherwise, but nothing is stored."""
+        until_ms = self._now_ms() + lease_ms
+        return await self._decide(parts, lambda claim, start, stop: self._claims.extend(claim, start, stop, until_ms))
+
+    async def _decide(
+        self, parts: Sequence[ToDecide], decide: Callable[[Claim, int, int], list[Outcome]]
+    ) -> list[list[Outcome]]:
+        self._check()
+        outcomes: list[list[Outcome]] = [[] for _ in parts]
+        waiting = list(enumerate(parts))
+        while waiting:
+            again: list[tuple[int, ToDecide]] = []
+            must_store = False
+            for index, part in waiting:
+                for outcome in decide(part.claim, part.start, part.stop):
+                    if outcome.verdict is Verdict.WAIT:
+                        again.append((index, ToDecide(part.claim, outcome.start, outcome.stop)))
+                        continue
+                    if outcome.verdict is Verdict.NEWER:
+                        raise self._moved()
+                    must_store |= outcome.verdict is Verdict.LATER
+                    held = outcome.verdict is not Verdict.LOST
+                    verdict = Verdict.ACCEPTED if held else Verdict.LOST
+                    outcomes[index].append(Outcome(outcome.start, outcome.stop, verdict))
+            waiting = again
+            if must_store or waiting:
+                self._ask()
+                await asyncio.shield(self._news_stored())
+        return [sorted(each) for each in outcomes]
+
+    def _news_stored(self) -> "asyncio.Future[None]":
+        """Done when everything decided so far is stored."""
+        if self._claims.has_news or self._storing is None:
+            return self._making
+        return self._storing
+
+    # -- what coordinators do with groups --------------------------------------------------------------------
+
+    async def configure(self, settings: GroupSettings) -> None:
+        """Have other settings from now on, once they are stored."""
+        self._check()
+        async with self._at_rest():
+            await self._store(Configured(at=self._wall_ms(), settings=settings.model_dump(mode="json")))
+            self.progress.configure(settings)
+        self._wake.set()
+
+    async def write_snapshot(self) -> int:
+        """Store everything that the records add up to; the offset of that record."""
+        async with self._at_rest():
+            return await self._store(Snapshot(at=self._wall_ms(), state=self.progress.to_plain()))
+
+    async def delete(self) -> None:
+        """End the group for ever, once that is stored."""
+        async with self._at_rest():
+            await self._store(Deleted(at=self._wall_ms()))
+            self.lose_log(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
+
+    async def hand_over(self) -> None:
+        """Hand out nothing more, and write down what is handed out, for the next coordinator.
+
+        Stopped before that is stored, the next one waits for as long as a lease may run; stopped after it, it knows.
+        """
+        self._hands_over = True
+        for waiter in list(self._waiters):
+            self._fail(waiter, SegmentMoved(f"the coordinator of group {self.name!r} hands over"))
+        if self._must_begin:
+            return  # nothing was handed out: what the one before has written down is still the last record
+        async with self._at_rest():
+            await self._store(Leases(at=self._wall_ms(), leases=self._claims.written_down(self._now_ms())))
+
+    @contextlib.asynccontextmanager
+    async def _at_rest(self) -> AsyncIterator[None]:
+        """A context in which no other record of the group is on its way."""
+        async with self._log_lock:
+            if self._lost is not None:
+                raise self._moved()
+            yield
+
+    async def _store(self, record: Record) -> int:
+        try:
+            return await self._append(record)
+        except BaseException as error:
+            self.lose_log(error)
+            raise
+
+    async def close(self) -> None:
+        """End; whoever waits is told that the coordinator has moved."""
+        self.lose_log(self._moved())
+        running = [task for task in (self._running, *self._tasks.values()) if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def lose_log(self, error: BaseException) -> None:
+        """Records do not count any more."""
+        if self._lost is not None:
+            return
+        self._lost = error
+        moved = error if isinstance(error, NotFound) else self._moved()
+        for waiter in list(self._waiters):
+            self._fail(waiter, moved)
+        for future in (self._storing, self._making):
+            if future is not None and not future.done():
+                future.set_exception(moved)
+                future.exception()
+        self._on_lost(error)
+        self._wake.set()
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if isinstance(self._lost, NotFound):
+            raise self._lost
+        if self._lost is not None or self._hands_over:
+            raise self._moved()
+
+    def _moved(self) -> SegmentMoved:
+        return SegmentMoved(f"group {self.name!r} of topic {self.topic!r} has another coordinator")
+
+    def _ask(self) -> None:
+        """Somebody is interested in the group: run."""
+        self._asked_seconds = self._clock.monotonic_seconds()
+        self._wake.set()
+        self.run()
+
+    def run(self) -> None:
+        """Do what is due, until nothing is."""
+        if self._running is None and self._lost is None:
+            self._running = asyncio.create_task(self._run(), name=f"group {self.topic}/{self.name}")
+
+    async def _run(self) -> None:
+        try:
+            await self._begin()
+            while self._lost is None:
+                self._wake.clear()
+                if not self._hands_over:
+                    self._claims.tick(self._now_ms(), self._wall_ms())
+                self._distribute()
+                self._begin_storing()
+                self._begin_burying()
+                self._begin_feeding()
+                due_ms = self._claims.next_event(self._now_ms(), self._wall_ms())
+                is_idle = self._is_idle()
+                if is_idle and due_ms is None:
+                    return
+                longest_seconds = inf if is_idle else IDLE_SECONDS
+                await self._sleep(longest_seconds if due_ms is None else min(due_ms / 1000, longest_seconds))
+        except BraidError as error:
+            self.lose_log(error)
+        finally:
+            self._running = None
+            if self._wake.is_set() and self._lost is None and not self._hands_over:
+                self.run()
+
+    async def _begin(self) -> None:
+        if self._must_begin:
+            async with self._at_rest():
+                await self._store(Taken(at=self._wall_ms()))
+                self.progress.take()
+                self._must_begin = False
+
+    def _is_idle(self) -> bool:
+        asked_before_seconds = self._clock.monotonic_seconds() - self._asked_seconds
+        return not self._waiters and not self._tasks and asked_before_seconds >= IDLE_SECONDS
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until there is something to do, or that long."""
+        woken = asyncio.create_task(self._wake.wait())
+        timer = asyncio.create_task(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait([woken, timer], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            timer.cancel()
+
+    def _distribute(self) -> None:
+        """Divide what there is among all who wait, so that one batch is not with one of them alone."""
+        while self._waiters and not self._must_begin and not self._hands_over:
+            available = self._claims.ready_count + self._claims.fresh_count
+            share = -(-available // len(self._waiters))
+            waiter = self._waiters[0]
+            grants = self._claims.hand_out(min(waiter.most, share), self._now_ms() + waiter.lease_ms)
+            if not grants:
+                return
+            self._waiters.popleft()
+            waiter.granted.set_result(grants)
+
+    def _begin_storing(self) -> None:
+        if self._claims.has_news and "store" not in self._tasks:
+            self._begin_task("store", self._store_news())
+
+    async def _store_news(self) -> None:
+        """Store what was decided, and have it count.
+
+        Stopped before it is acknowledged, nobody was answered. Stopped after it, the next coordinator knows it, and
+        answers whoever asks again as this one would have.
+        """
+        async with self._at_rest():
+            self._storing, self._making = self._making, self._new_future()
+            news = self._claims.take_news(self._wall_ms())
+            await self._store(news)
+            self._claims.stored(news)
+            stored, self._storing = self._storing, None
+        if not stored.done():
+            stored.set_result(None)
+
+    def _begin_burying(self) -> None:
+        if "bury" not in self._tasks and (dying := self._claims.to_bury()) and not self._hands_over:
+            self._begin_task("bury", self._bury_all(dying))
+
+    async def _bury_all(self, dying: Sequence[Dying]) -> None:
+        """Store dead letters, then note that they are.
+
+        Stopped in between, whoever comes next stores them again, under the same sequences: they are there once.
+        """
+        for each in dying:
+            try:
+                await self._bury(self.progress, each)
+            except BraidError as error:
+                _log.warning("dead_letters_delayed", topic=self.topic, group=self.name, error=error)
+                await self._clock.sleep(RETRY_SECONDS)
+                return
+            self._claims.bury(each)
+            self._wake.set()
+
+    def _must_look(self) -> bool:
+        """Whether there is room for new messages, and few that are ready."""
+        return self._claims.fresh_count < AHEAD_ROWS // 2 and self._claims.has_room and not self._hands_over
+
+    def _begin_feeding(self) -> None:
+        wanted = bool(self._waiters) or self._clock.monotonic_seconds() - self._asked_seconds < 1.0
+        if wanted and self._must_look() and "feed" not in self._tasks and not self._claims.has_news:
+            self._begin_task("feed", self._feed_once())
+        elif not self._waiters and self._feed.is_waiting and (feeding := self._tasks.get("feed")) is not None:
+            feeding.cancel()
+
+    async def _feed_once(self) -> None:
+        """Look for new messages; if there are none, wait for some."""
+        try:
+            if not await self._feed.look(self._claims, AHEAD_ROWS, self._wall_ms()):
+                await self._feed.wait()
+        except BraidError as error:
+            for waiter in list(self._waiters):
+                self._fail(waiter, error)
+
+    def _begin_task(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"{name} of group {self.topic}/{self.name}")
+        self._tasks[name] = task
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            self._tasks.pop(name, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.lose_log(error)
+            self._wake.set()
+
+        task.add_done_callback(ended)
+
+    def _fail(self, waiter: _Waiter, error: Exception) -> None:
+        self._waiters.remove(waiter)
+        if not waiter.granted.done():
+            waiter.granted.set_exception(error)
+            waiter.granted.exception()
+
+    def _new_future(self) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().create_future()
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_seconds() * 1000)
+
+    def _wall_ms(self) -> int:
+        return self._clock.now_us() // 1000

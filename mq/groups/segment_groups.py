@@ -1,0 +1,211 @@
+"""All groups whose coordinator this broker is because it owns one segment of `__groups`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from filer.clock import Clock
+from filer.errors import BraidError, SegmentMoved
+from filer.event_log import EventLog
+from groups.queue.progress import QueueProgress
+from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
+from groups.settings import GroupSettings
+from mq.base.errors import NotFound
+from mq.groups.group_log import GroupLog
+from mq.groups.queue_group import Append, QueueGroup
+
+CHECKPOINT_RECORDS = 10_000
+"""After so many records, or twice as many as there are groups, everything is written down anew."""
+AT_ONCE = 64
+
+_log = EventLog(__name__)
+
+
+class MakeGroup(Protocol):
+    """Makes the runtime of a group."""
+
+    def __call__(
+        self,
+        topic: str,
+        name: str,
+        progress: QueueProgress,
+        *,
+        append: Append,
+        on_lost: Callable[[BaseException], None],
+    ) -> QueueGroup:
+        """As `QueueGroup`."""
+        ...
+
+
+class SegmentGroups:
+    """The groups of one segment, by key. All methods belong to the event loop's thread.
+
+    It begins to replay the log at once; whoever asks meanwhile waits. If the log cannot be read, everybody is told why,
+    and it is tried again for whoever asks next. A group costs no more than its progress until somebody asks for it.
+    """
+
+    def __init__(self, log: GroupLog, clock: Clock, make_group: MakeGroup) -> None:
+        self._log, self._clock, self._make_group = log, clock, make_group
+        self._groups: dict[str, QueueGroup] = {}
+        self._untouched: dict[str, QueueProgress] = {}
+        self._creating = asyncio.Lock()
+        self._appended = 0
+        self._is_closed = self._is_broken = False
+        self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{log.segment}")
+        self._checkpointing: asyncio.Task[None] | None = None
+        # From here on the log has all there is of these groups, by segment.
+        self.floor: Mapping[int, int] | None = None
+
+    async def ready(self) -> None:
+        """Wait until the log is replayed. Raises as `GroupLog.replay`, and `SegmentMoved` once it is closed."""
+        if self._replaying.done() and not self._is_closed and (self._is_broken or _has_failed(self._replaying)):
+            self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{self._log.segment}")
+        if not self._is_closed:
+            await asyncio.shield(self._replaying)
+        if self._is_closed:
+            raise SegmentMoved(f"segment {self._log.segment} of __groups has another owner")
+
+    def find(self, topic: str, name: str) -> QueueGroup | None:
+        """The group, if there is one. Call it when this is ready."""
+        key = key_of(topic, name)
+        if key in self._untouched:
+            self._make(key, self._untouched.pop(key))
+        return self._groups.get(key)
+
+    def names(self, topic: str) -> list[str]:
+        """The names of the groups of a topic that lie in this segment."""
+        keys = (*self._groups, *self._untouched)
+        return sorted(name for each, name in map(topic_and_group, keys) if each == topic)
+
+    async def create(
+        self, topic: str, name: str, settings: GroupSettings, positions: Callable[[], Awaitable[Mapping[int, int]]]
+    ) -> tuple[QueueGroup, bool]:
+        """The group, and whether it was created just now: from the `positions` on, with these settings.
+
+        Stopped before that is stored, there is no group; stopped after it, it begins where it was told.
+        """
+        async with self._creating:
+            if (group := self.find(topic, name)) is not None:
+                return group, False
+            begin = await positions()
+            group_id = self._clock.ulid()
+            record = Created(
+                at=self._clock.now_us() // 1000,
+                id=group_id,
+                settings=settings.model_dump(mode="json"),
+                positions=list(begin.items()),
+            )
+            key = key_of(topic, name)
+            await self._append(key, record)
+            _log.info("group_created", topic=topic, group=name, mode=settings.mode)
+            return self._make(key, QueueProgress(group_id, settings, begin)), True
+
+    async def delete(self, topic: str, name: str) -> None:
+        """Delete a group. Raises `NotFound`."""
+        group = self.find(topic, name)
+        if group is None:
+            raise NotFound("group", f"topic {topic!r} has no group {name!r}")
+        await group.delete()
+        _log.info("group_deleted", topic=topic, group=name)
+
+    async def hand_over(self) -> None:
+        """Have every group write down what the next coordinator has to know, as far as that is possible."""
+        await asyncio.gather(*(group.hand_over() for group in self._groups.values()), return_exceptions=True)
+
+    async def close(self) -> None:
+        """End: this broker does not own the segment any more."""
+        self._is_closed = True
+        tasks = [task for task in (self._replaying, self._checkpointing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *(group.close() for group in list(self._groups.values())), return_exceptions=True)
+
+    # -- the log ---------------------------------------------------------------------------------------------
+
+    async def _replay(self) -> None:
+        began_seconds = self._clock.monotonic_seconds()
+        groups, self._groups, self._untouched = self._groups, {}, {}
+        await asyncio.gather(*(group.close() for group in groups.values()), return_exceptions=True)
+        fold = await self._log.replay()
+        self._untouched, self._appended, self._is_broken = fold.groups, fold.records, False
+        for key in [key for key, progress in fold.groups.items() if progress.dying]:
+            self._make(key, self._untouched.pop(key)).run()
+        duration_seconds = round(self._clock.monotonic_seconds() - began_seconds, 3)
+        _log.info(
+            "groups_taken_over",
+            segment=self._log.segment,
+            groups=len(fold.groups),
+            records=fold.records,
+            duration_seconds=duration_seconds,
+        )
+
+    def _make(self, key: str, progress: QueueProgress) -> QueueGroup:
+        topic, name = topic_and_group(key)
+        group = self._make_group(
+            topic, name, progress, append=partial(self._append, key), on_lost=partial(self._forget, key)
+        )
+        self._groups[key] = group
+        return group
+
+    def _forget(self, key: str, error: BaseException) -> None:
+        """A group that was deleted is not there. Where one could not store a record, nobody knows what counts any more.
+
+        Mostly the segment is lost, and this ends. Otherwise the log is read again before anybody is answered.
+        """
+        if isinstance(error, NotFound):
+            self._groups.pop(key, None)
+        else:
+            self._is_broken = True
+
+    async def _append(self, key: str, record: Record) -> int:
+        offset = await self._log.append(key, record)
+        self._appended += 1
+        count = len(self._groups) + len(self._untouched)
+        if self._appended >= max(CHECKPOINT_RECORDS, 2 * count) and self._checkpointing is None:
+            self._checkpointing = asyncio.create_task(
+                self._write_checkpoint(), name=f"checkpoint of __groups/{self._log.segment}"
+            )
+        return offset
+
+    async def _write_checkpoint(self) -> None:
+        """Store a snapshot of each group, then where the first of them lies.
+
+        Stopped in between, the next owner reads from the checkpoint before. A snapshot alone changes nothing.
+        """
+        self._appended = 0
+        offsets: list[int] = []
+
+        async def write(key: str) -> None:
+            if (progress := self._untouched.get(key)) is not None:
+                snapshot = Snapshot(at=self._clock.now_us() // 1000, state=progress.to_plain())
+                offsets.append(await self._log.append(key, snapshot))
+            elif (group := self._groups.get(key)) is not None:
+                offsets.append(await group.write_snapshot())
+
+        try:
+            await self._for_each([*self._untouched, *self._groups], write)
+            if offsets:
+                at_ms, first = self._clock.now_us() // 1000, min(offsets)
+                await self._log.append(CHECKPOINT_KEY, Checkpoint(at=at_ms, positions=[(self._log.segment, first)]))
+                self.floor = {self._log.segment: first}
+        except BraidError as error:
+            # Nothing depends on it: the next one comes after as many records again.
+            _log.warning("checkpoint_failed", segment=self._log.segment, error=error)
+        finally:
+            self._checkpointing = None
+
+    async def _for_each(self, items: Iterable[Any], work: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+        """Do that with each, some at a time."""
+        all_items = list(items)
+        for start in range(0, len(all_items), AT_ONCE):
+            outcomes = await asyncio.gather(
+                *(work(each) for each in all_items[start : start + AT_ONCE]), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException) and not isinstance(outcome, NotFound):
+                    raise outcome
+
+
+def _has_failed(task: "asyncio.Task[None]") -> bool:
+    return task.cancelled() or task.exception() is not None

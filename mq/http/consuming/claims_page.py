@@ -1,0 +1,93 @@
+"""Claimed messages as consumers get them: as JSON with a claim in each, or as Arrow with the claims beside."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from filer.format.schema import log_schema
+from filer.topic.topic_state import TopicState
+from groups.claim_tokens import ClaimTokens
+from groups.queue.claims import Grant
+from groups.queue.leases import Claim
+from mq.http.large_values import Aside
+from mq.http.render import MessageRenderer, Part, Written
+from mq.limits.steps import Steps
+from mq.topic.run import Run
+
+CLAIMS = b"braid-claims"
+"""The key in the metadata of an Arrow schema: the claims as JSON, as in the JSON answer."""
+_MESSAGE_BYTES = 128
+
+
+class Claimed(NamedTuple):
+    """Messages of a grant, in as many runs as they were read in."""
+
+    grant: Grant
+    runs: list[Run]
+
+
+def claims_of(claimed: Sequence[Claimed], tokens: ClaimTokens) -> list[dict[str, Any]]:
+    """Each claim as clients get it."""
+    return [
+        {
+            "claim": tokens.token(Claim(grant.segment, grant.start, grant.delivery), grant.stop),
+            "segment": grant.segment,
+            "from": grant.start,
+            "to": grant.stop,
+            "deliveries": grant.delivery,
+        }
+        for grant, _ in claimed
+    ]
+
+
+def json_claims(
+    state: TopicState, claimed: Sequence[Claimed], tokens: ClaimTokens, about: dict[str, Any]
+) -> Steps[Sequence[Part]]:
+    """One JSON object: the messages, each with its claim and the number of its deliveries, and all claims."""
+    large, written = Aside(), Written()
+    renderer = MessageRenderer(state.topic, state.config, large)
+    claims = claims_of(claimed, tokens)
+    written.add([b'{"messages":['])
+    separator = b""
+    for claim, (_, runs) in zip(claims, claimed, strict=True):
+        for run in runs:
+            for message in renderer.in_steps(run):
+                if message is None:
+                    yield
+                    continue
+                message["deliveries"], message["claim"] = claim["deliveries"], claim["claim"]
+                piece = large.fill(orjson.dumps(message))
+                written.add([separator, *piece])
+                separator = b","
+                if written.step_is_over(sum(map(len, piece)) + _MESSAGE_BYTES):
+                    yield
+    written.add([b'],"claims":', orjson.dumps(claims)])
+    written.add([*(b",%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in about.items()), b"}"])
+    return written.all_parts()
+
+
+def arrow_claims(
+    state: TopicState, claimed: Sequence[Claimed], tokens: ClaimTokens, about: dict[str, Any]
+) -> Steps[Sequence[Part]]:
+    """An Arrow IPC stream of messages with `segment` and `deliveries` in front. Its metadata has the claims."""
+    schema = pa.schema(
+        [
+            pa.field("segment", pa.int64(), nullable=False),
+            pa.field("deliveries", pa.int32(), nullable=False),
+            *log_schema(state.config.key_type, state.config.value_type),
+        ],
+        {CLAIMS: orjson.dumps({"claims": claims_of(claimed, tokens), **about})},
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for grant, runs in claimed:
+            for run in runs:
+                rows = run.table.num_rows
+                segment = pa.array(np.full(rows, grant.segment, dtype=np.int64))
+                deliveries = pa.array(np.full(rows, grant.delivery, dtype=np.int32))
+                writer.write_table(pa.Table.from_arrays([segment, deliveries, *run.table.columns], schema=schema))
+                yield
+    return [memoryview(sink.getvalue())]

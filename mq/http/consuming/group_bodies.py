@@ -1,0 +1,104 @@
+"""The bodies of requests about consumer groups."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from filer.errors import InvalidInput
+from groups.claim_tokens import ClaimTokens
+from groups.settings import MOST_LEASE_SECONDS
+from mq.groups.queue_group import ToDecide
+from mq.http.json_body import JsonBody
+
+MOST_CLAIMED, MOST_DECIDED = 10_000, 10_000
+MOST_BYTES = 64 * 1024 * 1024
+BODY_BYTES = 4 * 1024 * 1024
+_Seconds = Annotated[float, Field(ge=0, le=86_400 * 366, allow_inf_nan=False)]
+_Lease = Annotated[float, Field(ge=1, le=MOST_LEASE_SECONDS, allow_inf_nan=False)]
+_Offset = Annotated[int, Field(ge=0, le=2**62)]
+
+
+class ClaimBody(JsonBody):
+    """A claim: how many messages at the most, and how long to wait for a first one."""
+
+    EXAMPLE: ClassVar[str] = '{"max": 100, "wait": 20}'
+
+    max: Annotated[int, Field(ge=1, le=MOST_CLAIMED)] = 100
+    max_bytes: Annotated[int, Field(ge=1, le=MOST_BYTES)] = 8 * 1024 * 1024
+    wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
+    lease_seconds: _Lease | None = None
+
+
+class ClaimPart(BaseModel):
+    """Messages of a claim: all of them, one by its id, or the offsets from `from` up to `to`, which is not one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    claim: Annotated[str, Field(max_length=200)]
+    id: Annotated[str, Field(max_length=50)] | None = None
+    from_: Annotated[_Offset | None, Field(alias="from")] = None
+    to: _Offset | None = None
+
+
+class AckBody(JsonBody):
+    """Messages to ack."""
+
+    EXAMPLE: ClassVar[str] = '{"messages": [{"claim": "…", "id": "0-17"}]}'
+
+    messages: Annotated[list[ClaimPart], Field(min_length=1, max_length=MOST_DECIDED)]
+
+
+class ReleaseBody(AckBody):
+    """Messages to give back: after a delay (else the group's back-off), or as dead letters."""
+
+    EXAMPLE: ClassVar[str] = '{"messages": [{"claim": "…", "id": "0-17"}], "reason": "no such customer"}'
+
+    delay_seconds: _Seconds | None = None
+    dead: bool = False
+    reason: Annotated[str, Field(max_length=500)] = "released"
+
+
+class ExtensionBody(AckBody):
+    """Messages whose leases run for `lease_seconds` from now on, or for the group's own."""
+
+    EXAMPLE: ClassVar[str] = '{"messages": [{"claim": "…"}], "lease_seconds": 60}'
+
+    lease_seconds: _Lease | None = None
+
+
+def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> list[ToDecide]:
+    """What the parts name. Raises `InvalidInput` that names the part and what is right.
+
+    Parts that overlap are refused: a message would have two outcomes.
+    """
+    decided = [_part(index, part, tokens) for index, part in enumerate(parts)]
+    ordered = sorted((each.claim.segment, each.start, each.stop, index) for index, each in enumerate(decided))
+    for before, after in pairwise(ordered):
+        if before[0] == after[0] and after[1] < before[2]:
+            raise InvalidInput(f"messages.{after[3]}: it names messages that messages.{before[3]} names too")
+    return decided
+
+
+def _part(index: int, part: ClaimPart, tokens: ClaimTokens) -> ToDecide:
+    try:
+        claim, end = tokens.read(part.claim)
+    except InvalidInput as error:
+        raise InvalidInput(f"messages.{index}: {error}") from error
+    start, stop = claim.first, end
+    if part.id is not None:
+        if part.from_ is not None or part.to is not None:
+            raise InvalidInput(f"messages.{index}: give id, or from and to, or neither for all messages of the claim")
+        segment, _, offset = part.id.partition("-")
+        if not (segment.isdecimal() and offset.isdecimal() and int(segment) == claim.segment):
+            raise InvalidInput(f"messages.{index}: {part.id!r} is no message of its claim; give the id as it came")
+        start, stop = int(offset), int(offset) + 1
+    elif part.from_ is not None or part.to is not None:
+        start, stop = part.from_ if part.from_ is not None else start, part.to if part.to is not None else stop
+    if not claim.first <= start < stop <= end:
+        raise InvalidInput(
+            f"messages.{index}: [{start}, {stop}) is not within its claim, which is [{claim.first}, {end}) "
+            f"of segment {claim.segment}"
+        )
+    return ToDecide(claim, start, stop)

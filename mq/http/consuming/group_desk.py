@@ -1,0 +1,264 @@
+"""Serves requests about consumer groups at the broker that coordinates them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from filer.errors import InvalidConfig
+from filer.topic.positions import Positions
+from groups.queue.claims import Grant, Outcome, Verdict
+from groups.settings import default_settings, parse_settings
+from mq.base.errors import Conflict, NotFound
+from mq.broker import Broker
+from mq.groups.lag import lag_of
+from mq.groups.queue_group import QueueGroup
+from mq.groups.segment_groups import SegmentGroups
+from mq.http.answers import copied, rendered
+from mq.http.consuming.claims_page import Claimed, arrow_claims, json_claims
+from mq.http.consuming.group_bodies import AckBody, ClaimBody, ClaimPart, ExtensionBody, ReleaseBody, to_decide
+from mq.http.formats import ARROW
+from mq.http.json_body import checked_body, object_of
+from mq.http.render import Part
+from mq.http.reply import JSON
+from mq.http.start import start_positions
+from mq.limits.read_budget import ReadLease
+from mq.topic.run import Run
+from mq.topic.topic_reader import TopicReader
+
+FROM = "from"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A request about one group: what to do, its body, and the media type of claimed messages."""
+
+    topic: str
+    group: str
+    operation: str
+    body: bytes
+    accept: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnswer:
+    """What to answer: a document, or claimed messages as `parts`."""
+
+    status: int
+    media_type: str
+    parts: Sequence[Part]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], status: int = 200) -> "GroupAnswer":
+        """A JSON document."""
+        return cls(status, JSON, [orjson.dumps(document)])
+
+
+class GroupDesk:
+    """Does what is asked of groups that this broker coordinates. All methods belong to the event loop's thread."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._operations: Mapping[str, Callable[[SegmentGroups, GroupRequest, ReadLease], Awaitable[GroupAnswer]]] = {
+            "put": self._put,
+            "describe": self._describe,
+            "delete": self._delete,
+            "claims": self._claim,
+            "acks": self._ack,
+            "releases": self._release,
+            "extensions": self._extend,
+        }
+
+    async def serve(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        """Serve a request; what the answer takes is held by the `lease`. Raises what `problem_of` knows."""
+        operation = self._operations.get(request.operation)
+        if operation is None:
+            raise NotFound("path", f"groups know no {request.operation!r}")
+        return await operation(groups, request, lease)
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    async def _put(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        given = _object(request)
+        begin = given.pop(FROM, None)
+        if begin is not None and not isinstance(begin, str):
+            raise InvalidConfig(f"{FROM} is earliest, latest or an RFC 3339 time, not {begin!r:.60}")
+        group = groups.find(request.topic, request.group)
+        created = False
+        if group is None:
+            settings = parse_settings(given, default_settings(request.topic))
+            group, created = await groups.create(
+                request.topic, request.group, settings, lambda: self._positions(request.topic, begin)
+            )
+        if not created:
+            settings = parse_settings(given, group.progress.settings)
+            if settings.mode != group.progress.settings.mode:
+                raise InvalidConfig(f"mode of group {request.group!r} is {group.progress.settings.mode!r} and stays so")
+            if settings != group.progress.settings:
+                await group.configure(settings)
+        document = await self._document(group)
+        return GroupAnswer.of(document | {"created": created}, 201 if created else 200)
+
+    async def _describe(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        return GroupAnswer.of(await self._document(_existing(groups, request)))
+
+    async def _delete(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        await groups.delete(request.topic, request.group)
+        return GroupAnswer(204, JSON, [])
+
+    async def _document(self, group: QueueGroup) -> dict[str, Any]:
+        runtime = await self._broker.topics.topic(group.topic)
+        lag = await lag_of(group.progress, runtime, await self._broker.reader(group.topic), self._broker.clock)
+        progress = group.progress
+        return {
+            "topic": group.topic,
+            "group": group.name,
+            "settings": progress.settings.model_dump(mode="json"),
+            "coordinator": self._broker.id,
+            "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3)},
+            "in_flight": group.in_flight,
+            "waiting_consumers": group.waiting_count,
+            "dead": progress.dead_count,
+            "expired": progress.expired_count,
+            "skipped": progress.skipped_count,
+        }
+
+    async def _positions(self, topic: str, begin: str | None) -> Positions:
+        reader = await self._broker.reader(topic)
+        return await start_positions(topic, reader, None, begin, default="earliest")
+
+    async def _made(self, groups: SegmentGroups, request: GroupRequest) -> QueueGroup:
+        """The group, which is made if it is not there."""
+        if (group := groups.find(request.topic, request.group)) is not None:
+            return group
+        await self._broker.topics.topic(request.topic)
+        settings = default_settings(request.topic)
+        group, _ = await groups.create(
+            request.topic, request.group, settings, lambda: self._positions(request.topic, None)
+        )
+        return group
+
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    async def _claim(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked = checked_body(_object(request), ClaimBody)
+        group = await self._made(groups, request)
+        lease_ms = _lease_ms(asked.lease_seconds, group)
+        grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait)
+        try:
+            claimed = await self._read(group, grants, asked.max_bytes, lease)
+        except BaseException:
+            group.take_back(grants)
+            raise
+        runtime = await self._broker.topics.topic(request.topic)
+        about = {"lease_seconds": lease_ms / 1000}
+        rows = sum(run.table.num_rows for each in claimed for run in each.runs)
+        if request.accept == ARROW:
+            parts = await copied(arrow_claims(runtime.state, claimed, group.tokens, about), rows, lease)
+            return GroupAnswer(200, ARROW, parts)
+        parts = await rendered(json_claims(runtime.state, claimed, group.tokens, about), rows, lease)
+        return GroupAnswer(200, JSON, parts)
+
+    async def _read(
+        self, group: QueueGroup, grants: Sequence[Grant], max_bytes: int, lease: ReadLease
+    ) -> list[Claimed]:
+        """The messages of the grants. What does not fit goes back: nobody has seen it."""
+        reader = await self._broker.reader(group.topic, room=lease)
+        claimed: list[Claimed] = []
+        for grant in grants:
+            runs = await self._read_grant(group, reader, grant, max_bytes) if max_bytes > 0 else []
+            stop = runs[-1].end if runs else grant.start
+            group.take_back_from(grant, stop)
+            if runs:
+                claimed.append(Claimed(grant._replace(stop=stop), runs))
+            max_bytes -= sum(run.size_bytes for run in runs)
+        return claimed
+
+    async def _read_grant(self, group: QueueGroup, reader: TopicReader, grant: Grant, max_bytes: int) -> list[Run]:
+        """As much of a grant as `max_bytes` allows, at least a message; the rest of it is still leased."""
+        runs: list[Run] = []
+        offset = grant.start
+        while offset < grant.stop and max_bytes > 0:
+            run = await reader.read_segment(grant.segment, offset, max_rows=grant.stop - offset, max_bytes=max_bytes)
+            first = min(run.end - run.table.num_rows, grant.stop) if run.table.num_rows else grant.stop
+            # Retention, or a repair, has removed what lies before since it was made ready.
+            group.lose(grant, offset, first)
+            if first == grant.stop:
+                break
+            stop = min(run.end, grant.stop)
+            runs.append(run if stop == run.end else Run.of(grant.segment, stop, run.table.slice(0, stop - first)))
+            offset, max_bytes = stop, max_bytes - run.size_bytes
+        return runs
+
+    # -- acks, releases, extensions --------------------------------------------------------------------------------
+
+    async def _ack(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked, group = checked_body(_object(request), AckBody), _existing(groups, request)
+        return _told(asked.messages, await group.ack(to_decide(asked.messages, group.tokens)))
+
+    async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked, group = checked_body(_object(request), ReleaseBody), _existing(groups, request)
+        delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
+        parts = to_decide(asked.messages, group.tokens)
+        return _told(
+            asked.messages, await group.release(parts, delay_ms=delay_ms, dead=asked.dead, reason=asked.reason)
+        )
+
+    async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked, group = checked_body(_object(request), ExtensionBody), _existing(groups, request)
+        parts = to_decide(asked.messages, group.tokens)
+        return _told(asked.messages, await group.extend(parts, lease_ms=_lease_ms(asked.lease_seconds, group)))
+
+
+def _object(request: GroupRequest) -> dict[str, Any]:
+    return object_of(request.body or b"{}", ClaimBody.EXAMPLE if request.operation == "claims" else AckBody.EXAMPLE)
+
+
+def _existing(groups: SegmentGroups, request: GroupRequest) -> QueueGroup:
+    """Raises `NotFound`."""
+    group = groups.find(request.topic, request.group)
+    if group is None:
+        raise NotFound(
+            "group",
+            f"topic {request.topic!r} has no group {request.group!r}: create it with "
+            f"PUT /v1/topics/{request.topic}/groups/{request.group}, or claim from it",
+        )
+    return group
+
+
+def _lease_ms(asked_seconds: float | None, group: QueueGroup) -> int:
+    """Raises `InvalidConfig` for a lease that is longer than the group's own.
+
+    A coordinator that takes over waits for no longer than that.
+    """
+    longest_ms = group.progress.settings.lease_ms
+    lease_ms = longest_ms if asked_seconds is None else round(asked_seconds * 1000)
+    if lease_ms > longest_ms:
+        raise InvalidConfig(
+            f"lease_seconds is {asked_seconds:g}: a lease of group {group.name!r} runs for at most "
+            f"{longest_ms / 1000:g} s; extend it meanwhile, or give the group a larger lease_seconds"
+        )
+    return lease_ms
+
+
+def _told(parts: Sequence[ClaimPart], outcomes: Sequence[Sequence[Outcome]]) -> GroupAnswer:
+    """What became of each part. Raises `Conflict` if nothing of them held."""
+    results: list[dict[str, Any]] = [
+        {
+            "claim": part.claim,
+            "accepted": [[each.start, each.stop] for each in of_part if each.verdict is Verdict.ACCEPTED],
+            "lost": [[each.start, each.stop] for each in of_part if each.verdict is Verdict.LOST],
+        }
+        for part, of_part in zip(parts, outcomes, strict=True)
+    ]
+    accepted, lost = (
+        sum(stop - start for result in results for start, stop in result[name]) for name in ("accepted", "lost")
+    )
+    if not accepted:
+        raise Conflict(
+            "claim-lost",
+            f"none of these {lost} messages is with this consumer any more: the leases have run out, and the messages "
+            "are with somebody else, or done",
+        )
+    return GroupAnswer.of({"accepted": accepted, "lost": lost, "results": results})

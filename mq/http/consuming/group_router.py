@@ -1,0 +1,54 @@
+"""Finds out who coordinates a group, and has the request served there."""
+
+from filer.backoff import backoff_seconds
+from filer.errors import SegmentMoved
+from filer.keys import GROUPS_TOPIC
+from mq.base.errors import PeerUnreachable
+from mq.broker import Broker
+from mq.groups.groups import Elsewhere
+from mq.http.consuming.group_desk import GroupAnswer, GroupDesk, GroupRequest
+from mq.limits.read_budget import ReadLease
+from mq.peers.group_call import GroupCall
+
+RETRY_SECONDS = 10.0
+"""As long as a failover mostly takes. Whoever asks again later begins anew."""
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.05, 1.0
+_MAKING = frozenset(("put", "claims"))
+
+
+class GroupRouter:
+    """Serves requests about groups, wherever they are coordinated.
+
+    A request that met a coordinator which is none any more is sent again: to the next one. Every request may be
+    repeated: an ack that was stored is answered as the first time.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._desk = broker, GroupDesk(broker)
+
+    async def serve(self, request: GroupRequest, lease: ReadLease, *, wait_seconds: float = 0.0) -> GroupAnswer:
+        """Serve a request here, or at another broker. Raises what `problem_of` knows."""
+        clock, broker = self._broker.clock, self._broker
+        until_seconds = clock.monotonic_seconds() + RETRY_SECONDS
+        attempt = 0
+        while True:
+            try:
+                found = await broker.groups.coordinator(request.topic, request.group, make=request.operation in _MAKING)
+                if not isinstance(found, Elsewhere):
+                    return await self._desk.serve(found, request, lease)
+                return await self._forward(found, request, wait_seconds)
+            except (SegmentMoved, PeerUnreachable):
+                if clock.monotonic_seconds() >= until_seconds:
+                    raise
+            attempt += 1
+            await clock.sleep(
+                backoff_seconds(attempt, first_seconds=FIRST_WAIT_SECONDS, longest_seconds=LONGEST_WAIT_SECONDS)
+            )
+            await broker.groups.look_again()
+
+    async def _forward(self, found: Elsewhere, request: GroupRequest, wait_seconds: float) -> GroupAnswer:
+        call = GroupCall(request.topic, request.group, request.operation, request.accept, request.body)
+        reply = await self._broker.peers.ask_group(
+            found.url, GROUPS_TOPIC, found.segment, found.version, call, wait_seconds=wait_seconds
+        )
+        return GroupAnswer(reply.status, reply.media_type, [reply.body] if reply.body else [])

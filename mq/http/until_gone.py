@@ -1,0 +1,34 @@
+"""Work for a client that may go away before it is done."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+from mq.bodies.intake import ClientGone
+
+T = TypeVar("T")
+
+
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of the work; it is cancelled if the client goes away. Call it once the request's body has been read.
+
+    Raises `ClientGone`.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_leave(receive))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _leave(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,59 @@
+"""A request about a consumer group, on its way to the broker that coordinates it, and the answer to the client."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from filer.errors import InvalidInput
+from mq.peers.answer_forms import AnswerForm
+from mq.peers.transport import PeerAnswer
+
+_STATUS = "braid-answer-status"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCall:
+    """What a client asks of a group: an operation with its body, and the media type for claimed messages."""
+
+    topic: str
+    group: str
+    operation: str
+    accept: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReply:
+    """What the client gets, problems of its own included."""
+
+    status: int
+    media_type: str
+    body: bytes
+
+
+def pack_group_call(call: GroupCall) -> bytes:
+    """One line of JSON, then the body as it came."""
+    head = {"topic": call.topic, "group": call.group, "operation": call.operation, "accept": call.accept}
+    return orjson.dumps(head) + b"\n" + call.body
+
+
+def unpack_group_call(data: bytes) -> GroupCall:
+    """The call. Raises `InvalidInput` for what `pack_group_call` has not written."""
+    head, _, body = data.partition(b"\n")
+    try:
+        given = orjson.loads(head)
+        topic, group, operation, accept = (str(given[name]) for name in ("topic", "group", "operation", "accept"))
+        return GroupCall(topic, group, operation, accept, body)
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise InvalidInput(f"that is no call about a group: {error}") from error
+
+
+def _pack(reply: GroupReply) -> PeerAnswer:
+    return PeerAnswer(200, {"content-type": reply.media_type, _STATUS: str(reply.status)}, reply.body)
+
+
+def _unpack(answer: PeerAnswer) -> GroupReply:
+    return GroupReply(int(answer.headers[_STATUS]), answer.headers["content-type"], answer.body)
+
+
+GROUP_REPLY = AnswerForm(_pack, _unpack)

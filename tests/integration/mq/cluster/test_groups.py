@@ -1,0 +1,103 @@
+"""Consumer groups in a cluster: any broker serves any group, and the coordinator goes with its segment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.broker.problems import check_problem
+from tests.support.cluster.http_cluster import HttpCluster, until
+
+G = "/v1/topics/t/groups/g"
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[HttpCluster]:
+    cluster = HttpCluster()
+    try:
+        await cluster.start("a", "b", "c")
+        yield cluster
+    finally:
+        await cluster.stop_all()
+
+
+async def ask(brokers: HttpCluster, through: str, verb: str, **body: Any) -> httpx.Response:
+    return await brokers.up[through].client.post(f"{G}/{verb}", json=body)
+
+
+async def claim(brokers: HttpCluster, through: str, **body: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await ask(brokers, through, "claims", **body)).raise_for_status().json()["messages"]
+    return found
+
+
+async def ack(brokers: HttpCluster, through: str, *messages: dict[str, Any]) -> int:
+    parts = [{"claim": message["claim"], "id": message["id"]} for message in messages]
+    accepted: int = (await ask(brokers, through, "acks", messages=parts)).raise_for_status().json()["accepted"]
+    return accepted
+
+
+async def coordinator(brokers: HttpCluster, through: str) -> str:
+    told: str = (await brokers.get(through, G))["coordinator"]
+    return told.partition(".")[0]
+
+
+async def test_any_broker_serves_any_group(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t", segments=3)
+    await brokers.publish("a", "t", *((f"k{n}", f"v{n}") for n in range(60)))
+    seen: list[str] = []
+    for through in "abcabc":
+        messages = await claim(brokers, through, max=10, wait=5)
+        assert await ack(brokers, "abc"["abc".index(through) - 1], *messages) == len(messages)
+        seen += [message["value"] for message in messages]
+    assert sorted(seen) == sorted(f"v{n}" for n in range(60))
+    assert {await coordinator(brokers, through) for through in "abc"} == {await coordinator(brokers, "a")}
+    problem = check_problem(await ask(brokers, "c", "acks", messages=[{"claim": "x"}]), 422, "invalid-request")
+    assert "not a claim of this group" in problem["detail"]
+    # A message that comes while they wait.
+    waiting = {through: asyncio.create_task(claim(brokers, through, wait=20)) for through in "abc"}
+    while (await brokers.get("a", G))["waiting_consumers"] < 3:
+        await asyncio.sleep(0.01)
+    await brokers.publish("b", "t", *[("k", "late")] * 9)  # all in one segment: one look finds all of them
+    assert [m["value"] for share in await asyncio.gather(*waiting.values()) for m in share] == ["late"] * 9
+
+
+async def test_a_drained_coordinator_hands_its_leases_over(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    await brokers.publish("a", "t", *((f"k{n}", f"v{n}") for n in range(10)))
+    first, acked = await claim(brokers, "a", max=4), await claim(brokers, "b", max=2)
+    assert await ack(brokers, "b", *acked) == 2
+    before = await coordinator(brokers, "a")
+    other = next(name for name in "abc" if name != before)
+
+    async def is_drained() -> bool:
+        answer = await brokers.up[other].client.post(f"/v1/cluster/brokers/{before}/drain")
+        return bool(answer.raise_for_status().json()["segments"] == 0)
+
+    await until(is_drained)
+    # What is claimed is not delivered again for it, and may be acked.
+    rest = await claim(brokers, other, max=100, wait=5)
+    assert [m["value"] for m in rest] == ["v6", "v7", "v8", "v9"] and {m["deliveries"] for m in rest} == {1}
+    assert await ack(brokers, other, *first) == 4 and await ack(brokers, before, *acked) == 2
+    assert await coordinator(brokers, before) != before
+
+
+async def test_a_coordinator_that_is_gone_is_followed_by_another(brokers: HttpCluster) -> None:
+    """What it had claimed may be acked at the next one, and comes again once a lease may have run."""
+    await brokers.create("a", "t")
+    settings = {"lease_seconds": 1, "backoff_seconds": [0]}
+    await brokers.up["a"].client.put(G, json=settings)
+    await brokers.publish("a", "t", *((f"k{n}", f"v{n}") for n in range(5)))
+    held, acked = await claim(brokers, "a", max=2), await claim(brokers, "a", max=1)
+    assert await ack(brokers, "a", *acked) == 1
+    before = await coordinator(brokers, "a")
+    other = next(name for name in "abc" if name != before)
+    brokers.cut_off(before)
+    assert await ack(brokers, other, held[0], *acked) == 2
+    seen: dict[str, int] = {}
+    while len(seen) < 3:
+        for message in await claim(brokers, other, wait=10):
+            seen[message["value"]] = message["deliveries"]
+            await ack(brokers, other, message)
+    assert seen.keys() == {"v1", "v3", "v4"} and seen["v1"] == 2

@@ -1,0 +1,292 @@
+"""Consumer groups over HTTP: claims, acks, releases, dead letters, and what is wrong with requests."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import orjson
+import pyarrow as pa
+import pytest
+
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.store.dying_store import DyingStore
+
+T = "/v1/topics/t"
+G = f"{T}/groups/g"
+
+
+async def publish(broker: HttpBroker, *values: str, **headers: str) -> None:
+    body = {"messages": [{"key": value, "value": value, "headers": headers} for value in values]}
+    (await broker.client.post(f"{T}/messages", json=body)).raise_for_status()
+
+
+async def claim(broker: HttpBroker, **body: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = (await broker.client.post(f"{G}/claims", json=body)).raise_for_status().json()
+    return answer
+
+
+async def values(broker: HttpBroker, **body: Any) -> list[str]:
+    return [message["value"] for message in (await claim(broker, **body))["messages"]]
+
+
+async def decide(broker: HttpBroker, verb: str, claimed: dict[str, Any], **body: Any) -> httpx.Response:
+    """Ack, release or extend all messages of an answer."""
+    parts = [{"claim": message["claim"], "id": message["id"]} for message in claimed["messages"]]
+    return await broker.client.post(f"{G}/{verb}", json={"messages": parts, **body})
+
+
+async def group(broker: HttpBroker) -> dict[str, Any]:
+    found: dict[str, Any] = (await broker.client.get(G)).raise_for_status().json()
+    return found
+
+
+async def until_dead(broker: HttpBroker, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(20):
+        while (await group(broker))["dead"] < count:
+            await asyncio.sleep(0.02)
+    found: list[dict[str, Any]] = (await broker.client.get("/v1/topics/t.dead/messages")).json()["messages"]
+    return found
+
+
+async def test_each_message_goes_to_one_consumer_and_is_acked_once(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *"abcde")
+    first, second = await claim(memory_broker, max=2), await claim(memory_broker)
+    assert [m["value"] for m in first["messages"]] == ["a", "b"]
+    assert [m["value"] for m in second["messages"]] == ["c", "d", "e"]
+    assert (await claim(memory_broker))["messages"] == []
+    assert {m["deliveries"] for m in first["messages"]} == {1}
+    assert (await group(memory_broker))["lag"]["messages"] == 5
+    for _ in range(2):  # a repeated ack is answered as the first time
+        answer = (await decide(memory_broker, "acks", first)).raise_for_status().json()
+        assert (answer["accepted"], answer["lost"]) == (2, 0)
+    # A whole claim may be acked by its token alone.
+    whole = {"messages": [{"claim": second["claims"][0]["claim"]}]}
+    assert (await memory_broker.client.post(f"{G}/acks", json=whole)).json()["accepted"] == 3
+    told = await group(memory_broker)
+    assert (told["lag"], told["in_flight"]) == ({"messages": 0, "seconds": 0.0}, 0)
+
+
+async def test_what_is_released_comes_again_first(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, "a")
+    claimed = await claim(memory_broker)
+    await publish(memory_broker, "b")
+    (await decide(memory_broker, "releases", claimed, delay_seconds=0)).raise_for_status()
+    check_problem(await decide(memory_broker, "acks", claimed), 409, "claim-lost")
+    again = await claim(memory_broker)
+    assert [(m["value"], m["deliveries"]) for m in again["messages"]] == [("a", 2), ("b", 1)]
+
+
+async def test_an_ack_after_the_lease_counts_until_somebody_else_has_the_message(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})
+    await publish(memory_broker, "a", "b")
+    late = await claim(memory_broker, max=1)
+    other = await claim(memory_broker, wait=10)
+    assert [m["value"] for m in other["messages"]] == ["b"]
+    assert [m["value"] for m in (await claim(memory_broker, wait=10))["messages"]] == ["a"]
+    check_problem(await decide(memory_broker, "acks", late), 409, "claim-lost")
+
+
+async def test_an_extended_lease_runs_longer(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})
+    await publish(memory_broker, "a")
+    claimed = await claim(memory_broker)
+    for _ in range(4):
+        assert await values(memory_broker, wait=0.5) == []
+        (await decide(memory_broker, "extensions", claimed)).raise_for_status()
+    (await decide(memory_broker, "acks", claimed)).raise_for_status()
+
+
+async def test_delays_and_back_off_are_kept(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"backoff_seconds": [1]})
+    now = datetime.now(UTC)
+    await publish(memory_broker, "later", **{"braid-deliver-at": (now + timedelta(seconds=1)).isoformat()})
+    await publish(memory_broker, "gone", **{"braid-expires-at": (now - timedelta(seconds=1)).isoformat()})
+    await publish(memory_broker, "now")
+    claimed = await claim(memory_broker)
+    assert [m["value"] for m in claimed["messages"]] == ["now"]
+    (await decide(memory_broker, "releases", claimed)).raise_for_status()
+    found = [message for _ in range(2) for message in (await claim(memory_broker, wait=10, max=1))["messages"]]
+    assert {m["value"] for m in found} == {"now", "later"} and (await group(memory_broker))["expired"] == 1
+    assert timedelta(seconds=1) <= datetime.now(UTC) - now < timedelta(seconds=3)
+
+
+async def test_what_nobody_can_work_on_becomes_a_dead_letter(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"max_deliveries": 2, "backoff_seconds": [0]})
+    await publish(memory_broker, "a", colour="red")
+    for _ in range(2):
+        released = await claim(memory_broker, wait=5)
+        (await decide(memory_broker, "releases", released, reason="no such customer")).raise_for_status()
+    (letter,) = await until_dead(memory_broker, 1)
+    assert (letter["key"], letter["value"]) == ("a", "a")
+    assert letter["headers"] == {
+        "colour": "red",
+        "braid-dead-reason": "no such customer",
+        "braid-dead-group": "g",
+        "braid-dead-origin": "0-0",
+        "braid-dead-deliveries": "2",
+    }
+    # At once, where the consumer says so.
+    await publish(memory_broker, "b")
+    (await decide(memory_broker, "releases", await claim(memory_broker), dead=True)).raise_for_status()
+    assert [m["value"] for m in await until_dead(memory_broker, 2)] == ["a", "b"]
+
+
+async def test_what_there_is_is_divided_among_all_who_wait(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G)
+    waiting = [asyncio.create_task(values(memory_broker, max=100, wait=20)) for _ in range(20)]
+    while (await group(memory_broker))["waiting_consumers"] < 20:
+        await asyncio.sleep(0.01)
+    await publish(memory_broker, *(str(n) for n in range(100)))
+    shares = await asyncio.gather(*waiting)
+    assert sorted(int(value) for share in shares for value in share) == list(range(100))
+    assert all(3 <= len(share) <= 7 for share in shares)
+
+
+async def test_claims_as_arrow(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *"abc")
+    accept = {"accept": "application/vnd.apache.arrow.stream"}
+    answer = (await memory_broker.client.post(f"{G}/claims", json={}, headers=accept)).raise_for_status()
+    table = pa.ipc.open_stream(answer.content).read_all()
+    assert table["value"].to_pylist() == [b"a", b"b", b"c"] and table["deliveries"].to_pylist() == [1, 1, 1]
+    (told,) = orjson.loads(table.schema.metadata[b"braid-claims"])["claims"]
+    part = {"claim": told["claim"], "from": 1, "to": 3}
+    assert (await memory_broker.client.post(f"{G}/acks", json={"messages": [part]})).json()["accepted"] == 2
+    assert (await group(memory_broker))["lag"]["messages"] == 1
+
+
+async def test_claims_go_on_over_splits_and_merges(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *(f"a{n}" for n in range(10)))
+    split = await memory_broker.client.post(f"{T}/segments/0/split")
+    left, right = (each["segment"] for each in split.raise_for_status().json()["segments"])
+    await publish(memory_broker, *(f"b{n}" for n in range(10)))
+    merged = await memory_broker.client.post(f"{T}/segments/{left}/merge", json={"with": right})
+    merged.raise_for_status()
+    await publish(memory_broker, *(f"c{n}" for n in range(10)))
+    seen: list[str] = []
+    while len(seen) < 30:
+        claimed = await claim(memory_broker, max=7, wait=5)
+        seen += [message["value"] for message in claimed["messages"]]
+        (await decide(memory_broker, "acks", claimed)).raise_for_status()
+    assert sorted(seen) == sorted(f"{letter}{n}" for letter in "abc" for n in range(10))
+    assert (await group(memory_broker))["lag"]["messages"] == 0
+
+
+async def test_a_page_has_as_many_bytes_as_were_asked_for(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *(f"{n}" * 1000 for n in range(5)))
+    few = await claim(memory_broker, max_bytes=1500)
+    assert len(few["messages"]) == 1 and few["claims"][0]["to"] == 1
+    rest = await claim(memory_broker)
+    # Nobody has seen them before.
+    assert [m["deliveries"] for m in rest["messages"]] == [1, 1, 1, 1]
+
+
+async def test_settings(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, "a")
+    made = await memory_broker.client.put(G, json={"from": "latest", "max_deliveries": 3})
+    assert made.status_code == 201 and made.json()["created"] and made.json()["settings"]["max_deliveries"] == 3
+    assert await values(memory_broker) == []
+    changed = await memory_broker.client.put(G, json={"lease_seconds": 60})
+    assert changed.status_code == 200 and changed.json()["settings"]["max_deliveries"] == 3
+    assert (await group(memory_broker))["settings"]["lease_seconds"] == 60
+    assert (await memory_broker.client.delete(G)).status_code == 204
+    check_problem(await memory_broker.client.get(G), 404, "group-not-found")
+    assert await values(memory_broker) == ["a"]  # another group of that name, from the beginning
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "slug", "says"),
+    [
+        (f"{T}/groups/none/acks", {"messages": [{"claim": "x"}]}, 404, "group-not-found", "PUT /v1/topics/t/groups"),
+        (f"{G}/acks", {"messages": [{"claim": "x"}]}, 422, "invalid-request", "not a claim of this group"),
+        (f"{G}/acks", {"messages": []}, 422, "invalid-request", "messages"),
+        (f"{G}/acks", {}, 422, "invalid-request", "messages"),
+        (f"{G}/acks", {"message": []}, 422, "invalid-request", "did you mean 'messages'"),
+        (f"{G}/claims", {"max": 0}, 422, "invalid-request", "max"),
+        (f"{G}/claims", {"max": 1_000_000}, 422, "invalid-request", "max"),
+        (f"{G}/claims", {"wait": 3600}, 422, "invalid-request", "wait"),
+        (f"{G}/claims", {"lease_seconds": 31_536_000}, 422, "invalid-request", "lease_seconds"),
+        (f"{G}/claims", {"lease_seconds": 31}, 422, "invalid-config", "at most 30 s"),
+        ("/v1/topics/none/groups/g/claims", {}, 404, "topic-not-found", "PUT /v1/topics/none"),
+        (f"{T}/groups/g/nothing", {}, 404, "not-found", "no such path"),
+    ],
+)
+async def test_bad_requests_say_what_would_be_right(
+    memory_broker: HttpBroker, path: str, body: dict[str, Any], status: int, slug: str, says: str
+) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G)
+    problem = check_problem(await memory_broker.client.post(path, json=body), status, slug)
+    assert says in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"from": 1, "to": 1}, "[1, 1) is not within its claim"),
+        ({"from": 2, "to": 1}, "[2, 1) is not within its claim"),
+        ({"from": 0, "to": 9}, "[0, 9) is not within its claim"),
+        ({"id": "0-0", "from": 0}, "give id, or from and to"),
+        ({"id": "7-0"}, "no message of its claim"),
+        ({"id": "zero"}, "no message of its claim"),
+        ({"from": -1}, "greater than or equal to 0"),
+    ],
+)
+async def test_ranges_that_are_none_of_the_claim(memory_broker: HttpBroker, wrong: dict[str, Any], says: str) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *"abc")
+    token = (await claim(memory_broker))["claims"][0]["claim"]
+    answer = await memory_broker.client.post(f"{G}/acks", json={"messages": [{"claim": token, **wrong}]})
+    assert says in check_problem(answer, 422, "invalid-request")["detail"]
+    twice = {"messages": [{"claim": token, "from": 0, "to": 2}, {"claim": token, "id": "0-1"}]}
+    answer = await memory_broker.client.post(f"{G}/acks", json=twice)
+    assert "names messages that messages.0 names too" in check_problem(answer, 422, "invalid-request")["detail"]
+    # A claim of another group is none of this one.
+    theirs = await memory_broker.client.post(f"{T}/groups/other/claims", json={})
+    body = {"messages": [{"claim": theirs.json()["claims"][0]["claim"]}]}
+    check_problem(await memory_broker.client.post(f"{G}/acks", json=body), 422, "invalid-request")
+    assert (await group(memory_broker))["in_flight"] == 3
+
+
+async def test_a_client_that_goes_away_takes_nothing_with_it(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G)
+    with pytest.raises(httpx.ReadTimeout):
+        await memory_broker.client.post(f"{G}/claims", json={"wait": 20}, timeout=0.2)
+    await publish(memory_broker, "a")
+    async with asyncio.timeout(10):
+        while [(m["value"], m["deliveries"]) for m in (await claim(memory_broker, wait=1))["messages"]] != [("a", 1)]:
+            pass
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+async def test_a_restart_forgets_no_ack(clean: bool) -> None:
+    """After a clean stop leases go on. After a kill, what was claimed comes again once a lease has run."""
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})
+        await publish(broker, *"abc")
+        acked, held = await claim(broker, max=1), await claim(broker, max=1)
+        (await decide(broker, "acks", acked)).raise_for_status()
+        store.dead = not clean
+    async with http_broker(kept) as broker:
+        assert (await decide(broker, "acks", acked)).json()["accepted"] == 1
+        assert (await decide(broker, "acks", held)).json()["accepted"] == 1
+        found = (await claim(broker, wait=10))["messages"]
+        assert [message["value"] for message in found] == ["c"]
+        assert (await group(broker))["lag"]["messages"] == 1
