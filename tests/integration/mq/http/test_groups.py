@@ -242,7 +242,7 @@ async def test_bad_requests_say_what_would_be_right(
         ({"id": "0-0", "from": 0}, "give id, or from and to"),
         ({"id": "7-0"}, "no message of its claim"),
         ({"id": "zero"}, "no message of its claim"),
-        ({"from": -1}, "greater than or equal to 0"),
+        ({"from": -1}, "must be at least 0"),
     ],
 )
 async def test_ranges_that_are_none_of_the_claim(memory_broker: HttpBroker, wrong: dict[str, Any], says: str) -> None:
