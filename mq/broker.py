@@ -1,7 +1,7 @@
 """The broker: puts together all that accepts, stores and serves messages, starts it and closes it."""
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -91,7 +91,8 @@ class Broker:
     """A broker and its topics. Call `start` before use, and `drain` then `close` at the end.
 
     This is the composition root: it makes the components and passes each what it uses. HTTP endpoints take them from
-    here. `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
+    here. `observers` and `floors`, by topic, are those of components whose memory a topic is, set before the start.
+    `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
     calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
     `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
     new one, and leaves no trace of its end.
@@ -137,6 +138,7 @@ class Broker:
         self.faults = TopicFaults(clock, self.metrics)
         self.catalogue = Catalogue(store, clock, on_read=self.faults.record_read)
         self.observers: dict[str, SegmentObserver] = {}
+        self.floors: dict[str, Callable[[], Mapping[int, int]]] = {}
         self.segment_reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
         self.addresses = BrokerAddresses(coordinator)
         self.replica_buffers = ReplicaBuffers(self.front_store)
@@ -348,6 +350,7 @@ class Broker:
             executor=self.executor,
             pool=self._upkeep_pool,
             draining=self.draining,
+            floors=self.floors,
             interval_seconds=self.settings.maintenance_interval,
             grace_seconds=self.settings.grace,
             rollup_age_seconds=self.settings.rollup_age,

@@ -6,6 +6,8 @@ gives a late one; they stay that much longer. "Now" is the store's time.
 
 A decision first moves a segment's `start_offset` in topic.json; the files are deleted a grace period later. Whole files
 expire, and never the newest file of an open segment: its name keeps a stalled writer from beginning there again.
+
+A topic that is somebody's memory, such as that of consumer groups, has *floors* instead (`plan_floors`).
 """
 
 import heapq
@@ -42,6 +44,36 @@ def _pass_given_up(state: TopicState, indexes: Mapping[int, SegmentIndex], start
             while (hole := indexes[segment.id].hole_at(start)) is not None and hole.given_up:
                 start = hole.end
             starts[segment.id] = start
+
+
+def plan_floors(state: TopicState, indexes: Mapping[int, SegmentIndex], floors: Mapping[int, int]) -> dict[int, int]:
+    """The new start offset of each segment of which files are not needed any more: for topics with floors alone.
+
+    `floors` come from whoever uses the topic as its memory, by segment. Before that offset nothing of the segment is
+    needed, and *nothing of the segments before it*, as far as keys of its range go: what stands in for it is stored
+    behind it. That is true for ever, whoever learns of it, and however late: a log only grows.
+
+    So a sealed segment goes once that holds for all its successors. Its heirs may be at different brokers, which know
+    their own floors alone. But nothing except a floor moves a start offset in such a topic, so that a successor which
+    begins behind 0 has had one.
+    """
+    starts: dict[int, int] = {}
+    passed: set[int] = set()
+    for segment in sorted(state.segments, key=lambda s: s.id, reverse=True):  # successors have higher ids
+        is_inherited = bool(segment.successors) and passed.issuperset(segment.successors)
+        if is_inherited or segment.id in floors or segment.start_offset > 0:
+            passed.add(segment.id)
+        if is_inherited and segment.end_offset is not None:
+            starts[segment.id] = segment.end_offset
+        elif segment.id in floors and segment.id in indexes:
+            starts[segment.id] = _end_of_needless(segment, indexes[segment.id], floors[segment.id])
+    return {i: start for i, start in starts.items() if _start_of(state, i) < start}
+
+
+def _end_of_needless(segment: Segment, index: SegmentIndex, floor: int) -> int:
+    """The end of the last file that lies below the floor; 0 if there is none."""
+    below = takewhile(lambda facts: facts.end <= floor, _expirable(segment, index))
+    return max((facts.end for facts in below), default=0)
 
 
 def _start_of(state: TopicState, segment_id: int) -> int:
@@ -103,16 +135,16 @@ def _limited(segment: Segment, start: int) -> int:
     return max(segment.start_offset, within)
 
 
-def removable(state: TopicState, now_us: int, *, grace_seconds: float) -> list[Segment]:
+def removable(state: TopicState, now_us: int, *, grace_seconds: float, has_floors: bool = False) -> list[Segment]:
     """The segments that may leave topic.json: sealed, emptied by retention, and first in their lineage.
 
     Each stays after its seal for as long as retention keeps messages (at least a grace period), so that a position at
     its end continues in its successors. The predecessors of a merge leave together: a position at the end of one waits
-    there for the others, and a reader who starts at the earliest position finds all slots. Without retention nothing
-    is removed.
+    there for the others, and a reader who starts at the earliest position finds all slots. Nothing is removed from a
+    topic that has neither retention nor floors.
     """
     retention: Retention = state.config.retention
-    if retention.seconds is None and retention.bytes is None:
+    if retention.seconds is None and retention.bytes is None and not has_floors:
         return []
     keep_us = int(max(retention.seconds or 0.0, grace_seconds) * 1e6)
     by_id = {s.id: s for s in state.segments}

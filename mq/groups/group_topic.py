@@ -7,9 +7,10 @@ from mq.base.errors import Conflict, NotFound
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
-CONFIG = TopicConfig(key_type="string", value_type="json", replicas=2, acks="replicated")
-"""Keys are `<topic>/<group>`. Where there is one broker there is one replica, until others come. The rest is as for any
-topic: nothing expires by time or size, and busy groups split its segments."""
+CONFIG = TopicConfig(key_type="string", value_type="json", replicas=2, acks="replicated", rollup_bytes=4 * 1024 * 1024)
+"""Keys are `<topic>/<group>`. Where there is one broker there is one replica, until others come. Roll-ups are small, as
+whole files go once they lie below a floor. The rest is as for any topic: nothing expires by time or size, and segments
+of busy groups split."""
 
 
 async def ensure(topics: TopicRegistry, administration: TopicAdministration) -> TopicRuntime:

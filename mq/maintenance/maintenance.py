@@ -12,7 +12,7 @@ from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.segment_upkeep import UpkeepContext
 from leader.membership.coordinator import Coordinator
 from mq.maintenance.failure_pauses import FailurePauses
-from mq.maintenance.retention_round import RetentionRound
+from mq.maintenance.retention_round import Floors, RetentionRound
 from mq.maintenance.segment_rounds import SegmentRounds
 from mq.maintenance.upload_sweeper import UploadSweeper
 from mq.metrics.metrics import Metrics
@@ -43,6 +43,7 @@ class Maintenance:
         executor: TransitionExecutor,
         pool: Executor,
         draining: asyncio.Event,
+        floors: Floors,
         interval_seconds: float,
         grace_seconds: float,
         rollup_age_seconds: float,
@@ -52,7 +53,7 @@ class Maintenance:
         self._interval_seconds = interval_seconds
         self._pauses = FailurePauses(clock, metrics, interval_seconds=interval_seconds)
         self.deletions = DeletionClock(store, clock, grace_seconds=grace_seconds)
-        self._retention = RetentionRound(store, catalogue, metrics, self.deletions, grace_seconds=grace_seconds)
+        self._retention = RetentionRound(store, catalogue, metrics, self.deletions, floors, grace_seconds=grace_seconds)
         self._uploads = UploadSweeper(store, clock, pool, self.deletions, grace_seconds=grace_seconds)
         context = UpkeepContext(
             store=store,
@@ -99,6 +100,7 @@ class Maintenance:
             await attempt(topic, "open segments", partial(segments.go_on, runtime))
             for segment in segments.maintained(runtime):
                 await attempt(topic, f"index of segment {segment.id}", partial(segments.prepare, runtime, segment))
+            await attempt(topic, "floors", lambda: self._retention.pass_floors(runtime, segments.indexes(runtime)))
             if segments.is_maintainer(runtime) and segments.all_read(runtime):
                 await attempt(topic, "retention", lambda: self._retention.retain(runtime, segments.indexes(runtime)))
             for segment in segments.maintained(runtime):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 from filer.event_log import EventLog
 from filer.segment.segment_index import SegmentIndex
@@ -11,9 +12,23 @@ from filer.topic.reservations import sweeping
 from filer.topic.topic_state import TopicState
 from filer.upkeep.deletion import delete_segment
 from filer.upkeep.deletion_clock import DeletionClock
-from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
+from filer.upkeep.retention import (
+    plan_floors,
+    plan_retention,
+    removable,
+    with_starts,
+    without_removal,
+    without_segments,
+)
 from mq.metrics.metrics import Metrics
 from mq.topic.topic_runtime import TopicRuntime
+
+Floors: TypeAlias = Mapping[str, Callable[[], Mapping[int, int]]]
+"""For topics that are somebody's memory, by name: the floors that are known here (`plan_floors`), by segment.
+
+Every broker has the same topics here. A floor may be given once the messages that stand in for everything before it are
+on the store, not only with followers: files are deleted by it.
+"""
 
 _log = EventLog(__name__)
 
@@ -22,8 +37,16 @@ class RetentionRound:
     """Moves start offsets, removes segments from topic.json, and deletes their files."""
 
     def __init__(
-        self, store: Store, catalogue: Catalogue, metrics: Metrics, deletions: DeletionClock, *, grace_seconds: float
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        metrics: Metrics,
+        deletions: DeletionClock,
+        floors: Floors,
+        *,
+        grace_seconds: float,
     ) -> None:
+        self._floors = floors
         self._store, self._catalogue, self._metrics = store, catalogue, metrics
         self._deletions, self._grace_seconds = deletions, grace_seconds
 
@@ -33,20 +56,16 @@ class RetentionRound:
         Each is one compare-and-swap, decided on the newest state. Stopped before it, nothing has changed. After it, any
         broker that reads topic.json deletes the files a grace period later.
         """
-        retention = runtime.state.config.retention
+        retention, has_floors = runtime.state.config.retention, runtime.topic in self._floors
         now_us, grace_seconds = self._deletions.now_us, self._grace_seconds
-        if now_us is None or (retention.seconds is None and retention.bytes is None):
+        expires = retention.seconds is not None or retention.bytes is not None
+        if now_us is None or not (expires or has_floors):
             return
-        indexes = await _indexes(runtime, at_hand)
-        starts = plan_retention(runtime.state, indexes, now_us)
-
-        def move(state: TopicState) -> TopicState | None:
-            # Planned anew: somebody may have had more kept since, and this broker not have heard of it.
-            return with_starts(state, plan_retention(state, indexes, now_us))
-
-        if starts and await self._change(runtime, move):
-            _log.debug("messages_expired", topic=runtime.topic, segments=starts)
-        leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds)
+        if expires:
+            indexes = await _indexes(runtime, at_hand)
+            # Planned anew on the newest state: somebody may have had more kept since, and this broker not heard of it.
+            await self._move(runtime, lambda state: plan_retention(state, indexes, now_us))
+        leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds, has_floors=has_floors)
         if leaving:
             # The history is written before topic.json forgets the segments. Stopped in between, both have them, and the
             # next round repeats this.
@@ -54,12 +73,25 @@ class RetentionRound:
             written = {segment.id for segment in leaving}
 
             def remove(state: TopicState) -> TopicState | None:
-                still = {s.id for s in removable(state, now_us, grace_seconds=grace_seconds)}
+                found = removable(state, now_us, grace_seconds=grace_seconds, has_floors=has_floors)
+                still = {s.id for s in found}
                 # The record was just read, so this is no earlier than what it says.
                 return without_segments(state, still & written, self._store.time.latest_us)
 
             if await self._change(runtime, remove):
                 _log.info("segments_removed", topic=runtime.topic, segments=written)
+
+    async def pass_floors(self, runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> None:
+        """Move start offsets up to the floors that are known here, and past segments whose successors have passed them.
+
+        Every broker does this for the segments that it knows floors of: `at_hand` has the indexes of its own. It is one
+        compare-and-swap, decided on the newest state. Stopped before it, nothing has changed. After it, any broker that
+        reads topic.json deletes the files a grace period later. That is safe whoever owns the segments by then, since
+        a floor is true for ever (`plan_floors`): a coordinator that comes to nothing any more may still tell it.
+        """
+        if (floors_of := self._floors.get(runtime.topic)) is not None:
+            floors = dict(floors_of())
+            await self._move(runtime, lambda state: plan_floors(state, at_hand, floors))
 
     async def delete_removed(self, runtime: TopicRuntime) -> None:
         """Delete the files of segments that were removed a grace period ago, those of deleted topics too.
@@ -91,6 +123,12 @@ class RetentionRound:
             if await self._change(runtime, decide):
                 for load_id in reserved - {load.id for load in runtime.state.loads if load.reserved}:
                     _log.info("load_abandoned", topic=runtime.topic, load=load_id)
+
+    async def _move(self, runtime: TopicRuntime, plan: Callable[[TopicState], dict[int, int]]) -> None:
+        """Have segments start where the plan says."""
+        starts = plan(runtime.state)
+        if starts and await self._change(runtime, lambda state: with_starts(state, plan(state))):
+            _log.debug("messages_expired", topic=runtime.topic, segments=starts)
 
     async def _change(self, runtime: TopicRuntime, decide: Callable[[TopicState], TopicState | None]) -> bool:
         """Whether the record was changed."""

@@ -312,6 +312,66 @@ async def test_no_segment_is_forgotten_wherever_it_stops_while_some_leave(before
             return
 
 
+async def test_floors_empty_and_then_remove_segments():
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    floors: dict[int, int] = {}
+    async with running(store, clock) as broker:
+        broker.floors["t"] = lambda: floors
+        runtime, _ = await broker.administration.put("t", {})
+        await publish(runtime, 0, 20)
+        floors[0] = 5
+        await broker.maintenance.round()
+        assert await read_all(broker) == list(range(5, 20))
+        await broker.executor.give_successors("t", [0], "roll")
+        await broker.maintenance.round()
+        assert await read_all(broker) == list(range(5, 20)), "nobody has said that what came before is not needed"
+        await publish(runtime, 20, 20)
+        floors[1] = 10
+        await broker.maintenance.round()
+        assert await read_all(broker) == list(range(30, 40))
+        assert [(s.id, s.start_offset) for s in (await state_of(broker)).segments] == [(0, 20), (1, 10)]
+        for _ in range(3):
+            await clock.advance(GRACE_SECONDS + 1)
+            await broker.maintenance.round()
+        assert [s.id for s in (await state_of(broker)).segments] == [1]
+        assert await files_of(store, 0) == []
+        floors[1] = 100
+        await broker.maintenance.round()
+        assert await read_all(broker) == [39], "the newest file stays"
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_killed_at_any_request_of_a_round_that_passes_floors_nothing_goes_that_is_needed(before: bool):
+    """The next life knows no floor until it has told one itself."""
+    for at in itertools.count():
+        clock = ManualClock()
+        memory = MemoryStore(clock=clock)
+        dying = DyingStore(memory)
+        async with running(dying, clock) as broker:
+            broker.floors["t"] = lambda: {1: 4}
+            runtime, _ = await broker.administration.put("t", {})
+            await publish(runtime, 0, 3)
+            await broker.executor.give_successors("t", [0], "roll")
+            await publish(runtime, 3, 6)
+            dying.die_at(at, before=before)
+            for _ in range(3):
+                await broker.maintenance.round()
+                await clock.advance(GRACE_SECONDS + 1)
+        async with running(memory, clock) as broker:
+            broker.floors["t"] = dict
+            for _ in range(3):
+                read = await read_all(broker)
+                assert read == list(range(read[0], 9)) and read[0] <= 7, "in order, and all behind the floor"
+                await broker.maintenance.round()
+                await clock.advance(GRACE_SECONDS + 1)
+            await publish(await broker.topics.topic("t"), 9, 1)
+            assert (await read_all(broker))[-3:] == [7, 8, 9]
+        if not dying.dead:
+            assert read == [7, 8] and at > 5, "the rounds take more requests than that"
+            return
+
+
 async def known_segments(store: MemoryStore, clock: ManualClock) -> list[int]:
     catalogue = Catalogue(store, clock)
     record = await catalogue.read("t")

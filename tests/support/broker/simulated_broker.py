@@ -202,6 +202,7 @@ class SimulatedBroker:
             executor=self.executor,
             pool=InlineExecutor(),
             draining=self.draining,
+            floors={},
             interval_seconds=1.0,
             grace_seconds=GRACE_SECONDS,
             rollup_age_seconds=10.0,

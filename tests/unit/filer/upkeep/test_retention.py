@@ -12,7 +12,14 @@ from filer.segment.segment_index import SegmentIndex
 from filer.topic.positions import advance, check_positions, earliest
 from filer.topic.topic_config import TopicConfig, parse_config
 from filer.topic.topic_state import GivenUp, Removal, Segment, TopicState, broken_invariants
-from filer.upkeep.retention import plan_retention, removable, with_starts, without_removal, without_segments
+from filer.upkeep.retention import (
+    plan_floors,
+    plan_retention,
+    removable,
+    with_starts,
+    without_removal,
+    without_segments,
+)
 from tests.support.topic.lineages import lineages
 
 NOW_US = 1_000_000_000
@@ -242,3 +249,75 @@ def test_what_is_given_up_before_a_message_that_stays_is_not_waited_for() -> Non
     segment_of = given_up(segment(0), (0, 10))
     assert index.give_up(segment_of.given_up_ranges)
     assert plan_retention(topic(segment_of, seconds=100), {0: index}, NOW_US) == {0: 10}
+
+
+def test_what_lies_below_a_floor_goes_in_whole_files() -> None:
+    indexes = {0: index_of((1, 100), (2, 100), (3, 100), (4, 100))}
+    found = [plan_floors(topic(segment(0)), indexes, {0: floor}) for floor in (0, 9, 10, 29, 30, 39, 40, 99)]
+    assert found == [{}, {}, {0: 10}, {0: 20}, {0: 30}, {0: 30}, {0: 30}, {0: 30}], "the newest file stays"
+    assert plan_floors(topic(segment(0, start=30)), indexes, {0: 40}) == {}
+    assert plan_floors(topic(segment(0)), {}, {0: 40}) == {}, "its index is not at hand"
+    assert plan_floors(topic(segment(0)), indexes, {7: 40}) == {}, "it has left topic.json"
+
+
+def test_a_segment_goes_once_all_its_successors_need_nothing_of_it() -> None:
+    """The successors are at different brokers: of the other's floor each learns by the start offset alone."""
+    first = segment(0, sealed=True, end=20, successors=[1, 2])
+    state = topic(first, segment(1, predecessors=[0]), segment(2, predecessors=[0]))
+    indexes = {number: index_of((1, 100), (2, 100)) for number in range(3)}
+    assert plan_floors(state, indexes, {1: 0}) == {}
+    assert plan_floors(state, indexes, {1: 0, 2: 0}) == {0: 20}
+    moved = with_starts(state, plan_floors(state, indexes, {1: 15}))
+    assert moved is not None and [s.start_offset for s in moved.segments] == [0, 10, 0]
+    assert plan_floors(moved, indexes, {}) == {}
+    assert plan_floors(moved, {}, {2: 5}) == {0: 20}
+
+
+def test_a_successor_without_messages_stands_in_for_nothing() -> None:
+    """It counts as emptied, and yet nobody has said that what came before it is not needed."""
+    state = topic(
+        segment(0, sealed=True, end=20, successors=[1]),
+        segment(1, sealed=True, end=0, predecessors=[0], successors=[2]),
+        segment(2, predecessors=[1]),
+    )
+    assert state.segments[1].emptied
+    assert plan_floors(state, {}, {}) == {}
+    assert plan_floors(state, {}, {2: 0}) == {0: 20}
+
+
+def test_a_topic_with_floors_loses_segments_as_one_with_retention_does() -> None:
+    state = topic(segment(0, sealed=True, start=20, end=20, successors=[1]), segment(1, predecessors=[0]))
+    assert removable(state, NOW_US, grace_seconds=10) == []
+    assert [s.id for s in removable(state, NOW_US, grace_seconds=10, has_floors=True)] == [0]
+    assert removable(state, NOW_US, grace_seconds=60, has_floors=True) == []
+
+
+@given(lineages(), st.data())
+def test_nothing_goes_that_anybody_may_need_whoever_tells_which_floor_and_when(
+    state: TopicState, data: st.DataObject
+) -> None:
+    """For each slot: the newest floor on the way to its open segment says from where on everything is needed."""
+    floors = {
+        s.id: data.draw(st.integers(0, s.end_offset if s.end_offset is not None else 3))
+        for s in state.segments
+        if data.draw(st.booleans())
+    }
+    indexes = {s.id: _single_messages(3 if s.end_offset is None else s.end_offset) for s in state.segments}
+    for _ in range(4):  # brokers which know some of them, and have some indexes at hand
+        known = {i: floors[i] for i in data.draw(st.sets(st.sampled_from(sorted(floors))))} if floors else {}
+        at_hand = {i: indexes[i] for i in data.draw(st.sets(st.sampled_from(sorted(indexes))))}
+        state = with_starts(state, plan_floors(state, at_hand, known)) or state
+    by_id = {s.id: s for s in state.segments}
+    for slot in {s.start_slot for s in state.segments}:
+        on_the_way = [s for s in by_id.values() if s.start_slot <= slot < s.stop_slot]  # by id: the oldest first
+        newest = max((s.id for s in on_the_way if s.id in floors), default=-1)
+        for each in on_the_way:
+            if each.id >= newest:
+                assert each.start_offset <= (floors[newest] if each.id == newest else 0)
+
+
+def _single_messages(count: int) -> SegmentIndex:
+    index = SegmentIndex()
+    for number in range(count):
+        index.append(FileFacts(FileName(number), number + 1, 10, 0, 0, start=number))
+    return index
