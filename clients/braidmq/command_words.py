@@ -20,6 +20,8 @@ _RULES = tuple(
         (r"no such path: /.*; see /docs", _OLDER),
         (rf"/\S+ does not take {_METHOD}\b", _OLDER),
         (r"no path of this broker, and no query, is that long", "a name or a marker is too long"),
+        (r"(the address has a character that must be percent-encoded).*", r"\1"),
+        (r"; with \?key=… in the address it is the value of one message", ""),
         # Where an answer came from.
         (rf" answered {_METHOD} /\S* with (.*?) and no problem document", r" answered with \1"),
         (rf" answered {_METHOD} with ", " answered with "),

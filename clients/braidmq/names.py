@@ -5,8 +5,10 @@ from braidmq.errors import InvalidName
 from filer.keys import check_name
 
 
-def topic_path(topic: str) -> str:
+def topic_path(topic: object) -> str:
     """Return the path of a topic on its broker. Raises `InvalidName`."""
+    if not isinstance(topic, str):
+        raise InvalidName(f"{topic!r} cannot name a topic: a name is text")
     try:
         return f"/v1/topics/{check_name(topic)}"
     except filer.errors.InvalidName as failure:

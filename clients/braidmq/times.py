@@ -6,8 +6,10 @@ from braidmq.errors import InvalidArgument
 from filer import times
 
 
-def aware(moment: datetime) -> datetime:
-    """Return the same moment. Raises `InvalidArgument` if it has no time zone."""
+def aware(moment: object) -> datetime:
+    """Return the same moment. Raises `InvalidArgument` if it is no `datetime`, or has no time zone."""
+    if not isinstance(moment, datetime):
+        raise InvalidArgument(f"{moment!r} is no time: give a datetime.datetime that has a time zone")
     if moment.tzinfo is None:
         raise InvalidArgument(f"{moment!r} has no time zone: say moment.replace(tzinfo=UTC) if it is UTC")
     return moment

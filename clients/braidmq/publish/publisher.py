@@ -16,7 +16,7 @@ from braidmq.models import Route
 from braidmq.names import topic_path
 from braidmq.positions import PositionRange, Published
 from braidmq.publish.delivery import Delivery, ProduceRequest
-from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, Value, row_of
+from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, Value, check_several, row_of
 from braidmq.publish.encoding.shares import Share, shares_of
 from braidmq.publish.encoding.tables import TablePlan, arrow_table, message_tables
 from braidmq.publish.encoding.wire import cut, ipc_bytes, rows_table, with_uploads
@@ -91,6 +91,7 @@ class Publisher:
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish all messages, in order, in as few requests as their bytes allow."""
+        check_several(messages)
         published = Published()
         rows: list[Row] = []
         size_bytes = 0

@@ -68,15 +68,18 @@ def shown(url: str) -> str:
     return f"{before}{separator}{server.rpartition('@')[2]}{slash}{path}"
 
 
-def parse_addresses(url: str | Sequence[str]) -> tuple[str, ...]:
+def parse_addresses(url: object) -> tuple[str, ...]:
     """Return the addresses of a list, or of text that separates them by commas. Raises `InvalidArgument`."""
-    urls = url.split(",") if isinstance(url, str) else list(url)
+    urls = url.split(",") if isinstance(url, str) else list(url) if isinstance(url, Iterable) else [url]
     if not urls:
         raise InvalidArgument("give the address of at least one broker")
-    return tuple(dict.fromkeys(_checked(each.strip()) for each in urls))
+    return tuple(dict.fromkeys(_checked(each) for each in urls))
 
 
-def _checked(url: str) -> str:
+def _checked(url: object) -> str:
+    if not isinstance(url, str):
+        raise InvalidArgument(f"{url!r} is not a broker's address: give it as http://host:port or https://host")
+    url = url.strip()
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as failure:

@@ -3,13 +3,16 @@
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from braidmq import AsyncClient, Client, NoConnection
+from braidmq import AsyncClient, Client, InvalidArgument, NoConnection
 from braidmq.testing import InMemoryBroker
 from tests.support.process.processes import free_port
 
@@ -40,6 +43,44 @@ async def test_an_error_of_asyncio_says_where_it_was_called() -> None:
         with pytest.raises(NoConnection) as failure:
             await client.publish("t", b"x")
     assert "test_an_error_of_asyncio" in "".join(traceback.format_tb(failure.value.__traceback__))
+
+
+WRONG: list[tuple[Callable[[Any, str], Any], str]] = [
+    (lambda client, topic: client.publish_many(topic, "abc"), "takes a list of values or messages, and not a str"),
+    (lambda client, topic: client.publish_many(topic, b"abc"), "and not a bytes"),
+    (lambda client, topic: client.publish_many(topic, {"a": 1}), "and not a dict"),
+    (lambda client, topic: client.publish_many(topic, 5), "and not an int"),
+    (lambda client, topic: client.publish(topic, "\ud800"), "text is sent as UTF-8, and this is none: .*; give bytes"),
+    (lambda client, topic: client.publish(topic, b"", key="\ud800"), "text is sent as UTF-8, and this is none"),
+    (lambda client, topic: client.publish(topic, b"", headers=[("a", "b")]), "headers are a dictionary .* not a list"),
+    (lambda client, topic: client.publish(topic, b"", event_time="2026-01-01"), "'2026-01-01' is no time: give a date"),
+    (lambda client, topic: client.publish(None, b""), "None cannot name a topic: a name is text"),
+    (
+        lambda client, topic: client.publish_table(topic, pd.DataFrame({"a": [1, "x"]})),
+        "for column a .*: Could not conv",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=map(str, range(len(WRONG))))
+async def test_what_types_forbid_is_told_in_a_line(
+    call: Callable[[Any, str], Any], message: str, broker: InMemoryBroker, topic: str
+) -> None:
+    with Client(broker.url) as client:
+        client.create_topic(topic)
+        with pytest.raises(InvalidArgument, match=message):
+            call(client, topic)
+        assert not list(client.browse(topic))
+    async with AsyncClient(broker.url) as asynchronous:
+        with pytest.raises(InvalidArgument, match=message):
+            await call(asynchronous, topic)
+
+
+@pytest.mark.parametrize("url", [8080, [8080], None], ids=repr)
+def test_what_is_no_address_is_told(url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAIDMQ_URL", "8080")
+    with pytest.raises(InvalidArgument, match=r"8080'? is not a broker's address: give it as http://host:port"):
+        Client(url)
 
 
 def test_what_people_print_says_what_it_is(broker: InMemoryBroker, topic: str) -> None:

@@ -70,7 +70,10 @@ class Row:
 def row_of(message: OutgoingMessage, *, upload: Upload | None) -> Row:
     """Return the row of a message. Its value is `upload` if that is given."""
     value, is_json = (None, False) if upload is not None else value_bytes(message.value)
-    headers = tuple((name, _header_bytes(name, each)) for name, each in message.headers.items())
+    given: object = message.headers
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"headers are a dictionary of text to bytes or text, and not {_article(given)}")
+    headers = tuple((name, _header_bytes(name, each)) for name, each in given.items())
     if is_json and CONTENT_TYPE not in message.headers:
         headers += ((CONTENT_TYPE, JSON_TYPE),)
     moment = message.event_time
@@ -82,7 +85,7 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
     if value is None or isinstance(value, bytes):
         return value, False
     if isinstance(value, str):
-        return value.encode(), False
+        return _encoded(value), False
     if isinstance(value, bytearray | memoryview):
         return bytes(value), False
     if not isinstance(value, _AS_JSON):
@@ -93,8 +96,15 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
     return value_json(value), True
 
 
+def check_several(messages: object) -> None:
+    """Raise `InvalidArgument` for what is no list, and for a single value: its letters would be messages."""
+    if isinstance(messages, bytes | bytearray | memoryview | str | Mapping) or not isinstance(messages, Iterable):
+        raise InvalidArgument(f"publish_many takes a list of values or messages, and not {_article(messages)}")
+
+
 def in_batches(messages: Iterable[OutgoingMessage | Value]) -> Iterator[list[OutgoingMessage | Value]]:
-    """The messages in order, in batches small enough to hold in memory."""
+    """The messages in order, in batches small enough to hold in memory. Raises what `check_several` does."""
+    check_several(messages)
     batch: list[OutgoingMessage | Value] = []
     size_bytes = 0
     for message in messages:
@@ -120,7 +130,7 @@ def key_bytes(key: Any) -> bytes | None:
     if key is None or isinstance(key, bytes):
         return key
     if isinstance(key, str):
-        return key.encode()
+        return _encoded(key)
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key).encode()  # as a column of whole numbers
     raise InvalidArgument(f"a key cannot be {_article(key)}: give bytes, text, a whole number or None")
@@ -130,8 +140,15 @@ def _header_bytes(name: Any, value: Any) -> bytes:
     if isinstance(name, str) and isinstance(value, bytes):
         return value
     if isinstance(name, str) and isinstance(value, str):
-        return value.encode()
+        return _encoded(value)
     raise InvalidArgument(f"header {name!r} is {_article(value)}: names are text, values are bytes or text")
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as failure:
+        raise InvalidArgument(f"text is sent as UTF-8, and this is none: {failure}; give bytes") from failure
 
 
 def _article(value: Any) -> str:

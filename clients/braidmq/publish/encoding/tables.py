@@ -80,7 +80,11 @@ def arrow_table(frame: Any) -> pa.Table:
         return pa.Table.from_batches([frame])
     library = type(frame).__module__.partition(".")[0]
     if library == "pandas" and hasattr(frame, "columns"):
-        return pa.Table.from_pandas(frame, preserve_index=False)
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as failure:
+            why = ": ".join(str(each) for each in reversed(failure.args))
+            raise InvalidArgument(f"the frame cannot be published as a table: {why}") from failure
     if library == "polars" and hasattr(frame, "collect"):
         raise InvalidArgument("a polars LazyFrame has no rows yet: give frame.collect()")
     if hasattr(frame, "__arrow_c_stream__"):
