@@ -69,6 +69,7 @@ from mq.traffic.traffic_reporter import TrafficReporter
 from mq.traffic.traffic_view import TrafficView
 from mq.transitions.early_flush import EarlyFlush
 from mq.transitions.local_topics import LocalTopics
+from mq.transitions.patience import Patience
 from mq.transitions.segment_placement import SegmentPlacement
 from mq.transitions.segment_sealer import SegmentSealer
 from mq.transitions.state_broadcast import StateBroadcast
@@ -148,6 +149,7 @@ class Broker:
             for share in (1.0, FORWARDED_SHARE)
         )
         table = TrafficTable()
+        self.patience = Patience(clock, self.store_health, settings.publish_timeout)
         self._make_topics()
         self._make_transitions(table)
         self._make_groups()
@@ -513,6 +515,7 @@ class Broker:
         """
         self.draining.set()
         await self.repair.close()
+        await self.patience.close()
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)

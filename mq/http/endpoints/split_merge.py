@@ -58,7 +58,9 @@ def split_merge_router(broker: Broker) -> APIRouter:
         return await _carry_out(topic, MergeRequest(segment, body.other))
 
     async def _carry_out(topic: str, wanted: SplitRequest | MergeRequest) -> Response:
-        state, successors = await broker.administration.split_or_merge(topic, wanted)
+        state, successors = await broker.patience.wait(
+            broker.administration.split_or_merge(topic, wanted), f"the change of topic {topic!r}"
+        )
         segments = [segment_shape(segment) for segment in successors]
         return json_response({"topic": topic, "version": state.version, "segments": segments})
 

@@ -84,7 +84,7 @@ def topics_router(broker: Broker) -> APIRouter:
     @router.delete("/v1/topics/{topic}", status_code=204)
     async def delete_topic(topic: str) -> Response:
         """Delete a topic. Its files are deleted after the grace period."""
-        await broker.administration.delete(topic)
+        await broker.patience.wait(broker.administration.delete(topic), f"the deletion of topic {topic!r}")
         return Response(status_code=204)
 
     @router.get("/v1/topics/{topic}/route")

@@ -77,6 +77,11 @@ class Setting:
         answer = await self.http.client.get("/readyz")
         return answer.status_code, answer.json()
 
+    async def until_something_waits(self) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.broker.topics["t"].writers[0].accepted_end:
+                await asyncio.sleep(0.01)
+
     async def until_nothing_waits(self) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while self.broker.front_store.pending_bytes:
@@ -130,6 +135,39 @@ async def test_publishers_get_the_cause_and_all_goes_on_by_itself(
     assert await setting.values() == ["0", "1", "2", "3", "4", "5"]
     await setting.until_nothing_waits()
     assert (await setting.readiness())[1]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("DELETE", "/v1/topics/t", 204), ("POST", "/v1/topics/t/segments/0/split", 200)]
+)
+async def test_whoever_waits_for_a_seal_gets_the_cause_and_it_goes_on(method: str, path: str, status: int) -> None:
+    async with running(publish_timeout=TIMEOUT_SECONDS) as setting:
+        setting.store.broken, setting.store.error = "/segment=0/", FULL
+        publishing = asyncio.create_task(setting.publish("a", "4"))
+        await setting.until_something_waits()
+        answer = await setting.http.client.request(method, path, timeout=PATIENCE_SECONDS)
+        problem = check_problem(answer, 503, "store-unavailable", "topic 't' waits for the store: create of 'topics/t/")
+        assert (problem["cause"], problem["retryable"]) == ("ENOSPC", True)
+        await publishing
+        setting.store.mend()
+        # What goes on is waited for, and not begun twice.
+        again = await setting.http.client.request(method, path, timeout=PATIENCE_SECONDS)
+        assert again.status_code == status
+        found = await setting.http.client.get("/v1/topics/t")
+        assert found.status_code == 404 or len(found.json()["segments"]) == 4
+
+
+async def test_a_broker_ends_while_a_seal_goes_on() -> None:
+    async with running(publish_timeout=0.1) as setting:
+        setting.store.broken, setting.store.error = "/segment=0/", FULL
+        publishing = asyncio.create_task(setting.publish("a", "4"))
+        await setting.until_something_waits()
+        answer = await setting.http.client.delete("/v1/topics/t", timeout=PATIENCE_SECONDS)
+        check_problem(answer, 503, "store-unavailable")
+        await publishing
+        await asyncio.wait_for(setting.broker.patience.close(), PATIENCE_SECONDS)
+        # Nobody has forgotten it: the record says what is under way.
+        assert (await setting.http.client.get("/v1/topics/t")).status_code == 200
 
 
 async def test_what_a_request_has_stored_is_told(setting: Setting) -> None:
