@@ -8,7 +8,7 @@ each store). `--write` puts what was printed into the page where it differs.
 - Blocks `sh` are typed in whole, and must succeed; what they print is not compared.
 - Blocks with the name of a store (`console directory`) are for that store only.
 - Blocks `console` have commands (`$ …`, which go on behind `\\` and within quotes) and what they print, standard error
-  included, without empty lines. A line `...` stands for any lines, and "retrying, 2 s so far" for as many of its kind
+  included, without empty lines. A line `...` stands for any lines, and "…, 2 s so far" for as many of its kind
   as there are, or none.
 - Blocks `python` that begin with a comment `# NAME.py` are saved under that name.
 - Times, durations, ids, markers and other figures that differ each time are compared by their form. What a command
@@ -52,7 +52,7 @@ _VOLATILE = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_WAITING = re.compile(r"mq: no answer from \S+: retrying, \S+ (?:s|min) so far")
+_WAITING = re.compile(r"mq: (?:no answer from \S+: retrying|waiting for an answer from \S+), \S+ (?:s|min) so far")
 # Told of what takes longer than a second.
 _RATE = re.compile(r" \([\d,]+ per second\)$", re.MULTILINE)
 _SPACE = re.compile(r"[ \t]+|[─-]{4,}")
