@@ -18,7 +18,7 @@ _RULES = tuple(
         (rf"that {_METHOD} …/\w+ (gave|returned)", r"that the broker \1"),
         (r"the body is declared as a form.*", "the data is declared as a form, which brokers do not take"),
         (r"no such path: /.*; see /docs", _OLDER),
-        (rf"/\S+ does not take {_METHOD}\b", _OLDER),
+        (rf"/\S+ does not take {_METHOD}\b.*", _OLDER),
         (r"no path of this broker, and no query, is that long", "a name or a marker is too long"),
         (r"(the address has a character that must be percent-encoded).*", r"\1"),
         (r"; with \?key=… in the address it is the value of one message", ""),

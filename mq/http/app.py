@@ -1,6 +1,7 @@
 """The FastAPI app, which serves everything but the hot paths, and the whole ASGI app of a broker."""
 
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp
 from filer import request_ids
 from filer.errors import BraidError, UnreadableObject
 from filer.keys import NAME_RULE
+from filer.nearest import SHOWN_CHARS
 from filer.plain_messages import plain_message
 from mq.base.authorizer import AllowAny, AllowLoopback, Authorizer
 from mq.base.settings import BrokerSettings
@@ -43,6 +45,8 @@ from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
 from mq.peers.calls import CALLS, PREFIX
 
+# Where in a path like /v1/topics/birds/messages the word comes that says what is asked for.
+_WORD = 4
 METHODS = ("DELETE", "GET", "POST", "PUT")
 # Paths that OpenAPI does not describe, with words that no other has.
 _UNDESCRIBED = ("/openapi.json", "/docs")
@@ -150,17 +154,29 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        detail = f"{request.url.path} does not take {request.method}"
+        allowed = ", ".join(_methods(request))
+        detail = f"{request.url.path} does not take {request.method}, but {allowed}"
         response = problem_response(Problem("method-not-allowed", "The method is not allowed", 405, detail))
-        response.headers["allow"] = ", ".join(_methods(request))
+        response.headers["allow"] = allowed
         return response
     if error.status_code == 404:
-        path = request.url.path
-        rule = f" (a topic's name is {NAME_RULE})" if path.startswith("/v1/topics/") else ""
-        detail = f"no such path: {path:.200}{rule}; see /docs"
+        detail = f"no such path: {request.url.path:.200}{_hint(request)}; see /docs"
         return problem_response(Problem("not-found", "There is nothing here", 404, detail))
     slug = "invalid-request" if error.status_code < 500 else "internal"
     return problem_response(Problem(slug, "The request failed", error.status_code, str(error.detail)))
+
+
+def _hint(request: Request) -> str:
+    """What may be wrong with a path below topics: a word, or else a name that has a slash in it or is empty."""
+    words = request.url.path.split("/")
+    if words[1:3] != ["v1", "topics"]:
+        return ""
+    if len(words) > _WORD and words[3]:
+        routes = [str(getattr(route, "path", "")).split("/") for route in request.app.routes]
+        known = {each[_WORD] for each in routes if each[1:_WORD] == ["v1", "topics", "{topic}"] and each[_WORD:]}
+        if near := get_close_matches(words[_WORD][:SHOWN_CHARS], known, n=1, cutoff=0.7):
+            return f" (did you mean {near[0]!r}?)"
+    return f" (a topic's name is {NAME_RULE})" if words[3:] else ""
 
 
 def _methods(request: Request) -> list[str]:

@@ -89,6 +89,14 @@ async def test_empty_names_and_slashes(broker: HttpBroker) -> None:
         check_problem(await broker.client.request(method, path, content=b"{}"), 404, "not-found", keys.NAME_RULE)
 
 
+async def test_a_word_of_a_path_that_is_nearly_right(broker: HttpBroker) -> None:
+    for path, word in (("/message", "messages"), ("/subscribers", "subscribe"), ("/segment/0/split", "segments")):
+        answer = await broker.client.get(f"/v1/topics/t{path}")
+        check_problem(answer, 404, "not-found", f"no such path: /v1/topics/t{path} (did you mean {word!r}?); see /docs")
+    answer = await broker.client.put("/v1/topics/t/messages")
+    check_problem(answer, 405, "method-not-allowed", "does not take PUT, but POST, GET")
+
+
 def line(document: Any) -> bytes:
     return orjson.dumps(document)
 
