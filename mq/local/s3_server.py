@@ -5,6 +5,7 @@ which has threads. It checks the condition of a put and then writes the object, 
 succeed both. The lock here makes conditional puts hold, as they do on S3.
 """
 
+import argparse
 import logging
 import sys
 import threading
@@ -90,4 +91,10 @@ def main(port: int, *, around: Callable[[Any], Any] = lambda application: applic
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    words = argparse.ArgumentParser(prog="python -m mq.local.s3_server", description="An S3 server in memory.")
+    words.add_argument("port", type=int, help="port of this machine to serve on; 0 takes a free one")
+    given = words.parse_args().port
+    try:
+        main(given)
+    except (OSError, OverflowError) as error:
+        words.exit(1, f"{words.prog}: cannot serve on port {given}: {error}\n")
