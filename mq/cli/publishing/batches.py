@@ -103,10 +103,17 @@ def csv_batches(stream: InputStream, fields: Fields, *, nulls: list[str], as_tex
         yield Batch(table, fields.key, fields.value)
 
 
-def parquet_batches(file: pq.ParquetFile, fields: Fields) -> Iterator[Batch]:
-    """Each row is a JSON object, or its value field is the value."""
-    for rows in file.iter_batches(batch_size=_PARQUET_ROWS):
-        yield Batch(pa.Table.from_batches([rows]), fields.key, fields.value)
+def parquet_batches(file: pq.ParquetFile, fields: Fields, name: str) -> Iterator[Batch]:
+    """Each row is a JSON object, or its value field is the value. Raises `CommandFailed` for a damaged file."""
+    rows = file.iter_batches(batch_size=_PARQUET_ROWS)
+    while True:
+        try:
+            batch = next(rows, None)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CommandFailed(f"{name}: {error}") from error
+        if batch is None:
+            return
+        yield Batch(pa.Table.from_batches([batch]), fields.key, fields.value)
 
 
 def _blocks(stream: InputStream) -> Iterator[tuple[int, list[bytes]]]:

@@ -302,10 +302,12 @@ def _batches(job: _Job, name: str, form: Format, progress: "Progress", stack: Ex
         if name == STDIN:
             raise CommandFailed("Parquet cannot be read from stdin: save it to a file and give --file")
         try:
+            # Of a file that is missing Arrow tells in words of its own.
+            _file(name).close()
             file = stack.enter_context(pq.ParquetFile(name))
         except pa.ArrowInvalid as error:
             raise CommandFailed(f"{name}: {error}") from error
-        return progress.count(parquet_batches(file, job.fields), file.metadata.num_rows)
+        return progress.count(parquet_batches(file, job.fields, name), file.metadata.num_rows)
     stream = stack.enter_context(open_input(name))
     progress.follow(stream)
     if form == "csv":

@@ -1,3 +1,4 @@
+import io
 import itertools
 import json
 import os
@@ -171,6 +172,13 @@ def test_uploads_are_published_by_reference(
     assert (message["ref"]["size"], message["key"], message["headers"]["content-type"]) == (4, "k", "image/png")
 
 
+def damaged_parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [f"{number}" for number in range(10_000)]}), sink, use_dictionary=False)
+    whole = sink.getvalue()
+    return whole[:2000] + b"X" * 500 + whole[2500:]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
@@ -182,6 +190,8 @@ def test_uploads_are_published_by_reference(
         ("a.xyz", b"", [], "--format"),
         ("a.txt", b"", ["--key-field", "a"], "has no fields"),
         ("missing.csv", None, [], "missing.csv: No such file or directory"),
+        ("missing.parquet", None, [], "missing.parquet: No such file or directory"),
+        ("a.parquet", damaged_parquet(), [], "a.parquet: Corrupt snappy"),
     ],
 )
 def test_what_cannot_be_published_is_told(
