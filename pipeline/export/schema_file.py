@@ -44,6 +44,8 @@ def read_schema(path: str) -> pa.Schema:
     # Late: it imports pandas, and few exports have a schema.
     import pyarrow.dataset as ds
 
+    if not Path(path).exists():
+        raise JobFailed(f"--schema: there is no file or folder {path}")
     try:
         if path.endswith(".parquet") or Path(path).is_dir():
             return ds.dataset(path, format="parquet").schema.remove_metadata()

@@ -80,9 +80,12 @@ def test_a_parquet_file_has_the_schema_of_its_table(tmp_path: Path) -> None:
     assert read_schema(str(tmp_path / "a.parquet")) == read_schema(str(tmp_path)) == table.schema
 
 
-@pytest.mark.parametrize("name", ["missing.json", "broken.json", "broken.parquet"])
+@pytest.mark.parametrize("name", ["missing.json", "missing.parquet", "broken.json", "broken.parquet"])
 def test_a_file_that_cannot_be_read_is_told(name: str, tmp_path: Path) -> None:
     if name.startswith("broken"):
         (tmp_path / name).write_text("{")
-    with pytest.raises(JobFailed, match="is neither Parquet nor JSON that can be read"):
+    said = (
+        "there is no file or folder" if name.startswith("missing") else "is neither Parquet nor JSON that can be read"
+    )
+    with pytest.raises(JobFailed, match=said):
         read_schema(str(tmp_path / name))
