@@ -4,12 +4,14 @@ The protocol is that of `model/claims.py` and docs/design.md §12. A decision be
 and is answered, once the record is stored; until then nobody decides about the same messages (`undecided`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal, NamedTuple
 
 from groups.offset_set import OffsetSet
+from groups.queue.key_lines import KeyLines
 from groups.queue.leases import Claim, Leases
 from groups.queue.progress import QueueProgress, SegmentProgress
 from groups.records import (
@@ -111,6 +113,36 @@ class QueueClaims:
                 live.unknown = exposed
         if any(live.unknown for live in self._live.values()):
             self._waits_until_ms = now_ms + progress.longest_lease_ms
+        self._lines = KeyLines() if progress.settings.order == "key" else None
+        self.must_learn = self._lines is not None and any(each.unfinished() for each in progress.segments.values())
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether messages of a key are handed out one after the other."""
+        return self._lines is not None
+
+    # -- keys ------------------------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[tuple[int, int, int]]:
+        """The messages whose keys must be learned before anything is handed out, as (segment, start, stop)."""
+        segments = sorted(self.progress.segments.items())
+        return [(segment, *each) for segment, progress in segments for each in progress.unfinished().ranges()]
+
+    def line_up(self, segment: int, offset: int, keys: Iterable[bytes | str | None]) -> None:
+        """The keys of the messages from `offset` on, in a group that keeps the order of keys."""
+        if self._lines is not None:
+            for each, key in enumerate(keys, offset):
+                self._lines.add(segment, each, key)
+
+    def learned(self) -> None:
+        """All keys are learned. Of each, another coordinator may have handed out the first of its line alone."""
+        self.must_learn = False
+        for segment, live in self._live.items():
+            for start, stop in live.unknown.ranges():
+                for offset in range(start, stop):
+                    if self._lines is not None and not self._lines.may_be_with_a_consumer(segment, offset):
+                        live.unknown.remove(offset, offset + 1)
+                        live.ready.add(offset, offset + 1)
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -124,7 +156,8 @@ class QueueClaims:
     @property
     def has_room(self) -> bool:
         """Whether new messages may be handed out."""
-        return self.in_flight < self.progress.settings.max_in_flight
+        looks_on = self._lines is None or self._lines.has_room
+        return looks_on and self.in_flight < self.progress.settings.max_in_flight
 
     @property
     def ready_count(self) -> int:
@@ -149,22 +182,43 @@ class QueueClaims:
     def hand_out(self, most: int, until_ms: int) -> list[Grant]:
         """Lease messages, `most` at the most: first what was given back or has run out, the oldest first.
 
-        What was never delivered comes only as far as `max_in_flight` allows.
+        What was never delivered comes only as far as `max_in_flight` allows. In the order of keys, a message comes only
+        if all that stand ahead of it are done, or come with it.
         """
-        grants = self._lease_from("ready", most, until_ms)
+        gone = Counter[int]()
+        grants = self._lease_from("ready", most, until_ms, gone)
         most -= sum(grant.stop - grant.start for grant in grants)
         room = self.progress.settings.max_in_flight - self.in_flight
-        return grants + self._lease_from("fresh", min(most, room), until_ms)
+        return grants + self._lease_from("fresh", min(most, room), until_ms, gone)
 
-    def _lease_from(self, which: Literal["ready", "fresh"], most: int, until_ms: int) -> list[Grant]:
+    def _lease_from(
+        self, which: Literal["ready", "fresh"], most: int, until_ms: int, gone: "Counter[int]"
+    ) -> list[Grant]:
         grants: list[Grant] = []
         for segment in sorted(self._live):
             if most <= 0:
                 break
-            for start, stop in getattr(self._live[segment], which).take(most):
+            offsets: OffsetSet = getattr(self._live[segment], which)
+            taken = offsets.take(most) if self._lines is None else self._in_order(segment, offsets, most, gone)
+            for start, stop in taken:
                 grants += self._lease(segment, start, stop, until_ms)
                 most -= stop - start
         return grants
+
+    def _in_order(self, segment: int, offsets: OffsetSet, most: int, gone: "Counter[int]") -> list[tuple[int, int]]:
+        """Take up to `most` messages that are next of their keys. Those that are not wait aside."""
+        assert self._lines is not None
+        taken = OffsetSet()
+        for start, stop in offsets.ranges():
+            for offset in range(start, stop):
+                if len(taken) >= most:
+                    return taken.ranges()
+                offsets.remove(offset, offset + 1)
+                if self._lines.may_go(segment, offset, gone):
+                    taken.add(offset, offset + 1)
+                else:
+                    self._lines.park(segment, offset)
+        return taken.ranges()
 
     def _lease(self, segment: int, start: int, stop: int, until_ms: int) -> list[Grant]:
         """Whoever claims is told no less deliveries than there were: the last that is over is stored."""
@@ -375,9 +429,17 @@ class QueueClaims:
             self._live[exposed.segment].ready.add(exposed.start, exposed.stop)
         for segment, start, stop in news.decided():
             self._live[segment].undecided.remove(start, stop)
+        if self._lines is not None:
+            self._move_lines_on(self._lines, news)
         for segment in [segment for segment in self._live if segment not in self.progress.segments]:
             if not any(reached.segment == segment for reached in self._news.reached):
                 del self._live[segment]
+
+    def _move_lines_on(self, lines: KeyLines, news: Progress) -> None:
+        """Whoever stood behind messages that are done may be next: only now, since only now they are."""
+        for each in (*news.acked, *news.dead, *news.expired, *news.skipped):
+            for segment, offset in lines.done(each[0], each[1], each[2]):
+                self._live[segment].ready.add(offset, offset + 1)
 
     def _freshen(self, news: Progress) -> None:
         """Have what lies below the new horizons, and neither rests nor has expired, handed out from here on."""

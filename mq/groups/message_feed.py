@@ -1,7 +1,7 @@
 """New messages for a queue group: found in its topic, and made ready to be handed out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
 from filer.event_log import EventLog
@@ -56,6 +56,21 @@ class Feed:
     def look_again(self) -> None:
         """Have a look that finds everything that was acknowledged before."""
         self._again.set()
+
+    async def learn(self, claims: QueueClaims) -> None:
+        """Read the keys of all messages that are not done, for a group that keeps their order.
+
+        What is gone has none: it is found to be gone when it is handed out. Raises as `TopicReader.read_segment`.
+        """
+        reader = await self._reader(False)
+        for segment, start, stop in claims.unfinished():
+            while start < stop:
+                run = await reader.read_segment(segment, start, max_rows=stop - start, max_bytes=PAGE_BYTES)
+                if not run.table.num_rows or (first := run.end - run.table.num_rows) >= stop:
+                    break
+                claims.line_up(segment, first, run.table["key"].slice(0, stop - first).to_pylist())
+                start = run.end
+        claims.learned()
 
     async def look(self, claims: QueueClaims, most: int, wall_ms: int) -> bool:
         """Make about `most` messages at the most part of the next record; False if there are none.
@@ -150,8 +165,18 @@ def _make_ready(
         rested, expired = _timed(segment_id, found, wall_ms)
         skipped = _gaps(segment_id, start, end, found)
         claims.raise_horizon(segment_id, start, end, rested=rested, expired=expired, skipped=skipped)
+        if claims.keeps_order:
+            _line_up(claims, segment_id, found, {each.start for each in expired})
         if segment_id not in reached:
             claims.leave(segment_id)
+
+
+def _line_up(claims: QueueClaims, segment: int, runs: Iterable[Run], expired: Set[int]) -> None:
+    for run in runs:
+        first = run.end - run.table.num_rows
+        for offset, key in enumerate(run.table["key"].to_pylist(), first):
+            if offset not in expired:
+                claims.line_up(segment, offset, [key])
 
 
 def _timed(segment: int, runs: Iterable[Run], wall_ms: int) -> tuple[list[Rested], list[Done]]:

@@ -331,6 +331,8 @@ class QueueGroup:
                 self.run()
 
     async def _begin(self) -> None:
+        if self._claims.must_learn:
+            await self._feed.learn(self._claims)
         if self._must_begin:
             async with self._at_rest():
                 await self._store(Taken(at=self._wall_ms()))
@@ -353,7 +355,7 @@ class QueueGroup:
 
     def _distribute(self) -> None:
         """Divide what there is among all who wait, so that one batch is not with one of them alone."""
-        while self._waiters and not self._must_begin and not self._hands_over:
+        while self._waiters and not (self._must_begin or self._claims.must_learn or self._hands_over):
             available = self._claims.ready_count + self._claims.fresh_count
             share = -(-available // len(self._waiters))
             waiter = self._waiters[0]

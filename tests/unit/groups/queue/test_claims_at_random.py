@@ -3,9 +3,12 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
 
+from groups.offset_set import OffsetSet
+from groups.queue import key_lines
 from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
@@ -15,6 +18,11 @@ from groups.settings import GroupSettings
 SETTINGS = GroupSettings(lease_seconds=3, max_deliveries=4, backoff_seconds=(0, 2), max_in_flight=50)
 LENGTHS = {3: 60, 7: 40}
 STEPS = 1500
+
+
+def key_of(offset: int) -> str | None:
+    """One of few keys; every sixth message has none."""
+    return str(offset % 6) if offset % 6 else None
 
 
 def added_up(log: list[bytes]) -> QueueProgress:
@@ -55,9 +63,11 @@ class World:
     """The log and who may write it, and what is true of the messages."""
 
     chance: random.Random
+    settings: GroupSettings = SETTINGS
     log: list[bytes] = field(default_factory=list)
     now_ms: int = 1_000_000
     epoch: int = 0
+    done: dict[int, OffsetSet] = field(default_factory=dict)
     claimed: list[tuple[Claim, int]] = field(default_factory=list)
     """All claims there ever were, and the ends of their ranges."""
     running_until_ms: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -70,7 +80,7 @@ class World:
 
     def __post_init__(self) -> None:
         created = Created(
-            at=self.now_ms, id="g", settings=SETTINGS.model_dump(mode="json"), positions=[(s, 0) for s in LENGTHS]
+            at=self.now_ms, id="g", settings=self.settings.model_dump(mode="json"), positions=[(s, 0) for s in LENGTHS]
         )
         self.append(created, 0)
         self.coordinators = [self.taken_over()]
@@ -80,11 +90,18 @@ class World:
         if epoch != self.epoch:
             return False
         self.log.append(to_json(record))
+        if isinstance(record, Progress):
+            for each in (*record.acked, *record.dead, *record.expired):
+                self.done.setdefault(each[0], OffsetSet()).add(each[1], each[2])
         return True
 
     def taken_over(self) -> Coordinator:
         progress = added_up(self.log)
         claims = QueueClaims(progress, now_ms=self.now_ms)
+        if claims.must_learn:
+            for segment, start, stop in claims.unfinished():
+                claims.line_up(segment, start, [key_of(offset) for offset in range(start, stop)])
+            claims.learned()
         if progress.leases is not None:
             self.append(Taken(at=self.now_ms), self.epoch)
             progress.take()
@@ -121,7 +138,7 @@ class World:
 
     def claim(self, coordinator: Coordinator) -> None:
         claims, most = coordinator.claims, self.chance.randint(1, 12)
-        until_ms = self.now_ms + SETTINGS.lease_ms
+        until_ms = self.now_ms + self.settings.lease_ms
         for segment, length in LENGTHS.items():
             progress = claims.progress.segments.get(segment)
             if progress is None or claims._live[segment].undecided.within(progress.horizon, length):
@@ -131,8 +148,19 @@ class World:
                     self.raise_horizon(claims, segment, progress.horizon, length)
             elif not progress.has_left and segment not in claims._news.left:
                 claims.leave(segment)
-        for grant in claims.hand_out(most, until_ms):
+        grants = claims.hand_out(most, until_ms)
+        if self.settings.order == "key" and coordinator.epoch == self.epoch:
+            self.check_order(grants)
+        for grant in grants:
             self.hand_out(grant, until_ms, excused=coordinator.epoch != self.epoch)
+
+    def check_order(self, grants: list[Grant]) -> None:
+        """Whatever stands ahead of a message is done, or is handed out with it."""
+        together = {(grant.segment, offset) for grant in grants for offset in range(grant.start, grant.stop)}
+        for segment, offset in together:
+            for ahead in range(offset):
+                if key_of(ahead) == key_of(offset) is not None:
+                    assert ahead in self.done.get(segment, ()) or (segment, ahead) in together, "out of order"
 
     def raise_horizon(self, claims: QueueClaims, segment: int, horizon: int, length: int) -> None:
         behind = min(horizon + self.chance.randint(1, 20), length)
@@ -142,6 +170,9 @@ class World:
         if self.chance.random() < 0.3 and behind - horizon > 3:
             expired.append(Done(segment, horizon + 2, horizon + 3))
         claims.raise_horizon(segment, 0, behind, rested=rested, expired=expired)
+        for offset in range(horizon, behind):
+            if offset not in {each.start for each in expired}:
+                claims.line_up(segment, offset, [key_of(offset)])
 
     def hand_out(self, grant: Grant, until_ms: int, *, excused: bool) -> None:
         self.claimed.append((Claim(grant.segment, grant.start, grant.delivery), grant.stop))
@@ -177,7 +208,7 @@ class World:
                 if outcome.verdict is Verdict.LATER:
                     self.lease(claim, outcome, None)
         else:
-            until_ms = self.now_ms + SETTINGS.lease_ms
+            until_ms = self.now_ms + self.settings.lease_ms
             for outcome in coordinator.claims.extend(claim, first, behind, until_ms):
                 if outcome.verdict is Verdict.ACCEPTED and coordinator.epoch == self.epoch:
                     self.lease(claim, outcome, until_ms)
@@ -188,7 +219,7 @@ class World:
             if outcome.verdict is Verdict.ACCEPTED:
                 self.accept(claim.segment, offset, claim.delivery)
             elif outcome.verdict is Verdict.LOST:
-                recent = self.now_ms - self.acked_at_ms.get(message, 0) < SETTINGS.lease_ms
+                recent = self.now_ms - self.acked_at_ms.get(message, 0) < self.settings.lease_ms
                 assert not (recent and self.accepted.get(message) == claim.delivery), "an accepted ack is refused"
 
     def lease(self, claim: Claim, outcome: Outcome, until_ms: int | None) -> None:
@@ -234,9 +265,11 @@ class World:
                 self.befall(coordinator)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_promises_are_kept(seed: int) -> None:
-    world = World(random.Random(seed))
+@pytest.mark.parametrize("order", ["none", "key"])
+@pytest.mark.parametrize("seed", range(12))
+def test_promises_are_kept(seed: int, order: Literal["none", "key"], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_lines, "KEY_BATCH", 1 + seed % 4)
+    world = World(random.Random(seed), SETTINGS.model_copy(update={"order": order}))
     world.run(STEPS)
     # In peace, everything gets done.
     world.run(6 * STEPS, calm=True)
