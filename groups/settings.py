@@ -12,6 +12,8 @@ Mode = Literal["queue", "stream"]
 _Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 MOST_LEASE_SECONDS = 43_200
 DEAD_SUFFIX = ".dead"
+FIXED_SETTINGS = ("mode", "order")
+"""A coordinator that takes over tells by them what may have been handed out."""
 
 
 class DeadLetter(BaseModel):

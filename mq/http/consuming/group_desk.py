@@ -9,7 +9,7 @@ import orjson
 from filer.errors import InvalidConfig
 from filer.topic.positions import Positions
 from groups.queue.claims import Grant, Outcome, Verdict
-from groups.settings import default_settings, parse_settings
+from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound
 from mq.broker import Broker
 from mq.groups.lag import lag_of
@@ -93,8 +93,10 @@ class GroupDesk:
             )
         if not created:
             settings = parse_settings(given, group.progress.settings)
-            if settings.mode != group.progress.settings.mode:
-                raise InvalidConfig(f"mode of group {request.group!r} is {group.progress.settings.mode!r} and stays so")
+            for name in FIXED_SETTINGS:
+                known = getattr(group.progress.settings, name)
+                if getattr(settings, name) != known:
+                    raise InvalidConfig(f"{name} of group {request.group!r} is {known!r} and stays so")
             if settings != group.progress.settings:
                 await group.configure(settings)
         document = await self._document(group)

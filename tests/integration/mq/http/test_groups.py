@@ -88,7 +88,7 @@ async def test_an_ack_after_the_lease_counts_until_somebody_else_has_the_message
     late = await claim(memory_broker, max=1)
     other = await claim(memory_broker, wait=10)
     assert [m["value"] for m in other["messages"]] == ["b"]
-    assert [m["value"] for m in (await claim(memory_broker, wait=10))["messages"]] == ["a"]
+    assert [m["value"] for m in (await claim(memory_broker, max=1, wait=10))["messages"]] == ["a"]
     check_problem(await decide(memory_broker, "acks", late), 409, "claim-lost")
 
 
@@ -150,6 +150,46 @@ async def test_what_there_is_is_divided_among_all_who_wait(memory_broker: HttpBr
     shares = await asyncio.gather(*waiting)
     assert sorted(int(value) for share in shares for value in share) == list(range(100))
     assert all(3 <= len(share) <= 7 for share in shares)
+
+
+async def publish_keys(broker: HttpBroker, *pairs: str) -> None:
+    body = {"messages": [{"key": pair[0], "value": pair} for pair in pairs]}
+    (await broker.client.post(f"{T}/messages", json=body)).raise_for_status()
+
+
+async def test_messages_of_a_key_come_one_after_the_other(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"order": "key", "backoff_seconds": [0]})
+    await publish_keys(memory_broker, "a1", "a2", "b1", "a3", "b2")
+    first = await claim(memory_broker, max=1)
+    assert [m["value"] for m in first["messages"]] == ["a1"]
+    other = await claim(memory_broker)  # one consumer may have several of a key
+    assert [m["value"] for m in other["messages"]] == ["b1", "b2"]
+    assert (await claim(memory_broker))["messages"] == []
+    (await decide(memory_broker, "releases", first)).raise_for_status()
+    again = await claim(memory_broker, max=2, wait=5)
+    assert [(m["value"], m["deliveries"]) for m in again["messages"]] == [("a1", 2)]
+    (await decide(memory_broker, "acks", again)).raise_for_status()
+    assert await values(memory_broker, wait=5) == ["a2", "a3"]
+    problem = check_problem(await memory_broker.client.put(G, json={"order": "none"}), 422, "invalid-config")
+    assert "order of group 'g' is 'key' and stays so" in problem["detail"]
+
+
+async def test_the_order_of_keys_outlives_a_coordinator() -> None:
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await broker.client.put(G, json={"order": "key", "lease_seconds": 1, "backoff_seconds": [0]})
+        await publish_keys(broker, "a1", "a2", "b1")
+        assert await values(broker, max=1) == ["a1"]
+        store.dead = True
+    async with http_broker(kept) as broker:
+        found = await claim(broker, max=1, wait=10)
+        assert [(m["value"], m["deliveries"]) for m in found["messages"]] == [("a1", 2)]
+        assert await values(broker, wait=5) == ["b1"]
+        (await decide(broker, "acks", found)).raise_for_status()
+        assert await values(broker, wait=5) == ["a2"]
 
 
 async def test_claims_as_arrow(memory_broker: HttpBroker) -> None:
