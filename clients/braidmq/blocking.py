@@ -132,6 +132,9 @@ class Tables(Iterator[pa.Table]):
         self._loop = loop
         self._tables = tables
 
+    def __repr__(self) -> str:
+        return f"Tables({self._tables.topic!r})"
+
     @property
     def marker(self) -> str | None:
         """Where to go on; None before the first page if iteration started at a time, `earliest` or `latest`."""

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from braidmq.markers import PageMarkers
+from braidmq.short_reprs import short_repr
 from filer.times import EPOCH
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -44,6 +45,9 @@ class Message:
     ref: Reference | None = None
     _markers: PageMarkers | None = field(default=None, repr=False, compare=False)
     _row: int = field(default=0, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def id(self) -> str:

@@ -22,6 +22,9 @@ class MessageCursor:
         self._slice_start = 0
         self._next_row = 0
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.reader.topic!r})"
+
     @property
     def marker(self) -> str | None:
         """Where to go on after the last message returned.
@@ -68,6 +71,14 @@ class AsyncTables(AsyncIterator[pa.Table]):
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.topic!r})"
+
+    @property
+    def topic(self) -> str:
+        """The topic that is read."""
+        return self._reader.topic
 
     @property
     def marker(self) -> str | None:

@@ -54,7 +54,7 @@ class Reader:
         self._stored: AsyncGenerator[MessagePage] | None = None
         self._pages_to_file_check = 1
         self._path = f"{topic_path(topic)}/messages"
-        self._topic = topic
+        self.topic = topic
         self._transport = transport
         self._start = start_parameters(from_, marker)
         self.marker = marker
@@ -92,7 +92,7 @@ class Reader:
         self._pages_to_file_check -= 1
         if not self._pages_to_file_check:
             self._pages_to_file_check = _PAGES_BETWEEN_FILE_CHECKS
-            self._stored = stored_pages(admin, self._topic, page.end, page.table.schema)
+            self._stored = stored_pages(admin, self.topic, page.end, page.table.schema)
 
     async def _next_of_broker(self) -> MessagePage | None:
         idle_answers = 0
@@ -130,7 +130,7 @@ class Reader:
         response = await self._transport.request(call, retry=self._retry)
         table, end = _decoded(response)
         self.schema = table.schema
-        page = MessagePage(self._topic, table, start=self.marker, end=end)
+        page = MessagePage(self.topic, table, start=self.marker, end=end)
         self.marker = end
         if self._remaining is not None:
             self._remaining -= len(page)

@@ -8,6 +8,7 @@ import httpx
 from braidmq.errors import InvalidArgument
 
 _MAX_LEARNED = 256
+_LAST_PORT = 65535
 
 
 class Addresses:
@@ -86,6 +87,8 @@ def _checked(url: object) -> str:
         raise InvalidArgument(f"{url!r} is not a broker's address: {failure}") from failure
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidArgument(f"{url!r} is not a broker's address: give it as http://host:port or https://host")
+    if parsed.port is not None and not 0 < parsed.port <= _LAST_PORT:
+        raise InvalidArgument(f"{url!r} is not a broker's address: a port is a number from 1 to {_LAST_PORT}")
     return url.rstrip("/")
 
 

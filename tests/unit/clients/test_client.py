@@ -51,6 +51,19 @@ def test_a_day_in_the_life(sync: Client, broker: FakeBroker) -> None:
         sync.topic("t")
 
 
+def test_what_is_read_and_sent_shows_itself_without_filling_the_screen(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    assert repr(OutgoingMessage("x", key="k")) == "OutgoingMessage(value='x', key='k', headers={}, event_time=None)"
+    sync.publish_many("t", ["short", "x" * 900])
+    browsing = sync.browse("t")
+    short, long = browsing
+    assert repr(browsing) == "Messages('t')" and repr(sync.browse_tables("t")) == "Tables('t')"
+    assert "Message(topic='t', segment=0, offset=0, timestamp=datetime.datetime(" in repr(short)
+    assert "key=None, value=b'short', event_time=None, headers={}, ref=None)" in repr(short)
+    assert "value=b'xxxx" in repr(long) and len(repr(long)) < 500
+    assert len(repr(OutgoingMessage("x" * 1_000_000, headers={"h": "y" * 1_000_000}))) < 1000
+
+
 def test_iterators_know_their_markers(sync: Client, broker: FakeBroker) -> None:
     broker.add_topic("t")
     broker.page_rows = 3

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from braidmq.errors import InvalidArgument
 from braidmq.json_rows.plain_values import value_json
+from braidmq.short_reprs import short_repr
 from braidmq.times import microseconds
 
 Key: TypeAlias = bytes | str | int | None
@@ -48,6 +49,9 @@ class OutgoingMessage:
     key: Key = None
     headers: Headers = field(default_factory=dict)
     event_time: datetime | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,11 @@ def test_addresses_may_be_a_list_or_separated_by_commas() -> None:
     assert parse_addresses(["http://a:1", "https://b", "http://a:1/"]) == expected
 
 
-@pytest.mark.parametrize("bad", ["", "http://a,", [], ["a:1"]], ids=["empty", "empty part", "no address", "no scheme"])
+@pytest.mark.parametrize(
+    "bad",
+    ["", "http://a,", [], ["a:1"], "http://a:99999", "http://a:0"],
+    ids=["empty", "empty part", "no address", "no scheme", "port beyond all", "port 0"],
+)
 def test_invalid_addresses_are_refused(bad: str | list[str]) -> None:
     with pytest.raises(InvalidArgument):
         parse_addresses(bad)
