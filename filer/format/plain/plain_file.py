@@ -4,8 +4,9 @@ A message is plain if it has a key and a value, or no key as all others of its f
 others, and neither headers nor a reference. Most are.
 """
 
+import itertools
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -52,6 +53,7 @@ _NEVER_THERE = (
 _NOTHING, _JOIN = pa.scalar(b"", pa.binary()), pc.get_function("binary_join_element_wise")
 _INT32 = struct.Struct("<i")
 _LENGTH_BYTES = 4
+_SMALL_BYTES = 16 * 1024
 _MARK = b"mark"
 
 
@@ -96,12 +98,18 @@ def plain_file(
     footer = _footer(table.schema, rows, group, metadata)
     data = pa.allocate_buffer(place + len(footer))
     with pa.FixedSizeBufferWriter(data) as sink:
-        sink.write(BEGIN)
-        for column in columns:
-            for part in column.parts:
-                sink.write(part)
-        sink.write(footer)
+        for piece in _pieces([BEGIN, *(part for column in columns for part in column.parts), footer]):
+            sink.write(piece)
     return data, place
+
+
+def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts, small ones joined: for each, Arrow lets go of the interpreter and has to get it back."""
+    for is_small, group in itertools.groupby(parts, lambda part: len(part) <= _SMALL_BYTES):
+        if is_small:
+            yield b"".join(group)
+        else:
+            yield from group
 
 
 def _columns(table: pa.Table, compression: Compression, page_bytes: int) -> Iterator[Column]:
@@ -165,7 +173,7 @@ def _plain(chunk: pa.Array) -> tuple[memoryview, npt.NDArray[np.signedinteger]]:
     rows = len(chunk)
     if pa.types.is_timestamp(chunk.type):
         ends = np.arange(0, 8 * rows + 1, 8)
-        return memoryview(chunk.buffers()[1])[8 * chunk.offset : 8 * (chunk.offset + rows)], ends
+        return memoryview(chunk.buffers()[1]).cast("B")[8 * chunk.offset : 8 * (chunk.offset + rows)], ends
     texts = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
     _, starts, data = texts.buffers()
     offsets = np.frombuffer(starts, np.int32, rows + 1, 4 * texts.offset)
@@ -174,7 +182,7 @@ def _plain(chunk: pa.Array) -> tuple[memoryview, npt.NDArray[np.signedinteger]]:
     in_front = pa.Array.from_buffers(pa.binary(), rows, [None, each, lengths])
     behind = pa.Array.from_buffers(pa.binary(), rows, [None, starts, data], offset=texts.offset)
     _, ends, joined = _JOIN.call([in_front, behind, _NOTHING]).buffers()
-    return memoryview(joined), np.frombuffer(ends, np.int32, rows + 1)
+    return memoryview(joined).cast("B"), np.frombuffer(ends, np.int32, rows + 1)
 
 
 def _footer(schema: pa.Schema, rows: int, group: bytes, metadata: Mapping[str, str]) -> bytes:
