@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from filer.keys import check_name
 from filer.strict_settings import merged_settings
 
-Mode = Literal["queue", "stream"]
+Mode = Literal["queue"]
 _Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 MOST_LEASE_SECONDS = 43_200
 DEAD_SUFFIX = ".dead"
@@ -25,7 +25,7 @@ class DeadLetter(BaseModel):
 
 
 class GroupSettings(BaseModel):
-    """All settings of a group. All but `mode` are for queue groups only.
+    """All settings of a group.
 
     `dead_letter` is None if dead messages go nowhere; they are counted all the same.
     """

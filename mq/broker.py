@@ -260,6 +260,7 @@ class Broker:
             clustered=self._clustered,
         )
         self.observers[keys.GROUPS_TOPIC] = self.groups
+        self.floors[keys.GROUPS_TOPIC] = self.groups.floors
 
     async def _reader_of(self, name: str, streaming: bool) -> TopicReader:
         return await self.reader(name, streaming=streaming)

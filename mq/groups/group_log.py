@@ -25,6 +25,11 @@ class GroupLog:
     def __init__(self, runtime: TopicRuntime, segment: int, writer: SegmentWriter, reader: TopicReader) -> None:
         self._runtime, self.segment, self._writer, self._reader = runtime, segment, writer, reader
 
+    @property
+    def stored_end(self) -> int:
+        """All records below this offset are on the store."""
+        return self._writer.index.end
+
     async def append(self, key: str, record: Record) -> int:
         """Store a record; its offset, once it is acknowledged.
 

@@ -120,6 +120,10 @@ class Groups:
             await runtime.take_up([found.id])
         raise SegmentMoved(f"a segment of {GROUPS_TOPIC} is being moved; try again")
 
+    def floors(self) -> dict[int, int]:
+        """Below which offsets the records of this broker's segments are needed no more."""
+        return {segment: floor for segment, groups in self._segments.items() if (floor := groups.floor) is not None}
+
     # -- as the observer of its segments ---------------------------------------------------------------------
 
     def on_writer_opened(self, segment: int) -> None:

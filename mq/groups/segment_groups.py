@@ -54,8 +54,18 @@ class SegmentGroups:
         self._is_closed = self._is_broken = False
         self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{log.segment}")
         self._checkpointing: asyncio.Task[None] | None = None
-        # From here on the log has all there is of these groups, by segment.
-        self.floor: Mapping[int, int] | None = None
+        # The first offset that the last checkpoint needs, and its own.
+        self._last_checkpoint: tuple[int, int] | None = None
+
+    @property
+    def floor(self) -> int | None:
+        """Nothing of the log below this offset is needed, nor of the segments before; None if that is not known.
+
+        Files are deleted by it, so the checkpoint is on the store by then, and not only with followers.
+        """
+        if self._last_checkpoint is None or self._log.stored_end <= self._last_checkpoint[1]:
+            return None
+        return self._last_checkpoint[0]
 
     async def ready(self) -> None:
         """Wait until the log is replayed. Raises as `GroupLog.replay`, and `SegmentMoved` once it is closed."""
@@ -187,8 +197,8 @@ class SegmentGroups:
             await self._for_each([*self._untouched, *self._groups], write)
             if offsets:
                 at_ms, first = self._clock.now_us() // 1000, min(offsets)
-                await self._log.append(CHECKPOINT_KEY, Checkpoint(at=at_ms, positions=[(self._log.segment, first)]))
-                self.floor = {self._log.segment: first}
+                checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
+                self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint)
         except BraidError as error:
             # Nothing depends on it: the next one comes after as many records again.
             _log.warning("checkpoint_failed", segment=self._log.segment, error=error)

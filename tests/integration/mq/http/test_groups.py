@@ -233,6 +233,25 @@ async def test_a_page_has_as_many_bytes_as_were_asked_for(memory_broker: HttpBro
     assert [m["deliveries"] for m in rest["messages"]] == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"lease_second": 3}, "did you mean 'lease_seconds'"),
+        ({"lease_seconds": 0}, "lease_seconds"),
+        ({"lease_seconds": 31_536_000}, "lease_seconds"),
+        ({"mode": "stream"}, "mode"),
+        ({"backoff_seconds": []}, "backoff_seconds"),
+        ({"dead_letter": {"topic": "__groups"}}, "names that begin with __ are internal"),
+        ({"from": 5}, "from is earliest, latest or an RFC 3339 time"),
+    ],
+)
+async def test_wrong_settings(memory_broker: HttpBroker, settings: dict[str, Any], says: str) -> None:
+    await memory_broker.client.put(T)
+    problem = check_problem(await memory_broker.client.put(G, json=settings), 422, "invalid-config")
+    assert says in problem["detail"]
+    check_problem(await memory_broker.client.get(G), 404, "group-not-found")
+
+
 async def test_settings(memory_broker: HttpBroker) -> None:
     await memory_broker.client.put(T)
     await publish(memory_broker, "a")

@@ -1,6 +1,7 @@
 """Bodies that go past the parser: the same requests and answers as with it, however the bytes are cut."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -297,11 +298,12 @@ async def test_nothing_is_held_of_a_body_that_was_refused_and_the_next_request_i
     seen = Seen()
     body, following = bytes(300 * KIB), request("/keep", bytes(100 * KIB))
     whole = request("/refuse", body)
+    gc.collect()  # what tests before have left may go at any time
     before_bytes = pa.total_allocated_bytes()
     async with connected(seen) as client:
         await client.send(whole[: 200 * KIB])
         assert seen.requests == [("POST", "/refuse", None)] and client.transport.written.endswith(b"ok")
-        assert pa.total_allocated_bytes() == before_bytes
+        assert pa.total_allocated_bytes() <= before_bytes
         await client.send(whole[200 * KIB :] + following)
         assert seen.requests[1:] == [("POST", "/keep", bytes(100 * KIB))]
 
