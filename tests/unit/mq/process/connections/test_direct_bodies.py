@@ -271,10 +271,11 @@ def test_only_a_large_body_whose_length_is_plain_goes_past_the_parser(
 async def test_what_is_declared_and_does_not_come_takes_no_memory() -> None:
     seen = Seen()
     head = request("/keep", b"").replace(b"content-length: 0", b"content-length: 67108864")
+    gc.collect()  # what tests before have left may go at any time
     before_bytes = pa.total_allocated_bytes()
     async with connected(seen) as client:
         await client.send(head)
-        assert seen.direct == 1 and pa.total_allocated_bytes() == before_bytes
+        assert seen.direct == 1 and pa.total_allocated_bytes() <= before_bytes
         await client.send(bytes(KIB))
         assert pa.total_allocated_bytes() - before_bytes <= PIECE_BYTES
         await client.send(bytes(999 * KIB))
@@ -286,6 +287,7 @@ async def test_what_is_declared_and_does_not_come_takes_no_memory() -> None:
 async def test_a_body_that_is_read_as_it_comes_takes_the_memory_of_a_piece() -> None:
     seen = Seen()
     head = request("/take", b"").replace(b"content-length: 0", b"content-length: 67108864")
+    gc.collect()  # what tests before have left may go at any time
     before_bytes = pa.total_allocated_bytes()
     async with connected(seen) as client:
         await client.send(head)
