@@ -203,7 +203,11 @@ def test_plain_readers_after_roll_up_and_grace(
 
 
 def await_rolled_up(folder: Path) -> None:
-    """Wait until each of the first segments is one roll-up and its seal."""
+    """Wait until each of the first segments is its roll-ups and its seal, and what they replace is gone.
+
+    It is two roll-ups where a round of maintenance came before the split: the last files of an open segment stay as
+    they are, and are too few later to write all the others again.
+    """
     deadline = time.monotonic() + ROLL_UP_SECONDS
     while any(not is_rolled_up(folder / f"segment={segment}") for segment in range(SEGMENTS)):
         assert time.monotonic() < deadline, sorted(str(path) for path in folder.glob(SEGMENT_FILES))
@@ -213,7 +217,8 @@ def await_rolled_up(folder: Path) -> None:
 def is_rolled_up(folder: Path) -> bool:
     names = [name for path in folder.iterdir() if (name := FileName.parse(path.name))]
     live = [each.name for each in live_names(names)]
-    return len(live) == len(names) == 2 and live[0].rolled
+    *before, _seal = live
+    return len(live) == len(names) <= 3 and bool(before) and all(name.rolled for name in before)
 
 
 @pytest.fixture(scope="module")
