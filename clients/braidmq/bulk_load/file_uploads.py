@@ -13,6 +13,7 @@ import filer.errors
 from braidmq.bulk_load.load_calls import load_path, post_json
 from braidmq.bulk_load.store_folder import find_store_folder
 from braidmq.errors import ConnectionBroken, FileTaken, NotABroker, error_of
+from braidmq.transport.addresses import put_target
 from braidmq.transport.problems import bare_problem, json_of, refusal
 from braidmq.transport.transport import Call, Transport, Try
 from filer import keys
@@ -95,7 +96,8 @@ class FileUploads:
     async def _attempt(self, file: LoadFile, attempt: Try) -> None:
         target = await self._target(file, attempt, compare=False)
         headers = {**target.get("headers", {}), "content-length": str(file.data.size)}
-        call = Call(target.get("method", "PUT"), target["url"], content=_chunks(file.data), headers=headers)
+        url = put_target(target["url"], f"{self._path}/files/{file.segment}/{file.base_offset}")
+        call = Call(target.get("method", "PUT"), url, content=_chunks(file.data), headers=headers)
         response = await self._transport.send(call, attempt)
         if response.is_success:
             return

@@ -12,6 +12,7 @@ import orjson
 from braidmq.errors import InvalidArgument, NotABroker, error_of
 from braidmq.names import topic_path
 from braidmq.publish.encoding.outgoing import Upload
+from braidmq.transport.addresses import put_target
 from braidmq.transport.problems import bare_problem, json_of, refusal
 from braidmq.transport.transport import Call, Transport, Try
 
@@ -42,13 +43,13 @@ class Uploader:
             headers={"content-type": "application/json"},
         )
         target = json_of(await self._transport.once(call, attempt))
-        await self._put(target, payload, attempt)
+        await self._put(put_target(target["url"], f"{call.target}/{target['upload']}"), target, payload, attempt)
         return Upload(target["upload"], payload.size_bytes, payload.sha256)
 
-    async def _put(self, target: dict[str, Any], payload: "_Payload", attempt: Try) -> None:
+    async def _put(self, url: str, target: dict[str, Any], payload: "_Payload", attempt: Try) -> None:
         # Set the length: presigned addresses are bound to it, and the store refuses chunked bodies.
         headers = {**target.get("headers", {}), "content-length": str(payload.size_bytes)}
-        call = Call(target.get("method", "PUT"), target["url"], content=payload.chunks(), headers=headers)
+        call = Call(target.get("method", "PUT"), url, content=payload.chunks(), headers=headers)
         response = await self._transport.send(call, attempt)
         if response.is_success:
             return

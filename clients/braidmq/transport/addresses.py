@@ -69,6 +69,14 @@ def shown(url: str) -> str:
     return f"{before}{separator}{server.rpartition('@')[2]}{slash}{path}"
 
 
+def put_target(url: str, own_path: str) -> str:
+    """Where to put what a broker has given that URL for: its own path, or else the address of its store.
+
+    A broker names itself as the request has named it, which behind a proxy need not be an address for clients.
+    """
+    return own_path if url.endswith(own_path) else url
+
+
 def parse_addresses(url: object) -> tuple[str, ...]:
     """Return the addresses of a list, or of text that separates them by commas. Raises `InvalidArgument`."""
     urls = url.split(",") if isinstance(url, str) else list(url) if isinstance(url, Iterable) else [url]

@@ -3,9 +3,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pyarrow as pa
 import pytest
 
 from braidmq import AsyncClient, Client, ConnectionBroken, NoConnection, NotABroker, OutcomeUnknown, Retry
+from braidmq.testing import InMemoryBroker
 from tests.support.process.processes import free_port
 
 
@@ -30,6 +32,20 @@ async def server_saying(answer: bytes | None) -> AsyncIterator[str]:
             writer.close()
             await writer.wait_closed()
         await server.wait_closed()
+
+
+def test_large_values_and_bulk_loads_reach_a_broker_that_a_proxy_names_otherwise() -> None:
+    """It answers with addresses that are made of the name by which it was asked."""
+    with (
+        InMemoryBroker(allowed_hosts="inside.invalid") as broker,
+        broker.client(headers={"host": "inside.invalid"}, upload_threshold_bytes=10) as client,
+    ):
+        client.create_topic("t")
+        client.publish("t", b"x" * 100)
+        (message,) = client.browse("t")
+        with client.open(message) as payload:
+            assert payload.read() == b"x" * 100
+        assert client.load("t", pa.table({"value": [b"a", b"b"]}), load="l", value="value").messages == 2
 
 
 def test_a_wrong_port_fails_fast_naming_the_address_and_the_cause() -> None:
