@@ -104,6 +104,8 @@ class Feed:
     async def _look(self, claims: QueueClaims, most: int, wall_ms: int, *, streaming: bool) -> bool:
         runtime = await self._topic()
         known = claims.progress.positions() if self._positions is None else self._positions
+        if any(segment >= runtime.state.next_segment for segment in known):
+            await runtime.refresh()
         passed = _pass_by_what_is_gone(runtime.state, known)
         if passed.removed or passed.skipped:
             lost = sum(each.stop - each.start for each in passed.skipped)
@@ -129,7 +131,10 @@ def _pass_by_what_is_gone(state: TopicState, positions: Positions) -> _Passed:
     for segment_id, offset in positions.items():
         segment = state.segment(segment_id)
         if segment is None:
-            removed.add(segment_id)
+            if segment_id < state.next_segment:
+                removed.add(segment_id)
+            else:
+                kept[segment_id] = offset  # this broker knows an older state, in which it is not yet there
             continue
         if offset < segment.start_offset:
             skipped.append(Done(segment_id, offset, segment.start_offset))

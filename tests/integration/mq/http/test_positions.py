@@ -95,7 +95,7 @@ async def test_positions_that_are_none(memory_broker: HttpBroker) -> None:
         await memory_broker.client.get(f"{T}/positions", params={"marker": "x"}), 400, "invalid-marker", "not a marker"
     )
     check_problem(
-        await memory_broker.client.get(f"{T}/positions", params={"from": "noon"}), 422, "invalid-request", "a time"
+        await memory_broker.client.get(f"{T}/positions", params={"from": "noon"}), 422, "invalid-request", "RFC 3339"
     )
     both = {"marker": "x", "from": "latest"}
     check_problem(await memory_broker.client.get(f"{T}/positions", params=both), 422, "invalid-request", "not both")
