@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from filer.clock import Clock
-from filer.errors import BraidError, SegmentMoved
+from filer.errors import BraidError, SegmentMoved, UnreadableObject
 from filer.event_log import EventLog
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
@@ -236,7 +236,9 @@ class QueueGroup:
     async def hand_over(self) -> None:
         """Hand out nothing more, and write down what is handed out, for the next coordinator.
 
-        Stopped before that is stored, the next one waits for as long as a lease may run; stopped after it, it knows.
+        What was decided is stored before that: to the next one, a message that is neither leased nor done is ready.
+        Stopped before the leases are stored, the next one waits for as long as a lease may run; stopped after it, it
+        knows.
         """
         self._hands_over = True
         for waiter in list(self._waiters):
@@ -244,6 +246,8 @@ class QueueGroup:
         if self._must_begin:
             return  # nothing was handed out: what the one before has written down is still the last record
         async with self._at_rest():
+            if self._claims.has_news:
+                await self._store_decided()
             await self._store(Leases(at=self._wall_ms(), leases=self._claims.written_down(self._now_ms())))
 
     @contextlib.asynccontextmanager
@@ -274,7 +278,8 @@ class QueueGroup:
         if self._lost is not None:
             return
         self._lost = error
-        moved = error if isinstance(error, NotFound) else self._moved()
+        # Who asks is told what keeps the group from going on; who asks again has the log read again.
+        moved = error if isinstance(error, NotFound | UnreadableObject) else self._moved()
         for waiter in list(self._waiters):
             self._fail(waiter, moved)
         for future in (self._storing, self._making):
@@ -370,17 +375,23 @@ class QueueGroup:
             self._begin_task("store", self._store_news())
 
     async def _store_news(self) -> None:
+        """Store what was decided, unless the leases that tell of it are written down already."""
+        async with self._at_rest():
+            if self._claims.has_news and not self._hands_over:
+                await self._store_decided()
+
+    async def _store_decided(self) -> None:
         """Store what was decided, and have it count.
 
         Stopped before it is acknowledged, nobody was answered. Stopped after it, the next coordinator knows it, and
         answers whoever asks again as this one would have.
         """
-        async with self._at_rest():
-            self._storing, self._making = self._making, self._new_future()
-            news = self._claims.take_news(self._wall_ms())
-            await self._store(news)
-            self._claims.stored(news)
-            stored, self._storing = self._storing, None
+        stored, self._making = self._making, self._new_future()
+        self._storing = stored
+        news = self._claims.take_news(self._wall_ms())
+        await self._store(news)
+        self._claims.stored(news)
+        self._storing = None
         if not stored.done():
             stored.set_result(None)
 

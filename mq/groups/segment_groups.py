@@ -181,6 +181,7 @@ class SegmentGroups:
     async def _write_checkpoint(self) -> None:
         """Store a snapshot of each group, then where the first of them lies.
 
+        No group is created meanwhile: its first record could lie before the first snapshot, without one of its own.
         Stopped in between, the next owner reads from the checkpoint before. A snapshot alone changes nothing.
         """
         self._appended = 0
@@ -194,11 +195,12 @@ class SegmentGroups:
                 offsets.append(await group.write_snapshot())
 
         try:
-            await self._for_each([*self._untouched, *self._groups], write)
-            if offsets:
-                at_ms, first = self._clock.now_us() // 1000, min(offsets)
-                checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
-                self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint)
+            async with self._creating:
+                await self._for_each([*self._untouched, *self._groups], write)
+                if offsets:
+                    at_ms, first = self._clock.now_us() // 1000, min(offsets)
+                    checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
+                    self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint)
         except BraidError as error:
             # Nothing depends on it: the next one comes after as many records again.
             _log.warning("checkpoint_failed", segment=self._log.segment, error=error)

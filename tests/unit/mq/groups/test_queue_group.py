@@ -1,0 +1,94 @@
+"""A queue group hands over: the leases are its last word, and tell nothing of what was decided before."""
+
+import asyncio
+
+import pytest
+
+from filer.clock import ManualClock, settle
+from filer.errors import CorruptFile, SegmentMoved
+from groups.queue.leases import Claim
+from groups.queue.progress import QueueProgress
+from groups.records import Leases, Progress, Reached, Record
+from groups.settings import GroupSettings
+from mq.groups.message_feed import Feed
+from mq.groups.queue_group import QueueGroup, ToDecide
+
+FIRST, SECOND = Claim(0, 0, 1), Claim(0, 1, 1)
+
+
+class Held:
+    """Records in their order; each is acknowledged once it is released."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.waiting: list[asyncio.Future[int]] = []
+
+    async def append(self, record: Record) -> int:
+        self.records.append(record)
+        self.waiting.append(asyncio.get_running_loop().create_future())
+        return await self.waiting[-1]
+
+    async def release(self) -> None:
+        for waiting in self.waiting:
+            if not waiting.done():
+                waiting.set_result(0)
+        await settle()
+
+
+def group_of(progress: QueueProgress, held: Held, feed: Feed | None = None) -> QueueGroup:
+    async def never(*_: object) -> None:
+        raise AssertionError("nothing is read or buried here")
+
+    def on_lost(error: BaseException) -> None:
+        pass
+
+    clock = ManualClock()
+    feed = feed or Feed("g", never, never)  # type: ignore[arg-type]
+    return QueueGroup(
+        "t", "g", progress, clock=clock, append=held.append, feed=feed, bury=never, on_lost=on_lost, secret=b"secret"
+    )
+
+
+def handed_out() -> QueueProgress:
+    """Three messages, of which the coordinator before had handed out some, as it wrote down."""
+    progress = QueueProgress("g", GroupSettings(), {0: 0})
+    progress.apply(Progress(at=1, reached=[Reached(0, 0, 3)]))
+    return progress
+
+
+async def test_what_was_decided_before_is_stored_before_the_leases() -> None:
+    """Else the next coordinator would take those messages for ready, under the delivery that was acked."""
+    held = Held()
+    group = group_of(handed_out(), held)
+    first = asyncio.create_task(group.ack([ToDecide(FIRST, 0, 1)]))
+    await settle()
+    second = asyncio.create_task(group.ack([ToDecide(SECOND, 1, 2)]))
+    await settle()
+    assert len(held.records) == 1  # the second is decided, and waits for the first record
+    over = asyncio.create_task(group.hand_over())
+    await settle()
+    for _ in range(4):
+        await held.release()
+    await asyncio.gather(first, second, over)
+    *before, last = held.records
+    assert isinstance(last, Leases) and [(0, each.first) for each in last.leases] == [(0, 2)]
+    assert [tuple(a) for each in before if isinstance(each, Progress) for a in each.acked] == [
+        (0, 0, 1, 1),
+        (0, 1, 2, 1),
+    ]
+    with pytest.raises(SegmentMoved):
+        await group.ack([ToDecide(FIRST, 0, 1)])
+    await group.close()
+
+
+async def test_why_keys_cannot_be_learned_is_told() -> None:
+    class Damaged(Feed):
+        async def learn(self, claims: object) -> None:
+            raise CorruptFile("topics/t/segments/segment=0/0.parquet is damaged")
+
+    progress = QueueProgress("g", GroupSettings(order="key"), {0: 0})
+    progress.apply(Progress(at=1, reached=[Reached(0, 0, 3)]))
+    group = group_of(progress, Held(), Damaged("g", None, None))  # type: ignore[arg-type]
+    with pytest.raises(CorruptFile, match="is damaged"):
+        await group.claim(1, lease_ms=1000, wait_seconds=5)
+    await group.close()
