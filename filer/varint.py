@@ -3,6 +3,23 @@
 _ONE_BYTE = [bytes((number,)) for number in range(0x80)]
 
 
+def varints(data: bytes) -> list[int]:
+    """The numbers that `varint` has written one after the other. Raises `ValueError` for anything else."""
+    numbers: list[int] = []
+    number = shift = 0
+    for octet in data:
+        number |= (octet & 0x7F) << shift
+        shift += 7
+        if octet < 0x80:
+            numbers.append(number)
+            number = shift = 0
+        elif shift > 63:
+            raise ValueError("number too large")
+    if shift:
+        raise ValueError("cut short")
+    return numbers
+
+
 def varint(number: int) -> bytes:
     """The bytes of a number, which must not be negative."""
     # Nearly all take one byte or two.

@@ -7,7 +7,7 @@ import hmac
 from typing import NamedTuple
 
 from filer.errors import InvalidInput
-from filer.varint import varint
+from filer.varint import varint, varints
 from groups.queue.leases import Claim
 
 MAC_BYTES = 8
@@ -42,20 +42,8 @@ class ClaimTokens:
         body = raw[MAC_BYTES:]
         if len(token) > MOST_CHARS or not hmac.compare_digest(raw[:MAC_BYTES], self._mac(body)):
             raise InvalidInput(wrong)
-        segment, first, count, delivery = _numbers(body)
+        segment, first, count, delivery = varints(body)
         return ClaimedRange(Claim(segment, first, delivery), first + count)
 
     def _mac(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, key=self._key, digest_size=MAC_BYTES).digest()
-
-
-def _numbers(body: bytes) -> list[int]:
-    numbers: list[int] = []
-    number = shift = 0
-    for octet in body:
-        number |= (octet & 0x7F) << shift
-        shift += 7
-        if octet < 0x80:
-            numbers.append(number)
-            number = shift = 0
-    return numbers

@@ -36,18 +36,8 @@ class OffsetSet:
     def __contains__(self, offset: int) -> bool:
         return bisect_right(self._bounds, offset) % 2 == 1
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OffsetSet) and self._bounds == other._bounds
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"OffsetSet({self.ranges()})"
-
-    @property
-    def range_count(self) -> int:
-        """How many ranges it has."""
-        return len(self._bounds) // 2
 
     @property
     def first(self) -> int | None:
@@ -58,12 +48,6 @@ class OffsetSet:
         """All ranges."""
         bounds = self._bounds
         return list(zip(bounds[::2], bounds[1::2], strict=True))
-
-    def copy(self) -> "OffsetSet":
-        """Another set with the same offsets."""
-        copied = OffsetSet()
-        copied._bounds, copied._count = self._bounds[:], self._count
-        return copied
 
     def add(self, start: int, stop: int) -> None:
         """Add `[start, stop)`."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from filer.errors import BraidError, InvalidMarker
 from filer.slots import SLOTS
 from filer.topic.topic_state import Segment, TopicState
-from filer.varint import varint
+from filer.varint import varint, varints
 
 Positions = dict[int, int]
 
@@ -173,17 +173,8 @@ def _checksum(topic: str, body: bytes) -> bytes:
 
 
 def _read_pairs(data: bytes) -> Positions:
-    numbers: list[int] = []
-    number = shift = 0
-    for octet in data:
-        number |= (octet & 0x7F) << shift
-        shift += 7
-        if octet < 0x80:
-            numbers.append(number)
-            number = shift = 0
-        elif shift > 63:
-            raise ValueError("number too large")
-    if shift or len(numbers) % 2:
+    numbers = varints(data)
+    if len(numbers) % 2:
         raise ValueError("cut short")
     positions: Positions = {}
     segment_id = 0

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
 
-from filer.clock import Clock
 from filer.errors import InvalidConfig
 from filer.event_log import EventLog
 from filer.format.requests import RequestId
@@ -33,12 +32,11 @@ class DeadLetters:
 
     def __init__(
         self,
-        clock: Clock,
         topics: TopicRegistry,
         administration: TopicAdministration,
         reader: Callable[[str, bool], Awaitable[TopicReader]],
     ) -> None:
-        self._clock, self._topics, self._administration, self._reader = clock, topics, administration, reader
+        self._topics, self._administration, self._reader = topics, administration, reader
 
     async def store(self, topic: str, group: str, progress: QueueProgress, dying: Dying) -> None:
         """Store the dead letters of messages that are given up.

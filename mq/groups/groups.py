@@ -61,7 +61,7 @@ class Groups:
     ) -> None:
         self._clock, self._topics, self._administration = clock, topics, administration
         self._reader, self._url_of, self._secret, self._clustered = reader, url_of, secret, clustered
-        self._dead_letters = DeadLetters(clock, topics, administration, reader)
+        self._dead_letters = DeadLetters(topics, administration, reader)
         self._segments: dict[int, SegmentGroups] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -75,6 +75,8 @@ class Groups:
         group. Raises `SegmentMoved` while nobody coordinates it, and as `SegmentGroups.ready`.
         """
         key = key_of(check_name(topic), check_name(group, what="group"))
+        if make:
+            await self._topics.topic(topic)
         try:
             runtime = await (ensure(self._topics, self._administration) if make else self._topics.topic(GROUPS_TOPIC))
         except NotFound as error:
@@ -95,10 +97,6 @@ class Groups:
         """Read the record of the topic of all groups again: who was asked does not own the segment any more."""
         with contextlib.suppress(BraidError):
             await self._topics.refresh(GROUPS_TOPIC)
-
-    async def all_own(self) -> list[SegmentGroups]:
-        """The groups of all segments of this broker, ready to be asked."""
-        return [await self._own(segment) for segment in list(self._segments)]
 
     async def _own(self, segment: int) -> SegmentGroups:
         if (opening := self._opening.get(segment)) is not None:

@@ -83,11 +83,6 @@ class SegmentGroups:
             self._make(key, self._untouched.pop(key))
         return self._groups.get(key)
 
-    def names(self, topic: str) -> list[str]:
-        """The names of the groups of a topic that lie in this segment."""
-        keys = (*self._groups, *self._untouched)
-        return sorted(name for each, name in map(topic_and_group, keys) if each == topic)
-
     async def create(
         self, topic: str, name: str, settings: GroupSettings, positions: Callable[[], Awaitable[Mapping[int, int]]]
     ) -> tuple[QueueGroup, bool]:

@@ -54,10 +54,12 @@ def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
 async def parse_object(
     request: Request, example: str, *, empty: bytes = b"", most_bytes: int = JSON_MAX_BYTES
 ) -> dict[str, Any]:
-    """The body of a request as a JSON object with any fields. Raises as `parse_body`.
+    """The body of a request as a JSON object with any fields. Raises as `parse_body`."""
+    return object_of(await read_body(request, most_bytes) or empty, example)
 
-    The framework would read a body of any size into memory.
-    """
+
+async def read_body(request: Request, most_bytes: int = JSON_MAX_BYTES) -> bytes:
+    """The body of a request. The framework would read one of any size into memory. Raises `BodyTooLarge`."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -65,7 +67,7 @@ async def parse_object(
             topic = "/".join(request.url.path.split("/")[:4])
             message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
             raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
-    return object_of(bytes(body) or empty, example)
+    return bytes(body)
 
 
 def object_of(body: bytes, example: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from filer.backoff import backoff_seconds
 from filer.errors import SegmentMoved
 from filer.keys import GROUPS_TOPIC
-from mq.base.errors import PeerUnreachable
+from mq.base.errors import Draining, PeerUnreachable
 from mq.broker import Broker
 from mq.groups.groups import Elsewhere
 from mq.http.consuming.group_desk import GroupAnswer, GroupDesk, GroupRequest
@@ -37,7 +37,9 @@ class GroupRouter:
                 if not isinstance(found, Elsewhere):
                     return await self._desk.serve(found, request, lease)
                 return await self._forward(found, request, wait_seconds)
-            except (SegmentMoved, PeerUnreachable):
+            except (SegmentMoved, PeerUnreachable) as error:
+                if broker.draining.is_set():
+                    raise Draining(f"this broker is shutting down: {error}") from error
                 if clock.monotonic_seconds() >= until_seconds:
                     raise
             attempt += 1

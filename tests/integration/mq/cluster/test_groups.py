@@ -1,26 +1,14 @@
 """Consumer groups in a cluster: any broker serves any group, and the coordinator goes with its segment."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.broker.problems import check_problem
 from tests.support.cluster.http_cluster import HttpCluster, until
 
 G = "/v1/topics/t/groups/g"
-
-
-@pytest.fixture
-async def brokers() -> AsyncIterator[HttpCluster]:
-    cluster = HttpCluster()
-    try:
-        await cluster.start("a", "b", "c")
-        yield cluster
-    finally:
-        await cluster.stop_all()
 
 
 async def ask(brokers: HttpCluster, through: str, verb: str, **body: Any) -> httpx.Response:

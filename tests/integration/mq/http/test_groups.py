@@ -349,3 +349,12 @@ async def test_a_restart_forgets_no_ack(clean: bool) -> None:
         found = (await claim(broker, wait=10))["messages"]
         assert [message["value"] for message in found] == ["c"]
         assert (await group(broker))["lag"]["messages"] == 1
+
+
+async def test_a_broker_that_ends_keeps_nobody_waiting_for_another_coordinator(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, "a")
+    claimed = await claim(memory_broker)
+    await memory_broker.broker.drain()
+    async with asyncio.timeout(5):
+        check_problem(await decide(memory_broker, "acks", claimed), 503, "draining", "shutting down")
