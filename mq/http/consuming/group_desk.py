@@ -1,6 +1,7 @@
 """Serves requests about consumer groups at the broker that coordinates them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from filer.errors import InvalidConfig
 from filer.topic.positions import Positions
 from groups.queue.claims import Grant, Outcome, Verdict
 from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
-from mq.base.errors import Conflict, NotFound
+from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
 from mq.groups.lag import lag_of
 from mq.groups.queue_group import QueueGroup
@@ -27,7 +28,7 @@ from mq.limits.read_budget import ReadLease
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 
-FROM = "from"
+FROM, CLAIMS = "from", "claims"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,13 @@ class GroupDesk:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._operations: Mapping[str, Callable[[SegmentGroups, GroupRequest, ReadLease], Awaitable[GroupAnswer]]] = {
+        self._operations: Mapping[
+            str, Callable[[SegmentGroups, GroupRequest, ReadLease], Coroutine[Any, Any, GroupAnswer]]
+        ] = {
             "put": self._put,
             "describe": self._describe,
             "delete": self._delete,
-            "claims": self._claim,
+            CLAIMS: self._claim,
             "acks": self._ack,
             "releases": self._release,
             "extensions": self._extend,
@@ -75,7 +78,27 @@ class GroupDesk:
         operation = self._operations.get(request.operation)
         if operation is None:
             raise NotFound("path", f"groups know no {request.operation!r}")
-        return await operation(groups, request, lease)
+        if request.operation == CLAIMS:
+            return await self._claim_in_time(operation(groups, request, lease), _object(request))
+        # What was decided is stored when the store is back. Whoever asks again then is answered as now.
+        what = f"the request {request.operation!r} to group {request.group!r}"
+        return await self._broker.patience.wait(operation(groups, request, lease), what)
+
+    async def _claim_in_time(self, claiming: Coroutine[Any, Any, GroupAnswer], asked: dict[str, Any]) -> GroupAnswer:
+        """A claim that the store keeps from being answered is given up, and nothing is handed out by it."""
+        wait_seconds = asked.get("wait", 0)
+        patience_seconds = self._broker.settings.publish_timeout
+        limit = asyncio.timeout(patience_seconds + (wait_seconds if isinstance(wait_seconds, int | float) else 0))
+        try:
+            async with limit:
+                return await claiming
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            stall = self._broker.store_health.why()
+            told = f"no messages could be handed out within {patience_seconds:g} s (publish_timeout)"
+            cause = "timeout" if stall is None else stall.cause
+            raise Repeatable(StoreTimeout(f"{told}{'' if stall is None else f': {stall}'}", cause=cause)) from error
 
     # -- groups --------------------------------------------------------------------------------------------------
 
@@ -214,7 +237,7 @@ class GroupDesk:
 
 
 def _object(request: GroupRequest) -> dict[str, Any]:
-    return object_of(request.body or b"{}", ClaimBody.EXAMPLE if request.operation == "claims" else AckBody.EXAMPLE)
+    return object_of(request.body or b"{}", ClaimBody.EXAMPLE if request.operation == CLAIMS else AckBody.EXAMPLE)
 
 
 def _existing(groups: SegmentGroups, request: GroupRequest) -> QueueGroup:

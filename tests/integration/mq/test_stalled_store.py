@@ -157,6 +157,26 @@ async def test_whoever_waits_for_a_seal_gets_the_cause_and_it_goes_on(method: st
         assert found.status_code == 404 or len(found.json()["segments"]) == 4
 
 
+async def test_consumers_get_the_cause_and_an_ack_goes_on() -> None:
+    async with running(publish_timeout=TIMEOUT_SECONDS) as setting:
+        client = setting.http.client
+        await setting.publish("a", "1")
+        claimed = (await client.post("/v1/topics/t/groups/g/claims", json={})).raise_for_status().json()
+        setting.store.broken, setting.store.error = "topics/__groups/", FULL
+        acks = {"messages": [{"claim": each["claim"]} for each in claimed["claims"]]}
+        for verb, body in (("acks", acks), ("acks", acks), ("claims", {})):
+            if verb == "claims":
+                await setting.publish("b", "1")
+            answer = await client.post(f"/v1/topics/t/groups/g/{verb}", json=body, timeout=PATIENCE_SECONDS)
+            problem = check_problem(answer, 503, "store-unavailable", "create of 'topics/__groups/")
+            assert (problem["cause"], problem["retryable"]) == ("ENOSPC", True)
+        setting.store.mend()
+        answer = await client.post("/v1/topics/t/groups/g/acks", json=acks, timeout=PATIENCE_SECONDS)
+        assert answer.raise_for_status().json()["lost"] == 0
+        found = await client.post("/v1/topics/t/groups/g/claims", json={"wait": 20}, timeout=PATIENCE_SECONDS)
+        assert [message["deliveries"] for message in found.raise_for_status().json()["messages"]] == [1]
+
+
 async def test_a_broker_ends_while_a_seal_goes_on() -> None:
     async with running(publish_timeout=0.1) as setting:
         setting.store.broken, setting.store.error = "/segment=0/", FULL
