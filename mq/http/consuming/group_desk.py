@@ -56,14 +56,15 @@ class GroupAnswer:
         return cls(status, JSON, [orjson.dumps(document)])
 
 
+_Operation = Callable[[SegmentGroups, GroupRequest, ReadLease], Coroutine[Any, Any, GroupAnswer]]
+
+
 class GroupDesk:
     """Does what is asked of groups that this broker coordinates. All methods belong to the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._operations: Mapping[
-            str, Callable[[SegmentGroups, GroupRequest, ReadLease], Coroutine[Any, Any, GroupAnswer]]
-        ] = {
+        self._operations: Mapping[str, _Operation] = {
             "put": self._put,
             "describe": self._describe,
             "delete": self._delete,

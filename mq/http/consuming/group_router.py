@@ -3,7 +3,7 @@
 from filer.backoff import backoff_seconds
 from filer.errors import SegmentMoved
 from filer.keys import GROUPS_TOPIC
-from mq.base.errors import Draining, PeerUnreachable
+from mq.base.errors import Draining, PeerSilent, PeerUnreachable, Repeatable
 from mq.broker import Broker
 from mq.groups.groups import Elsewhere
 from mq.http.consuming.group_desk import GroupAnswer, GroupDesk, GroupRequest
@@ -37,11 +37,11 @@ class GroupRouter:
                 if not isinstance(found, Elsewhere):
                     return await self._desk.serve(found, request, lease)
                 return await self._forward(found, request, wait_seconds)
-            except (SegmentMoved, PeerUnreachable) as error:
+            except (SegmentMoved, PeerUnreachable, PeerSilent) as error:
                 if broker.draining.is_set():
                     raise Draining(f"this broker is shutting down: {error}") from error
                 if clock.monotonic_seconds() >= until_seconds:
-                    raise
+                    raise Repeatable(error) from error
             attempt += 1
             await clock.sleep(
                 backoff_seconds(attempt, first_seconds=FIRST_WAIT_SECONDS, longest_seconds=LONGEST_WAIT_SECONDS)
