@@ -221,18 +221,21 @@ class LocalStore:
         return result
 
 
-def _write_block(temp: PartFile, stream: ExactStream, block: bytes) -> None:
+def _write_block(temp: PartFile, stream: ExactStream, block: bytearray) -> None:
     stream.add(block)
     temp.write(block)
 
 
-async def _in_blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The same bytes in blocks that are worth a change of threads."""
+async def _in_blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytearray, None]:
+    """The same bytes in blocks that are worth a change of threads. Each is valid until the next is asked for.
+
+    A thread may hold a block for some time after it has written it. So all blocks are one.
+    """
     block = bytearray()
     async for chunk in chunks:
         block += chunk
         if len(block) >= STREAM_CHUNK_BYTES:
-            yield bytes(block)
+            yield block
             block.clear()
     if block:
-        yield bytes(block)
+        yield block

@@ -4,6 +4,7 @@ None of them has died. So each failover here is a wrong one, and may cost segmen
 """
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -36,10 +37,26 @@ async def owner_of_some(cluster: HttpCluster, topic: str) -> str:
     return next(owner for owner, *_ in await cluster.brokers_of("a", topic) if owner != "a")
 
 
-async def publish_each(cluster: HttpCluster, through: Sequence[str], messages: Sequence[tuple[str, str]]) -> None:
+async def apart_from_the_leader(cluster: HttpCluster) -> tuple[str, list[list[str]]]:
+    """A replicated topic with segments that do not lie with the leader, and who has its segments.
+
+    The name of a topic and the ids of brokers decide between brokers that carry the same.
+    """
+    for number in itertools.count():
+        topic = f"t{number}"
+        await cluster.create("a", topic, segments=12, **REPLICATED)
+        placed = await cluster.brokers_of("a", topic)
+        if any("a" not in members for members in placed):
+            return topic, placed
+    raise AssertionError
+
+
+async def publish_each(
+    cluster: HttpCluster, through: Sequence[str], messages: Sequence[tuple[str, str]], topic: str = "t"
+) -> None:
     """One request a message, all at once; each must be acknowledged."""
     await asyncio.gather(
-        *(cluster.publish(through[n % len(through)], "t", message) for n, message in enumerate(messages))
+        *(cluster.publish(through[n % len(through)], topic, message) for n, message in enumerate(messages))
     )
 
 
@@ -60,8 +77,8 @@ async def until_looked(cluster: HttpCluster, times: int = MANY_LOOKS) -> None:
     await until(looked)
 
 
-async def read_everywhere(cluster: HttpCluster) -> list[list[int]]:
-    return [sorted(map(int, await cluster.values(name, "t"))) for name in cluster.up]
+async def read_everywhere(cluster: HttpCluster, topic: str = "t") -> list[list[int]]:
+    return [sorted(map(int, await cluster.values(name, topic))) for name in cluster.up]
 
 
 @pytest.mark.parametrize("config", [{}, REPLICATED], ids=["stored", "replicated"])
@@ -140,9 +157,8 @@ async def test_one_whose_calls_arrive_keeps_its_segments(cluster: HttpCluster) -
 
 
 async def test_an_owner_and_its_only_follower_keep_what_only_they_hold(cluster: HttpCluster) -> None:
-    await cluster.create("a", "t", segments=12, **REPLICATED)
+    topic, placed = await apart_from_the_leader(cluster)
     await cluster.create("a", "u", segments=4)
-    placed = await cluster.brokers_of("a", "t")
     victim, follower = next(members for members in placed if "a" not in members)
     others = [name for name in cluster.up if name not in (victim, follower)]
     both = {victim, follower}
@@ -151,7 +167,7 @@ async def test_an_owner_and_its_only_follower_keep_what_only_they_hold(cluster: 
         cluster.peers[name].nameless = True
         cluster.stores[name].hold()
     # What the two hold alone is acknowledged, and goes on being.
-    await publish_each(cluster, [victim], MESSAGES[:20])
+    await publish_each(cluster, [victim], MESSAGES[:20], topic)
     for name in (victim, follower):
         cluster.refuse(name, *others)
     for name in (victim, follower):
@@ -160,19 +176,19 @@ async def test_an_owner_and_its_only_follower_keep_what_only_they_hold(cluster: 
     async def failed_over() -> bool:
         stored = await cluster.owners("a", "u")
         return not both & stored.keys() and all(
-            not both & set(members) or set(members) == both for members in await cluster.brokers_of("a", "t")
+            not both & set(members) or set(members) == both for members in await cluster.brokers_of("a", topic)
         )
 
     await until(failed_over)
-    assert [members for members in await cluster.brokers_of("a", "t") if set(members) == both] == kept
+    assert [members for members in await cluster.brokers_of("a", topic) if set(members) == both] == kept
     for name in (victim, follower):
         cluster.stores[name].release()
-    await publish_each(cluster, [victim], MESSAGES[20:])
+    await publish_each(cluster, [victim], MESSAGES[20:], topic)
     for name in (victim, follower):
         cluster.answer(name)
 
     async def all_read() -> bool:
-        return await read_everywhere(cluster) == [list(range(60))] * 4
+        return await read_everywhere(cluster, topic) == [list(range(60))] * 4
 
     await until(all_read)
 
