@@ -10,26 +10,32 @@ from filer.errors import InvalidInput
 from filer.varint import varint, varints
 from groups.queue.leases import Claim
 
-MAC_BYTES = 8
+MAC_BYTES, INCARNATION_BYTES = 8, 4
 MOST_CHARS = 120
 
 
 class ClaimedRange(NamedTuple):
-    """A claim, and the offset behind its last message."""
+    """A claim, and the offset behind its last message. `is_over`: the group was reset since, or made anew."""
 
     claim: Claim
     stop: int
+    is_over: bool = False
 
 
 class ClaimTokens:
-    """Makes and reads the tokens of one group. Nobody else can make one that is taken for its own."""
+    """Makes and reads the tokens of one incarnation of a group, `key` being `<topic>/<group>`.
 
-    def __init__(self, secret: bytes, group_id: str) -> None:
-        self._key = hashlib.blake2b(b"braidmq claims " + group_id.encode(), key=secret[:64], digest_size=32).digest()
+    Nobody else can make one that is taken for its own.
+    """
+
+    def __init__(self, secret: bytes, key: str, group_id: str) -> None:
+        self._key = hashlib.blake2b(b"braidmq claims " + key.encode(), key=secret[:64], digest_size=32).digest()
+        self._incarnation = hashlib.blake2b(group_id.encode(), digest_size=INCARNATION_BYTES).digest()
 
     def token(self, claim: Claim, stop: int) -> str:
         """The token of the messages `[claim.first, stop)`."""
-        body = b"".join(map(varint, (claim.segment, claim.first, stop - claim.first, claim.delivery)))
+        numbers = (claim.segment, claim.first, stop - claim.first, claim.delivery)
+        body = self._incarnation + b"".join(map(varint, numbers))
         return base64.urlsafe_b64encode(self._mac(body) + body).rstrip(b"=").decode()
 
     def read(self, token: str) -> ClaimedRange:
@@ -42,8 +48,9 @@ class ClaimTokens:
         body = raw[MAC_BYTES:]
         if len(token) > MOST_CHARS or not hmac.compare_digest(raw[:MAC_BYTES], self._mac(body)):
             raise InvalidInput(wrong)
-        segment, first, count, delivery = varints(body)
-        return ClaimedRange(Claim(segment, first, delivery), first + count)
+        segment, first, count, delivery = varints(body[INCARNATION_BYTES:])
+        is_over = body[:INCARNATION_BYTES] != self._incarnation
+        return ClaimedRange(Claim(segment, first, delivery), first + count, is_over)
 
     def _mac(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, key=self._key, digest_size=MAC_BYTES).digest()

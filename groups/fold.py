@@ -10,6 +10,7 @@ from groups.records import (
     Leases,
     Progress,
     Record,
+    Reset,
     Snapshot,
     Taken,
 )
@@ -37,6 +38,9 @@ class GroupFold:
             case Created():
                 settings = GroupSettings.model_validate(record.settings)
                 self.groups[key] = QueueProgress(record.id, settings, dict(record.positions))
+            case Reset():
+                if (before := self.groups.get(key)) is not None:
+                    self.groups[key] = before.reset(record)
             case Snapshot():
                 self.groups[key] = QueueProgress.from_plain(record.state)
             case Deleted():

@@ -112,6 +112,15 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """The group begins anew at these positions, as another incarnation `id`: no claim from before counts any more."""
+
+    at: int
+    id: str
+    positions: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
     """There is no such group any more."""
 
@@ -179,7 +188,7 @@ class Checkpoint:
     positions: list[tuple[int, int]]
 
 
-Record = Created | Configured | Deleted | Taken | Leases | Progress | Snapshot | Checkpoint
+Record = Created | Configured | Reset | Deleted | Taken | Leases | Progress | Snapshot | Checkpoint
 
 PROGRESS_PARTS = {
     "reached": Reached,
@@ -196,7 +205,7 @@ PROGRESS_PARTS = {
 _DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left"))
 _TYPES: dict[str, type[Any]] = {
     each.__name__.lower(): each
-    for each in (Created, Configured, Deleted, Taken, Leases, Progress, Snapshot, Checkpoint)
+    for each in (Created, Configured, Reset, Deleted, Taken, Leases, Progress, Snapshot, Checkpoint)
 }
 
 
@@ -236,7 +245,7 @@ def from_json(value: bytes | str) -> Record:
                     given[name] = [part(*each) for each in given[name]]
         elif kind is Leases:
             given["leases"] = [Leased(*each) for each in given.get("leases", ())]
-        elif kind in (Created, Checkpoint):
+        elif kind in (Created, Reset, Checkpoint):
             given["positions"] = [(segment, offset) for segment, offset in given.get("positions", ())]
         record: Record = kind(**given)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -154,6 +154,11 @@ class QueueClaims:
         return self.leases.count + waiting + resting
 
     @property
+    def may_be_leased(self) -> bool:
+        """Whether somebody may have messages whose leases run, also those of the coordinator before."""
+        return bool(self.leases.count) or any(live.unknown for live in self._live.values())
+
+    @property
     def has_room(self) -> bool:
         """Whether new messages may be handed out."""
         looks_on = self._lines is None or self._lines.has_room

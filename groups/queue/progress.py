@@ -6,7 +6,7 @@ from typing import Any
 
 from groups.offset_set import OffsetSet
 from groups.queue.recent_acks import RecentAcks
-from groups.records import Acked, Dying, Ended, Exposed, Leased, Leases, Progress, Reached, Rested
+from groups.records import Acked, Dying, Ended, Exposed, Leased, Leases, Progress, Reached, Reset, Rested
 from groups.settings import GroupSettings
 
 
@@ -150,6 +150,13 @@ class QueueProgress:
         """Have other settings from now on."""
         self.settings, self.leases = settings, None
         self.longest_lease_ms = max(self.longest_lease_ms, settings.lease_ms)
+
+    def reset(self, record: Reset) -> "QueueProgress":
+        """The next incarnation of the group, which begins where the record says. Its counts go on."""
+        fresh = QueueProgress(record.id, self.settings, dict(record.positions))
+        fresh.dead_count, fresh.expired_count = self.dead_count, self.expired_count
+        fresh.skipped_count = self.skipped_count
+        return fresh
 
     def hand_over(self, record: Leases) -> None:
         """The coordinator has written its leases down, and hands out nothing more."""

@@ -81,7 +81,19 @@ class Groups:
             runtime = await (ensure(self._topics, self._administration) if make else self._topics.topic(GROUPS_TOPIC))
         except NotFound as error:
             raise NotFound("group", f"topic {topic!r} has no group {group!r}") from error
-        segment = await self._segment_of(runtime, slot_of(key.encode()))
+        return await self._coordinator_of(runtime, await self._segment_of(runtime, slot_of(key.encode())))
+
+    async def coordinators(self, topic: str) -> list[SegmentGroups | Elsewhere]:
+        """Who coordinates the groups of a topic, each with a part of them. Raises as `coordinator`."""
+        await self._topics.topic(check_name(topic))
+        try:
+            runtime = await self._topics.topic(GROUPS_TOPIC)
+        except NotFound:
+            return []  # nobody has ever made a group
+        segments = [await self._segment_of(runtime, each.start_slot) for each in runtime.state.open_segments]
+        return [await self._coordinator_of(runtime, segment) for segment in segments]
+
+    async def _coordinator_of(self, runtime: TopicRuntime, segment: Segment) -> SegmentGroups | Elsewhere:
         if segment.id not in runtime.writers:
             return Elsewhere(segment.id, self._url_of(segment.owner), runtime.state.version)
         return await self._own(segment.id)

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 from filer.clock import Clock
 from filer.errors import BraidError, SegmentMoved, UnreadableObject
 from filer.event_log import EventLog
+from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
-from groups.records import Configured, Deleted, Dying, Leases, Record, Snapshot, Taken
+from groups.records import Configured, Deleted, Dying, Leases, Record, Reset, Snapshot, Taken, key_of
 from groups.settings import GroupSettings
-from mq.base.errors import NotFound
+from mq.base.errors import Conflict, NotFound
 from mq.groups.message_feed import Feed
 
 IDLE_SECONDS = 5.0
@@ -34,9 +35,9 @@ Append = Callable[[Record], Awaitable[int]]
 
 
 class ToDecide(NamedTuple):
-    """Messages `[start, stop)` of a claim."""
+    """Messages `[start, stop)` of a claim. None: it is of an incarnation of the group before this one."""
 
-    claim: Claim
+    claim: Claim | None
     start: int
     stop: int
 
@@ -74,7 +75,7 @@ class QueueGroup:
         self.topic, self.name = topic, name
         self._clock, self._append, self._feed, self._bury, self._on_lost = clock, append, feed, bury, on_lost
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
-        self.tokens = ClaimTokens(secret, progress.id)
+        self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)
         # Leases of a handover tell all there is only to the first who follows: so it says that it has begun.
         self._must_begin = progress.leases is not None and bool(progress.leases or self._claims.ready_count)
         self._waiters: deque[_Waiter] = deque()
@@ -189,10 +190,13 @@ class QueueGroup:
         while waiting:
             again: list[tuple[int, ToDecide]] = []
             must_store = False
-            for index, part in waiting:
-                for outcome in decide(part.claim, part.start, part.stop):
+            for index, (claim, start, stop) in waiting:
+                if claim is None:
+                    outcomes[index].append(Outcome(start, stop, Verdict.LOST))
+                    continue
+                for outcome in decide(claim, start, stop):
                     if outcome.verdict is Verdict.WAIT:
-                        again.append((index, ToDecide(part.claim, outcome.start, outcome.stop)))
+                        again.append((index, ToDecide(claim, outcome.start, outcome.stop)))
                         continue
                     if outcome.verdict is Verdict.NEWER:
                         raise self._moved()
@@ -232,6 +236,36 @@ class QueueGroup:
         async with self._at_rest():
             await self._store(Deleted(at=self._wall_ms()))
             self.lose_log(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
+
+    async def reset(self, positions: Positions, *, force: bool) -> QueueProgress:
+        """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
+
+        Without `force`, `Conflict` is raised while consumers have messages or wait for some. It is raised anyhow while
+        dead letters are on their way: nobody would store them any more. Stopped before the record is stored, nothing
+        has changed. Stopped after it, every claim from before is over: to the next incarnation, no message was handed
+        out by it.
+        """
+        self._check()
+        async with self._at_rest():
+            if self._claims.has_news:
+                await self._store_decided()
+            self._check_may_reset(force=force)
+            # Whoever asks while the record is on its way would be told by an incarnation that may be over.
+            self._hands_over = True
+            record = Reset(at=self._wall_ms(), id=self._clock.ulid(), positions=list(positions.items()))
+            await self._store(record)
+            self._end(self._moved())
+            return self.progress.reset(record)
+
+    def _check_may_reset(self, *, force: bool) -> None:
+        if self.progress.dying:
+            raise Conflict("dead-letters-pending", f"dead letters of group {self.name!r} are being stored; try again")
+        if not force and (self._waiters or self._claims.may_be_leased):
+            raise Conflict(
+                "group-active",
+                f"consumers of group {self.name!r} have messages, or wait for some: stop them, and wait until their "
+                'leases have run out; or pass "force": true, and what they have is handed out again',
+            )
 
     async def hand_over(self) -> None:
         """Hand out nothing more, and write down what is handed out, for the next coordinator.
@@ -275,8 +309,11 @@ class QueueGroup:
 
     def lose_log(self, error: BaseException) -> None:
         """Records do not count any more."""
-        if self._lost is not None:
-            return
+        if self._lost is None:
+            self._end(error)
+            self._on_lost(error)
+
+    def _end(self, error: BaseException) -> None:
         self._lost = error
         # Who asks is told what keeps the group from going on; who asks again has the log read again.
         moved = error if isinstance(error, NotFound | UnreadableObject) else self._moved()
@@ -286,7 +323,6 @@ class QueueGroup:
             if future is not None and not future.done():
                 future.set_exception(moved)
                 future.exception()
-        self._on_lost(error)
         self._wake.set()
 
     # -- the loop ----------------------------------------------------------------------------------------------

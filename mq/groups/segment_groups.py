@@ -106,12 +106,38 @@ class SegmentGroups:
             _log.info("group_created", topic=topic, group=name, mode=settings.mode)
             return self._make(key, QueueProgress(group_id, settings, begin)), True
 
-    async def delete(self, topic: str, name: str) -> None:
-        """Delete a group. Raises `NotFound`."""
+    async def reset(
+        self, topic: str, name: str, positions: Callable[[], Awaitable[Mapping[int, int]]], *, force: bool
+    ) -> QueueGroup:
+        """Have a group begin anew at the `positions`. Raises `NotFound`, and as `QueueGroup.reset`.
+
+        No checkpoint is written meanwhile: the incarnation that ends could not write its part.
+        """
+        begin = await positions()
+        async with self._creating:
+            group = self._existing(topic, name)
+            progress = await group.reset(dict(begin), force=force)
+            _log.info("group_reset", topic=topic, group=name, forced=force)
+            fresh = self._make(key_of(topic, name), progress)
+        await group.close()
+        return fresh
+
+    def _existing(self, topic: str, name: str) -> QueueGroup:
         group = self.find(topic, name)
         if group is None:
             raise NotFound("group", f"topic {topic!r} has no group {name!r}")
-        await group.delete()
+        return group
+
+    def names(self, topic: str) -> list[tuple[str, str]]:
+        """The names of all groups of a topic, sorted, each with its mode. Call it when this is ready."""
+        keys = [(key, each) for key, each in self._untouched.items()]
+        keys += [(key, each.progress) for key, each in self._groups.items()]
+        named = [(*topic_and_group(key), progress.settings.mode) for key, progress in keys]
+        return sorted((name, mode) for of_topic, name, mode in named if of_topic == topic)
+
+    async def delete(self, topic: str, name: str) -> None:
+        """Delete a group. Raises `NotFound`."""
+        await self._existing(topic, name).delete()
         _log.info("group_deleted", topic=topic, group=name)
 
     async def hand_over(self) -> None:

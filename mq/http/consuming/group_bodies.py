@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from filer.errors import InvalidInput
+from filer.topic.positions import MARKER_MAX_CHARS
 from groups.claim_tokens import ClaimTokens
 from groups.settings import MOST_LEASE_SECONDS
 from mq.groups.queue_group import ToDecide
@@ -29,6 +30,16 @@ class ClaimBody(JsonBody):
     max_bytes: Annotated[int, Field(ge=1, le=MOST_BYTES)] = 8 * 1024 * 1024
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
     lease_seconds: _Lease | None = None
+
+
+class ResetBody(JsonBody):
+    """Where a group begins anew: `to` earliest, latest or a time, or at a `marker`. `force`: also while it is used."""
+
+    EXAMPLE: ClassVar[str] = '{"to": "earliest"}'
+
+    to: Annotated[str, Field(max_length=100)] | None = None
+    marker: Annotated[str, Field(max_length=MARKER_MAX_CHARS)] | None = None
+    force: bool = False
 
 
 class ClaimPart(BaseModel):
@@ -74,7 +85,9 @@ def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> list[ToDecide]
     Parts that overlap are refused: a message would have two outcomes.
     """
     decided = [_part(index, part, tokens) for index, part in enumerate(parts)]
-    ordered = sorted((each.claim.segment, each.start, each.stop, index) for index, each in enumerate(decided))
+    ordered = sorted(
+        (each.claim.segment, each.start, each.stop, index) for index, each in enumerate(decided) if each.claim
+    )
     for before, after in pairwise(ordered):
         if before[0] == after[0] and after[1] < before[2]:
             raise InvalidInput(f"messages.{after[3]}: it names messages that messages.{before[3]} names too")
@@ -83,7 +96,7 @@ def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> list[ToDecide]
 
 def _part(index: int, part: ClaimPart, tokens: ClaimTokens) -> ToDecide:
     try:
-        claim, end = tokens.read(part.claim)
+        claim, end, is_over = tokens.read(part.claim)
     except InvalidInput as error:
         raise InvalidInput(f"messages.{index}: {error}") from error
     start, stop = claim.first, end
@@ -101,4 +114,4 @@ def _part(index: int, part: ClaimPart, tokens: ClaimTokens) -> ToDecide:
             f"messages.{index}: [{start}, {stop}) is not within its claim, which is [{claim.first}, {end}) "
             f"of segment {claim.segment}"
         )
-    return ToDecide(claim, start, stop)
+    return ToDecide(None if is_over else claim, start, stop)

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from filer.errors import InvalidConfig
+from filer.errors import InvalidConfig, InvalidInput
 from filer.topic.positions import Positions
 from groups.queue.claims import Grant, Outcome, Verdict
 from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
@@ -18,7 +18,15 @@ from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Claimed, arrow_claims, json_claims
-from mq.http.consuming.group_bodies import AckBody, ClaimBody, ClaimPart, ExtensionBody, ReleaseBody, to_decide
+from mq.http.consuming.group_bodies import (
+    AckBody,
+    ClaimBody,
+    ClaimPart,
+    ExtensionBody,
+    ReleaseBody,
+    ResetBody,
+    to_decide,
+)
 from mq.http.formats import ARROW
 from mq.http.json_body import checked_body, object_of
 from mq.http.render import Part
@@ -68,6 +76,8 @@ class GroupDesk:
             "put": self._put,
             "describe": self._describe,
             "delete": self._delete,
+            "list": self._list,
+            "reset": self._reset,
             CLAIMS: self._claim,
             "acks": self._ack,
             "releases": self._release,
@@ -132,6 +142,23 @@ class GroupDesk:
     async def _delete(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         await groups.delete(request.topic, request.group)
         return GroupAnswer(204, JSON, [])
+
+    async def _list(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        """The groups of a topic that this broker coordinates, as far as their keys lie in one segment."""
+        return GroupAnswer.of({"groups": groups.names(request.topic)})
+
+    async def _reset(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked = checked_body(_object(request), ResetBody)
+        if (asked.to is None) == (asked.marker is None):
+            raise InvalidInput("give either to (earliest, latest or an RFC 3339 time) or marker")
+        _existing(groups, request)
+
+        async def positions() -> Positions:
+            reader = await self._broker.reader(request.topic)
+            return await start_positions(request.topic, reader, asked.marker, asked.to, default="earliest")
+
+        group = await groups.reset(request.topic, request.group, positions, force=asked.force)
+        return GroupAnswer.of(await self._document(group))
 
     async def _document(self, group: QueueGroup) -> dict[str, Any]:
         runtime = await self._broker.topics.topic(group.topic)

@@ -1,11 +1,18 @@
 """Finds out who coordinates a group, and has the request served there."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import orjson
+
 from filer.backoff import backoff_seconds
 from filer.errors import SegmentMoved
 from filer.keys import GROUPS_TOPIC
 from mq.base.errors import Draining, PeerSilent, PeerUnreachable, Repeatable
 from mq.broker import Broker
 from mq.groups.groups import Elsewhere
+from mq.groups.segment_groups import SegmentGroups
 from mq.http.consuming.group_desk import GroupAnswer, GroupDesk, GroupRequest
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupCall
@@ -13,6 +20,7 @@ from mq.peers.group_call import GroupCall
 RETRY_SECONDS = 10.0
 """As long as a failover mostly takes. Whoever asks again later begins anew."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.05, 1.0
+_T = TypeVar("_T")
 _MAKING = frozenset(("put", "claims"))
 
 
@@ -28,15 +36,39 @@ class GroupRouter:
 
     async def serve(self, request: GroupRequest, lease: ReadLease, *, wait_seconds: float = 0.0) -> GroupAnswer:
         """Serve a request here, or at another broker. Raises what `problem_of` knows."""
+        groups, make = self._broker.groups, request.operation in _MAKING
+
+        async def once() -> GroupAnswer:
+            found = await groups.coordinator(request.topic, request.group, make=make)
+            return await self._serve_at(found, request, lease, wait_seconds)
+
+        return await self._until_found(once)
+
+    async def list(self, topic: str, lease: ReadLease) -> list[tuple[str, str]]:
+        """The names of all groups of a topic, sorted, each with its mode. Raises as `serve`."""
+        request = GroupRequest(topic, "", "list", b"")
+
+        async def once() -> list[tuple[str, str]]:
+            coordinators = await self._broker.groups.coordinators(topic)
+            answers = await asyncio.gather(*(self._serve_at(each, request, lease, 0.0) for each in coordinators))
+            return sorted(each for answer in answers for each in _listed(answer))
+
+        return await self._until_found(once)
+
+    async def _serve_at(
+        self, found: SegmentGroups | Elsewhere, request: GroupRequest, lease: ReadLease, wait_seconds: float
+    ) -> GroupAnswer:
+        if isinstance(found, Elsewhere):
+            return await self._forward(found, request, wait_seconds)
+        return await self._desk.serve(found, request, lease)
+
+    async def _until_found(self, once: Callable[[], Awaitable[_T]]) -> _T:
         clock, broker = self._broker.clock, self._broker
         until_seconds = clock.monotonic_seconds() + RETRY_SECONDS
         attempt = 0
         while True:
             try:
-                found = await broker.groups.coordinator(request.topic, request.group, make=request.operation in _MAKING)
-                if not isinstance(found, Elsewhere):
-                    return await self._desk.serve(found, request, lease)
-                return await self._forward(found, request, wait_seconds)
+                return await once()
             except (SegmentMoved, PeerUnreachable, PeerSilent) as error:
                 if broker.draining.is_set():
                     raise Draining(f"this broker is shutting down: {error}") from error
@@ -54,3 +86,11 @@ class GroupRouter:
             found.url, GROUPS_TOPIC, found.segment, found.version, call, wait_seconds=wait_seconds
         )
         return GroupAnswer(reply.status, reply.media_type, [reply.body] if reply.body else [])
+
+
+def _listed(answer: GroupAnswer) -> list[tuple[str, str]]:
+    """Raises `SegmentMoved` for a problem: that broker will know better, or another one."""
+    document = orjson.loads(b"".join(answer.parts))
+    if answer.status != 200:
+        raise SegmentMoved(f"a broker could not list its groups: {document.get('detail', answer.status)}")
+    return [(name, mode) for name, mode in document["groups"]]

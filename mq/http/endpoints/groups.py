@@ -1,19 +1,20 @@
 """Consumer groups: create, configure, describe, delete; claim messages, ack, release and extend them."""
 
 import contextlib
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
 from mq.http.answers import negotiate
-from mq.http.consuming.group_bodies import BODY_BYTES, AckBody, ClaimBody, ExtensionBody, ReleaseBody
+from mq.http.consuming.group_bodies import BODY_BYTES, AckBody, ClaimBody, ExtensionBody, ReleaseBody, ResetBody
 from mq.http.consuming.group_desk import GroupAnswer, GroupRequest
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
-from mq.http.reply import JSON, PageResponse
+from mq.http.reply import JSON, PageResponse, json_response
 from mq.http.routers import new_router
 from mq.http.until_gone import until_gone
 from mq.limits.read_budget import ReadLease
@@ -33,6 +34,23 @@ def groups_router(broker: Broker) -> APIRouter:
         asked = GroupRequest(topic, group, operation, await read_body(request, most_bytes))
         with broker.read_budget.lease() as lease:
             return _response(await groups.serve(asked, lease), lease)
+
+    @router.get("/v1/topics/{topic}/groups")
+    async def list_groups(
+        topic: str, after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ) -> Response:
+        """List the groups of a topic, a page after another."""
+        with broker.read_budget.lease() as lease:
+            found = await groups.list(topic, lease)
+            lease.close()
+        behind = [each for each in found if after is None or each[0] > after]
+        page = behind[:limit]
+        return json_response(
+            {
+                "groups": [{"group": name, "mode": mode} for name, mode in page],
+                "next": page[-1][0] if len(behind) > limit else None,
+            }
+        )
 
     @router.put(_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_SETTINGS)
     async def put_group(request: Request, topic: str, group: str) -> Response:
@@ -70,6 +88,11 @@ def groups_router(broker: Broker) -> APIRouter:
         @router.post(f"{_GROUP}/{operation}", openapi_extra=body_schema(model), name=operation, description=what)
         async def decide(request: Request, topic: str, group: str) -> Response:
             return await serve(request, topic, group, operation, BODY_BYTES)
+
+    @router.post(f"{_GROUP}/reset", openapi_extra=body_schema(ResetBody))
+    async def reset(request: Request, topic: str, group: str) -> Response:
+        """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
+        return await serve(request, topic, group, "reset", BODY_BYTES)
 
     add("acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
     add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")

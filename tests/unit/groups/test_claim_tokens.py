@@ -6,19 +6,24 @@ from filer.errors import InvalidInput
 from groups.claim_tokens import ClaimTokens
 from groups.queue.leases import Claim
 
-TOKENS = ClaimTokens(b"secret", "01J")
+TOKENS = ClaimTokens(b"secret", "t/g", "01J")
 
 
 @pytest.mark.parametrize("claim", [Claim(0, 0, 1), Claim(3, 2**40, 200), Claim(2**31, 7, 1)])
 def test_what_is_made_is_read(claim: Claim) -> None:
-    assert TOKENS.read(TOKENS.token(claim, claim.first + 5)) == (claim, claim.first + 5)
+    assert TOKENS.read(TOKENS.token(claim, claim.first + 5)) == (claim, claim.first + 5, False)
+
+
+def test_a_claim_of_an_incarnation_before_is_known_and_over() -> None:
+    before = ClaimTokens(b"secret", "t/g", "01H").token(Claim(3, 5, 1), 7)
+    assert TOKENS.read(before) == (Claim(3, 5, 1), 7, True)
 
 
 def test_nothing_else_is_taken() -> None:
     token = TOKENS.token(Claim(3, 5, 1), 7)
     others = (
-        ClaimTokens(b"secret", "01K").token(Claim(3, 5, 1), 7),
-        ClaimTokens(b"other", "01J").token(Claim(3, 5, 1), 7),
+        ClaimTokens(b"secret", "t/h", "01J").token(Claim(3, 5, 1), 7),
+        ClaimTokens(b"other", "t/g", "01J").token(Claim(3, 5, 1), 7),
     )
     changed = [token[:i] + ("A" if token[i] != "A" else "B") + token[i + 1 :] for i in range(len(token) - 1)]
     for wrong in ("", "x", "\u00fc", "=" * 8, token[:-2], token + "AAAA", "A" * 10_000, *others, *changed):

@@ -41,6 +41,8 @@ async def test_any_broker_serves_any_group(brokers: HttpCluster) -> None:
         seen += [message["value"] for message in messages]
     assert sorted(seen) == sorted(f"v{n}" for n in range(60))
     assert {await coordinator(brokers, through) for through in "abc"} == {await coordinator(brokers, "a")}
+    listed = {"groups": [{"group": "g", "mode": "queue"}], "next": None}
+    assert [await brokers.get(through, "/v1/topics/t/groups") for through in "abc"] == [listed] * 3
     problem = check_problem(await ask(brokers, "c", "acks", messages=[{"claim": "x"}]), 422, "invalid-request")
     assert "not a claim of this group" in problem["detail"]
     # A message that comes while they wait.

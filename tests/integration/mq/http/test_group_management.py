@@ -1,0 +1,128 @@
+"""Consumer groups over HTTP: which there are, and where they begin anew."""
+
+from typing import Any
+
+import pytest
+
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.group_requests import G, T, claim, decide, group, publish, values
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.store.dying_store import DyingStore
+
+
+async def test_groups_are_listed_by_page(memory_broker: HttpBroker) -> None:
+    client = memory_broker.client
+    check_problem(await client.get(f"{T}/groups"), 404, "topic-not-found")
+    await client.put(T)
+    assert (await client.get(f"{T}/groups")).json() == {"groups": [], "next": None}
+    await client.put("/v1/topics/other")
+    for path in (f"{T}/groups/b", f"{T}/groups/a", "/v1/topics/other/groups/c", f"{T}/groups/c"):
+        (await client.put(path)).raise_for_status()
+    whole = (await client.get(f"{T}/groups")).json()
+    assert whole == {"groups": [{"group": name, "mode": "queue"} for name in "abc"], "next": None}
+    first = (await client.get(f"{T}/groups?limit=2")).json()
+    assert [each["group"] for each in first["groups"]] == ["a", "b"] and first["next"] == "b"
+    rest = (await client.get(f"{T}/groups?limit=2&after=b")).json()
+    assert [each["group"] for each in rest["groups"]] == ["c"] and rest["next"] is None
+
+
+async def reset(broker: HttpBroker, **body: Any) -> dict[str, Any]:
+    told: dict[str, Any] = (await broker.client.post(f"{G}/reset", json=body)).raise_for_status().json()
+    return told
+
+
+async def test_a_group_begins_anew(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *"abc")
+    done = await claim(memory_broker)
+    (await decide(memory_broker, "acks", done)).raise_for_status()
+    assert (await reset(memory_broker, to="earliest"))["lag"]["messages"] == 3
+    again = await claim(memory_broker)
+    assert [(m["value"], m["deliveries"]) for m in again["messages"]] == [("a", 1), ("b", 1), ("c", 1)]
+    # The claims of before are over, though they name the same deliveries of the same messages.
+    check_problem(await decide(memory_broker, "acks", done), 409, "claim-lost")
+    assert (await decide(memory_broker, "acks", again)).json()["accepted"] == 3
+    await publish(memory_broker, "d")
+    assert (await reset(memory_broker, to="latest"))["lag"]["messages"] == 0
+    await publish(memory_broker, "e")
+    assert await values(memory_broker) == ["e"]
+
+
+async def test_a_group_begins_anew_at_a_marker_or_a_time(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, "a")
+    page = (await memory_broker.client.get(f"{T}/messages")).json()
+    await publish(memory_broker, "b")
+    await reset_made(memory_broker, marker=page["marker"])
+    assert await values(memory_broker) == ["b"]
+    await reset(memory_broker, to=page["messages"][0]["timestamp"], force=True)
+    assert await values(memory_broker) == ["a", "b"]
+
+
+async def reset_made(broker: HttpBroker, **body: Any) -> None:
+    (await broker.client.put(G)).raise_for_status()
+    await reset(broker, **body)
+
+
+async def test_a_group_in_use_is_reset_only_by_force(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *"ab")
+    held = await claim(memory_broker, max=1)
+    problem = check_problem(await memory_broker.client.post(f"{G}/reset", json={"to": "earliest"}), 409, "group-active")
+    assert '"force": true' in problem["detail"] and (await group(memory_broker))["in_flight"] == 1
+    await reset(memory_broker, to="earliest", force=True)
+    assert await values(memory_broker) == ["a", "b"]
+    check_problem(await decide(memory_broker, "acks", held), 409, "claim-lost")
+    check_problem(await decide(memory_broker, "extensions", held), 409, "claim-lost")
+    check_problem(await decide(memory_broker, "releases", held), 409, "claim-lost")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "slug", "says"),
+    [
+        ({}, 422, "invalid-request", "give either to (earliest, latest or an RFC 3339 time) or marker"),
+        ({"to": "latest", "marker": "x"}, 422, "invalid-request", "give either to"),
+        ({"to": "yesterday"}, 422, "invalid-request", "earliest, latest, or"),
+        ({"marker": "x"}, 400, "invalid-marker", "marker"),
+        ({"to": "latest", "forced": True}, 422, "invalid-request", "did you mean 'force'"),
+    ],
+)
+async def test_wrong_resets(memory_broker: HttpBroker, body: dict[str, Any], status: int, slug: str, says: str) -> None:
+    await memory_broker.client.put(T)
+    check_problem(await memory_broker.client.post(f"{G}/reset", json={"to": "latest"}), 404, "group-not-found")
+    await memory_broker.client.put(G)
+    problem = check_problem(await memory_broker.client.post(f"{G}/reset", json=body), status, slug)
+    assert says in problem["detail"]
+
+
+async def test_a_reset_is_stored() -> None:
+    """Killed behind the answer, the next broker goes on where the group was reset to, and knows its counts."""
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await publish(broker, *"abc")
+        done = await claim(broker, max=2)
+        (await decide(broker, "acks", done)).raise_for_status()
+        await reset(broker, to="earliest")
+        store.dead = True
+    async with http_broker(kept) as broker:
+        check_problem(await decide(broker, "acks", done), 409, "claim-lost")
+        assert await values(broker) == ["a", "b", "c"]
+
+
+async def test_a_reset_that_is_not_stored_changes_nothing() -> None:
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})
+        await publish(broker, *"abc")
+        done = await claim(broker, max=2)
+        (await decide(broker, "acks", done)).raise_for_status()
+        store.dead = True
+        assert (await broker.client.post(f"{G}/reset", json={"to": "earliest"})).is_server_error
+    async with http_broker(kept) as broker:
+        assert (await decide(broker, "acks", done)).json()["accepted"] == 2
+        assert await values(broker, wait=10) == ["c"]
