@@ -18,6 +18,7 @@ from filer.errors import BraidError, DataMissing, UnreadableObject
 from filer.event_log import EventLog
 from mq.base.errors import Draining
 from mq.bodies.intake import ClientGone
+from mq.http.chunks import Chunks, framed
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
 from mq.limits.read_budget import ReadLease
@@ -157,12 +158,19 @@ class PageResponse(Response):
 class PacedStream(StreamingResponse):
     """A stream whose next part is made only once the socket has taken the last one.
 
-    If a part cannot be made, the answer breaks off (`BrokenOff`), and the client finds that it is not whole.
+    If a part cannot be made, the answer breaks off (`BrokenOff`), and the client finds that it is not whole. By way of
+    `chunks` parts are sent without a copy, so that what many streams share is there once.
     """
 
-    def __init__(self, parts: AsyncGenerator[Part, None], headers: Mapping[str, str], media_type: str) -> None:
+    def __init__(
+        self,
+        parts: AsyncGenerator[Part, None],
+        headers: Mapping[str, str],
+        media_type: str,
+        chunks: Chunks | None = None,
+    ) -> None:
         super().__init__(parts, 200, headers, media_type)
-        self._parts = parts
+        self._parts, self._chunks = parts, chunks
 
     async def stream_response(self, send: Send) -> None:
         """Send all parts."""
@@ -172,11 +180,18 @@ class PacedStream(StreamingResponse):
             try:
                 async for part in parts:
                     for piece in pieces(part):
-                        await send_drained(send, piece)
+                        await self._send_piece(send, piece)
             except BraidError as error:
                 _log.error("answer_broke_off", error=error)
                 raise BrokenOff from error
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_piece(self, send: Send, piece: memoryview) -> None:
+        if self._chunks is None:
+            await send_drained(send, piece)
+        else:
+            self._chunks.write(framed(piece), len(piece))
+            await self._chunks.drained()
 
 
 def pieces(body: Part) -> Iterator[memoryview]:

@@ -1,13 +1,12 @@
 """`GET /v1/topics/{topic}/subscribe`: messages as they arrive, as server-sent events or NDJSON.
 
-A stream reads and renders the next page only when the client has taken the last one, and pages are small for a client
-that is slow, so it holds little.
+A stream has the next page read and rendered only when the client has taken the last one, and pages are small for a
+client that is slow, so it holds little. Streams at the same place share their pages (`mq/http/streaming`).
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from itertools import chain
+from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated
 
 import orjson
@@ -20,23 +19,18 @@ from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
 from mq.broker import Broker
 from mq.http.answers import negotiate
+from mq.http.chunks import Chunks, chunks_of
 from mq.http.formats import STREAM_FORMATS
-from mq.http.large_values import Aside
 from mq.http.problems import problem_of
-from mq.http.render import MessageRenderer, Part, Written
+from mq.http.render import Part
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
-from mq.http.start import check_positions, start_positions
+from mq.http.start import start_positions
 from mq.http.stream_forms import StreamForm
-from mq.limits.read_budget import ReadLease
-from mq.limits.steps import Steps, in_turns
-from mq.topic.run import Run
+from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
+from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
 from mq.topic.topic_runtime import TopicRuntime
 
-KEEPALIVE_SECONDS = 15.0
-PAGE_ROWS = 1_000
-SMALLEST_PAGE_BYTES, LARGEST_PAGE_BYTES = 64 * 1024, 256 * 1024
-"""A page is as small as the socket's own buffer for a client that is slow, or not known yet."""
 BUFFERED_BYTES = 1024 * 1024
 """What the systems at both ends may take for a client that does not read."""
 SLOW_SECONDS = 0.1
@@ -64,7 +58,7 @@ class _Pace:
 
 def subscribe_router(broker: Broker) -> APIRouter:
     """The endpoint of subscriptions."""
-    router = new_router("subscribe")
+    router, streams = new_router("subscribe"), _Streams(broker)
 
     @router.get("/v1/topics/{topic}/subscribe", response_class=StreamingResponse)
     async def subscribe(
@@ -84,120 +78,87 @@ def subscribe_router(broker: Broker) -> APIRouter:
         resumed = last_event_id or marker
         positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
         assert chosen.stream is not None
-        stream = _stream(broker, runtime, positions, chosen.stream, address)
-        return PacedStream(stream, {"cache-control": "no-store", "x-accel-buffering": "no"}, chosen.media_type)
+        chunks = chunks_of(request.scope)
+        stream = streams.parts(runtime, positions, chosen.stream, address, chunks)
+        return PacedStream(stream, {"cache-control": "no-store", "x-accel-buffering": "no"}, chosen.media_type, chunks)
 
     return router
 
 
-async def _stream(
-    broker: Broker,
-    runtime: TopicRuntime,
-    positions: Positions,
-    form: StreamForm,
-    address: str,
-) -> AsyncGenerator[Part, None]:
-    with broker.streams.counted(address):
-        lease = broker.read_budget.lease()
-        try:
-            async with contextlib.aclosing(_parts(broker, runtime, positions, form, lease)) as parts:
+class _Streams:
+    """Serves the subscriptions of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._pages = StreamPages(broker)
+        self._live = LiveStreams(broker, self._pages)
+
+    async def parts(
+        self, runtime: TopicRuntime, positions: Positions, form: StreamForm, address: str, chunks: Chunks | None
+    ) -> AsyncGenerator[Part, None]:
+        """The parts of one stream."""
+        with self._broker.streams.counted(address):
+            async with contextlib.aclosing(self._parts(runtime, positions, form, chunks)) as parts:
                 async for part in parts:
                     yield part
-        finally:
-            lease.close()
 
+    async def _parts(
+        self, runtime: TopicRuntime, positions: Positions, form: StreamForm, chunks: Chunks | None
+    ) -> AsyncGenerator[Part, None]:
+        topic, broker = runtime.topic, self._broker
+        live: set[int] = set()
+        pace = _Pace(broker.clock)
+        try:
+            yield form.keepalive(to_marker(topic, positions))
+            while not broker.draining.is_set() and not runtime.state.deleted:
+                news = runtime.reads.news()
+                await broker.turns.streams.wait()
+                positions = _catch_up(runtime, positions, live)
+                place = Place.of(runtime, form, positions)
+                try:
+                    page = await self._pages.after(place, pace.page_bytes)
+                except Draining:
+                    break
+                except ReadsFull:
+                    # Other readers hold all the room. This one shows that it is alive, and tries again.
+                    yield form.keepalive(to_marker(topic, positions))
+                    continue
+                with page:
+                    positions = page.reached
+                    if page.parts:
+                        with pace.page(page.size_bytes):
+                            for part in page.parts:
+                                yield part
+                        page.count(runtime)
+                        if page.unreadable is not None:
+                            raise page.unreadable
+                        continue
+                if chunks is not None and runtime.state.config.overflow != "drop_oldest":
+                    positions = await self._follow(Place.of(runtime, form, positions), chunks)
+                    continue
+                runtime.reads.follow(positions)
+                await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
+                if not news.done():
+                    yield form.keepalive(to_marker(topic, positions))
+            reason = "deleted" if runtime.state.deleted else "draining"
+            yield form.end({"end": reason}, to_marker(topic, positions))
+        except PositionTooOld as error:
+            if runtime.state.deleted:
+                yield form.end({"end": "deleted"}, to_marker(topic, positions))
+                return
+            yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
+        except UnreadableObject as error:
+            # All that could be read before it was sent. The marker is that of the messages that cannot be read.
+            yield form.end(
+                {"end": "unreadable", "problem": orjson.loads(problem_of(error).body())}, to_marker(topic, positions)
+            )
 
-async def _parts(
-    broker: Broker, runtime: TopicRuntime, positions: Positions, form: StreamForm, lease: ReadLease
-) -> AsyncGenerator[Part, None]:
-    topic = runtime.topic
-    reader = await broker.reader(topic, streaming=True, room=lease)
-    live: set[int] = set()
-    pace = _Pace(broker.clock)
-    try:
-        yield form.keepalive(to_marker(topic, positions))
-        while not broker.draining.is_set() and not runtime.state.deleted:
-            news = runtime.reads.news()
-            await broker.turns.streams.wait()
-            positions = _catch_up(runtime, positions, live)
-            try:
-                # A page of small files may take long. It can be read again from the same marker, at another broker.
-                async with broker.reads.cut_off(grace_seconds=0.0):
-                    await check_positions(topic, reader, positions)
-                    runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=pace.page_bytes)
-            except Draining:
-                break
-            except ReadsFull:
-                # Other readers hold all the room. This one shows that it is alive, and tries again.
-                yield form.keepalive(to_marker(topic, positions))
-                continue
-            if runs:
-                page = await _rendered(broker, runtime, runs, positions, form, lease)
-                # A client that does not read holds what was rendered for it, and not the rows, nor what they lay in.
-                runs.clear()
-                size_bytes = sum(map(len, page))
-                lease.keep(size_bytes)
-                with pace.page(size_bytes):
-                    while page:
-                        yield page.pop(0)
-                lease.release()
-                positions = reached
-                if reader.unreadable is not None:
-                    raise reader.unreadable
-                continue
-            positions = reached
-            lease.release()
-            runtime.reads.follow(positions)
-            await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
-            if not news.done():
-                yield form.keepalive(to_marker(topic, positions))
-        reason = "deleted" if runtime.state.deleted else "draining"
-        yield form.end({"end": reason}, to_marker(topic, positions))
-    except PositionTooOld as error:
-        if runtime.state.deleted:
-            yield form.end({"end": "deleted"}, to_marker(topic, positions))
-            return
-        yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
-    except UnreadableObject as error:
-        # All that could be read before it was sent. The marker is that of the messages that cannot be read.
-        yield form.end(
-            {"end": "unreadable", "problem": orjson.loads(problem_of(error).body())}, to_marker(topic, positions)
-        )
-
-
-async def _rendered(
-    broker: Broker, runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm, lease: ReadLease
-) -> list[Part]:
-    """The runs as parts of the stream, each message with the marker behind it."""
-    turns = broker.turns.streams
-    steps = _page(runtime, runs, positions, form)
-    if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
-        pages = await in_turns(steps, turns)
-    else:
-        async with lease.large_page:
-            pages = await in_turns(steps, turns)
-    for run, page in zip(runs, pages, strict=True):
-        runtime.reads.count_read(run.segment, run.table.num_rows, sum(map(len, page)))
-    return list(chain.from_iterable(pages))
-
-
-def _page(
-    runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm
-) -> Steps[list[list[Part]]]:
-    """The parts of each run."""
-    topic, reached, large = runtime.topic, dict(positions), Aside()
-    renderer = MessageRenderer(topic, runtime.state.config, large)
-    pages: list[list[Part]] = []
-    for run in runs:
-        written = Written()
-        for message in renderer.in_steps(run):
-            if message is None:
-                yield
-                continue
-            reached[run.segment] = message["offset"] + 1
-            written.add(large.fill(form.message(message, to_marker(topic, reached))))
-        pages.append(written.all_parts())
-    return pages
+    async def _follow(self, place: Place, chunks: Chunks) -> Positions:
+        """Have all that comes written to a stream that has got all there is; the positions at which that ended."""
+        positions, written = await self._live.follow(place, chunks)
+        with written or contextlib.nullcontext():
+            await chunks.drained()
+        return positions
 
 
 def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:

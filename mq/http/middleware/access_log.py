@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from filer.event_log import EventLog
+from mq.http.chunks import chunks_of
 from mq.http.reply import WHOLE_BODY
 
 MOST_PARTS = 16
@@ -40,7 +41,7 @@ class AccessLog:
             await self._app(scope, seen.receive, seen.send)
         finally:
             path, topic = self._shown(scope["path"])
-            client = scope.get("client")
+            client, chunks = scope.get("client"), chunks_of(scope)
             _log.info(
                 "request_answered",
                 method=scope["method"],
@@ -49,7 +50,7 @@ class AccessLog:
                 status=seen.status,
                 is_whole=seen.is_whole,
                 received_bytes=seen.received_bytes,
-                sent_bytes=seen.sent_bytes,
+                sent_bytes=seen.sent_bytes + (0 if chunks is None else chunks.sent_bytes),
                 duration_seconds=round(self._now_seconds() - began_seconds, 6),
                 client=client[0] if client else None,
             )

@@ -9,10 +9,13 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
+from mq.http.chunks import offer_chunks
 from mq.http.reply import WHOLE_BODY
+from mq.process.connections.stream_chunks import StreamChunks
 
 PLAIN_HEADERS = frozenset({b"content-type", b"date", b"x-request-id"})
 """Valid names, in lower case, of headers that say nothing about the connection or the length of the body."""
+_STREAMS = "/subscribe"
 _JOINED_BYTES = 16 * 1024
 """Up to this size a copy of the body takes less time than one more buffer to send."""
 
@@ -55,6 +58,8 @@ class WholeAnswers:
 
         def serve(scope: Scope, receive: Receive, _: Send) -> Awaitable[None]:
             scope.setdefault("extensions", {})[WHOLE_BODY] = {}
+            if scope["path"].endswith(_STREAMS):
+                offer_chunks(scope, StreamChunks(self._transport, cycle))
             served: Awaitable[None] = inner(scope, receive, partial(self._send, cycle))
             return served
 

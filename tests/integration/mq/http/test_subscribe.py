@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from filer.stores.memory_store import MemoryStore
-from mq.http.endpoints import subscribe as subscribe_module
+from mq.http.streaming import live_streams
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
@@ -117,7 +117,7 @@ async def test_streams_resume_from_every_marker(topic: HttpBroker, kind: str) ->
 
 @pytest.mark.parametrize("kind", [SSE, NDJSON])
 async def test_streams_show_that_they_live(topic: HttpBroker, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribe_module, "KEEPALIVE_SECONDS", 0.02)
+    monkeypatch.setattr(live_streams, "KEEPALIVE_SECONDS", 0.02)
     async with subscribed(topic, kind) as stream:
         for _ in range(3):
             assert (await stream.next())[0] == "keepalive"

@@ -1,0 +1,49 @@
+"""Writing to the connection of an answer that goes on and on, without a copy of what many clients get."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from starlette.types import Scope
+
+from mq.http.render import Part
+
+_EXTENSION = "braidmq.chunks"
+_JOINED_BYTES = 16 * 1024
+"""Up to this size a copy takes less time than more buffers to send."""
+
+
+class Chunks(Protocol):
+    """The connection of an answer that has begun. What is written must be chunks of HTTP/1.1 (RFC 9112 §7.1)."""
+
+    sent_bytes: int
+    """What was written of the body, without the framing of its chunks."""
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether the answer goes on, and the client has taken most of it."""
+        ...
+
+    def write(self, pieces: Sequence[Part], size_bytes: int) -> None:
+        """Write chunks that have so many bytes of the body. They are kept as they are until the client takes them."""
+        ...
+
+    async def drained(self) -> None:
+        """Return when the client has taken most of it, or is gone."""
+        ...
+
+
+def offer_chunks(scope: Scope, chunks: Chunks) -> None:
+    """Have the endpoint of that request find it."""
+    scope.setdefault("extensions", {})[_EXTENSION] = chunks
+
+
+def chunks_of(scope: Scope) -> Chunks | None:
+    """How to write the answer of a request, if its server can do that."""
+    extensions = scope.get("extensions")
+    return None if extensions is None else extensions.get(_EXTENSION)
+
+
+def framed(body: Part) -> tuple[Part, ...]:
+    """A chunk in pieces, without a copy of its body unless that is short."""
+    pieces = b"%x\r\n" % len(body), body, b"\r\n"
+    return pieces if len(body) > _JOINED_BYTES else (b"".join(pieces),)

@@ -1,0 +1,183 @@
+"""Streams that have read all there is: what comes next is written to all of them together.
+
+Each by itself would be woken, look for what is new, and go to sleep again: some hundred microseconds for each message
+and stream. Here one task does that for all that stand at the same place, and a stream costs a write to its socket.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from filer.errors import BraidError
+from filer.topic.positions import Positions, to_marker
+from mq.broker import Broker
+from mq.http.chunks import Chunks, framed
+from mq.http.render import Part
+from mq.http.streaming.stream_page import StreamPage
+from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, Place, StreamPages
+from mq.limits.turns import ASKER
+
+KEEPALIVE_SECONDS = 15.0
+STREAMS_AT_ONCE = 32
+"""To so many streams a page is written in one turn: some 0.5 ms."""
+
+
+class Left(NamedTuple):
+    """A stream that goes on by itself: from where, and the page that it has to drop once its socket is drained."""
+
+    positions: Positions
+    page: StreamPage | None
+
+
+class LiveStreams:
+    """The groups of streams, each of one place. Of one event loop."""
+
+    def __init__(self, broker: Broker, pages: StreamPages) -> None:
+        self._broker, self._pages = broker, pages
+        self._groups: dict[Place, _Group] = {}
+
+    async def follow(self, place: Place, chunks: Chunks) -> Left:
+        """Have all that comes next written to a stream that stands there and has been written all before.
+
+        Returns when it has to go on by itself: its client takes no more, or there is something else to tell than
+        messages. What it is told then is up to the caller, who comes upon it by itself.
+        """
+        stream = _Stream(chunks, dict(place.positions), asyncio.get_running_loop().create_future())
+        self._enter(place, stream)
+        try:
+            return await stream.left
+        except asyncio.CancelledError:
+            if stream.left.done() and not stream.left.cancelled() and (page := stream.left.result().page) is not None:
+                page.drop()
+            raise
+        finally:
+            stream.group.leave(stream)
+
+    def _enter(self, place: Place, stream: "_Stream") -> None:
+        group = self._groups.get(place)
+        if group is None:
+            group = self._groups[place] = _Group(self._broker, self._pages, place, self._move)
+        group.add(stream)
+
+    def _move(self, group: "_Group", place: Place | None) -> bool:
+        """A group comes to a place, or leaves its own. False if another is there, which takes its streams."""
+        if self._groups.get(group.place) is group:
+            del self._groups[group.place]
+        if place is None:
+            return True
+        other = self._groups.setdefault(place, group)
+        if other is group:
+            group.place = place
+            return True
+        for stream in list(group.streams):
+            del group.streams[stream]
+            other.add(stream)
+        return False
+
+
+class _Stream:
+    """One stream of a group; `positions` are behind all that was written to it."""
+
+    def __init__(self, chunks: Chunks, positions: Positions, left: "asyncio.Future[Left]") -> None:
+        self.chunks, self.positions, self.left = chunks, positions, left
+        self.group: _Group
+
+    def go(self, page: StreamPage | None) -> None:
+        """Have it go on by itself."""
+        if not self.left.done():
+            if page is not None:
+                page.use()
+            self.left.set_result(Left(self.positions, page))
+
+
+class _Group:
+    """Streams at one place. `move` tells of each place that it comes to, and of none while it goes there."""
+
+    def __init__(
+        self, broker: Broker, pages: StreamPages, place: Place, move: "Callable[[_Group, Place | None], bool]"
+    ) -> None:
+        self._broker, self._pages, self._move = broker, pages, move
+        self.place = place
+        self.streams: dict[_Stream, None] = {}
+        self._task = asyncio.create_task(self._run(), name="live streams")
+
+    def add(self, stream: _Stream) -> None:
+        """One more stream stands here."""
+        stream.group = self
+        self.streams[stream] = None
+
+    def leave(self, stream: _Stream) -> None:
+        """A stream is gone, or goes on by itself."""
+        self.streams.pop(stream, None)
+        if not self.streams:
+            self._move(self, None)
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        ASKER.set(self)
+        try:
+            while await self._go_on():
+                pass
+        except BraidError:
+            pass  # each of them comes upon it by itself
+        finally:
+            self._let_go(None)
+
+    def _let_go(self, page: StreamPage | None) -> None:
+        """Have each go on by itself."""
+        self._move(self, None)
+        for stream in list(self.streams):
+            stream.go(page)
+
+    async def _go_on(self) -> bool:
+        """Write the next page, or wait for one; whether these streams stay together here."""
+        broker, runtime = self._broker, self.place.runtime
+        if broker.draining.is_set() or runtime.state.version != self.place.version:
+            return False
+        news = runtime.reads.news()
+        await broker.turns.streams.wait()
+        page = await self._pages.after(self.place, LARGEST_PAGE_BYTES)
+        with page:
+            if page.parts:
+                return await self._write(page)
+            # Without messages as well it may lead on: past what was sealed meanwhile, which retention may remove then.
+            for stream in self.streams:
+                stream.positions = page.reached
+            if not self._stand_at(page.reached):
+                return False
+        runtime.reads.follow(page.reached)
+        await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
+        if not news.done():
+            keepalive = self.place.form.keepalive(to_marker(runtime.topic, page.reached))
+            await self._give(keepalive, page)
+        return True
+
+    async def _write(self, page: StreamPage) -> bool:
+        """Write a page to all of them; whether they stay together."""
+        if page.size_bytes > LARGEST_PAGE_BYTES or page.unreadable is not None:
+            # A socket takes a large message in pieces. What cannot be read is told once all before it is sent.
+            self._let_go(page)
+            return False
+        self._move(self, None)
+        page.count(self.place.runtime, await self._give(page.parts[0], page))
+        return self._stand_at(page.reached)
+
+    async def _give(self, body: Part, page: StreamPage) -> int:
+        """Write it to all of them, who stand behind the page then. Returns how many they are."""
+        given, pieces = 0, framed(body)
+        for stream in list(self.streams):
+            if given and not given % STREAMS_AT_ONCE:
+                await self._broker.turns.streams.wait()
+            if stream not in self.streams:
+                continue  # gone meanwhile
+            stream.chunks.write(pieces, len(body))
+            stream.positions = page.reached
+            given += 1
+            if not stream.chunks.takes_more:
+                del self.streams[stream]
+                stream.go(page)
+        return given
+
+    def _stand_at(self, positions: Positions) -> bool:
+        """Stand at these positions from now on. False if another group does already, which takes these streams."""
+        return self._move(self, Place.of(self.place.runtime, self.place.form, positions))

@@ -1,0 +1,147 @@
+"""The pages of subscriptions, each read and rendered once for all that stand at the same place."""
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from filer.topic.positions import Positions
+from mq.broker import Broker
+from mq.http.start import check_positions
+from mq.http.stream_forms import StreamForm
+from mq.http.streaming.stream_page import Counted, StreamPage, rendered_runs
+from mq.limits.steps import in_turns
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_runtime import TopicRuntime
+
+PAGE_ROWS = 1_000
+SMALLEST_PAGE_BYTES, LARGEST_PAGE_BYTES = 64 * 1024, 256 * 1024
+"""A page is as small as the socket's own buffer for a client that is slow, or not known yet."""
+KEPT_SECONDS = 1.0
+"""For so long a page stays for those who come to its place after the others."""
+KEPT_SHARE = 8
+"""Pages that nobody sends take at most this share of the read budget, or are only one."""
+
+
+class Place(NamedTuple):
+    """Where a stream stands, and in which form it is written: those with an equal place get the same bytes.
+
+    Positions are `{segment: offset}`. After any change of the topic's record it is another place: what may be given to
+    readers can be less.
+    """
+
+    runtime: TopicRuntime
+    version: int
+    form: StreamForm
+    positions: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, runtime: TopicRuntime, form: StreamForm, positions: Positions) -> "Place":
+        """The place of a stream now."""
+        return cls(runtime, runtime.state.version, form, frozenset(positions.items()))
+
+
+class StreamPages:
+    """Pages that are made, or sent, or were a moment ago. Of one event loop.
+
+    A page is found as long as a stream sends it, however many do. Besides that this keeps some for a moment, and always
+    the newest one: those who waited for it have not begun to use it yet.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._most_kept_bytes = broker.read_budget.limit_bytes // KEPT_SHARE
+        self._pages: WeakValueDictionary[Place, StreamPage] = WeakValueDictionary()
+        self._making: dict[Place, asyncio.Task[StreamPage]] = {}
+        self._kept: deque[tuple[float, StreamPage]] = deque()
+        self._kept_bytes = 0
+        self._expiry: asyncio.TimerHandle | None = None
+
+    async def after(self, place: Place, page_bytes: int) -> StreamPage:
+        """The page that begins there, of about so many bytes, for use; without parts if nothing came before this call.
+
+        Raises `Draining`, `ReadsFull`, `PositionTooOld` and `UnreadableObject`.
+        """
+        while True:
+            page = self._pages.get(place)
+            if page is None:
+                making = self._making.get(place)
+                is_first = making is None
+                page = await asyncio.shield(self._begin(place, page_bytes) if making is None else making)
+                if not page.parts and not is_first:
+                    continue  # it may have been looked for before what the caller was woken for
+            page.use()
+            return page
+
+    def _begin(self, place: Place, page_bytes: int) -> "asyncio.Task[StreamPage]":
+        # A task of its own: whoever asked first may go away, and others wait for the same page.
+        making = asyncio.create_task(self._make(place, page_bytes), name="page of streams")
+        self._making[place] = making
+        making.add_done_callback(_see_error)
+        return making
+
+    async def _make(self, place: Place, page_bytes: int) -> StreamPage:
+        try:
+            page = await self._read(place, page_bytes)
+        finally:
+            # At once, and not when the task is seen to be done: nobody may be given twice what came too early for him.
+            del self._making[place]
+        # What cannot be read may be there again for the next one who asks.
+        if page.parts and page.unreadable is None:
+            self._pages[place] = page
+            self._keep(page)
+        else:
+            page.drop()
+        return page
+
+    def _keep(self, page: StreamPage) -> None:
+        loop = asyncio.get_running_loop()
+        self._kept.append((loop.time() + KEPT_SECONDS, page))
+        self._kept_bytes += page.size_bytes
+        while self._kept_bytes > self._most_kept_bytes and len(self._kept) > 1:
+            self._drop_oldest()
+        if self._expiry is None:
+            self._expiry = loop.call_later(KEPT_SECONDS, self._expire)
+
+    def _drop_oldest(self) -> None:
+        _, page = self._kept.popleft()
+        self._kept_bytes -= page.size_bytes
+        page.drop()
+
+    def _expire(self) -> None:
+        self._expiry = None
+        loop = asyncio.get_running_loop()
+        while self._kept and self._kept[0][0] <= loop.time():
+            self._drop_oldest()
+        if self._kept:
+            self._expiry = loop.call_at(self._kept[0][0], self._expire)
+
+    async def _read(self, place: Place, page_bytes: int) -> StreamPage:
+        lease = self._broker.read_budget.lease()
+        with lease:
+            runtime, positions = place.runtime, dict(place.positions)
+            reader = TopicReader(runtime, self._broker.segment_reader, streaming=True, room=lease)
+            # A page of small files may take long. It can be read again from the same marker, at another broker.
+            async with self._broker.reads.cut_off(grace_seconds=0.0):
+                await check_positions(runtime.topic, reader, positions)
+                runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=page_bytes)
+            steps = rendered_runs(runtime, runs, positions, place.form)
+            if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
+                pages = await in_turns(steps, self._broker.turns.streams) if runs else []
+            else:
+                async with lease.large_page:
+                    pages = await in_turns(steps, self._broker.turns.streams)
+            counted = [
+                Counted(run.segment, run.table.num_rows, sum(map(len, page)))
+                for run, page in zip(runs, pages, strict=True)
+            ]
+            parts = [part for page in pages for part in page]
+            if sum(map(len, parts)) <= LARGEST_PAGE_BYTES:
+                parts = [b"".join(parts)] if parts else []
+            return StreamPage(parts, reached, counted, reader.unreadable, lease)
+
+
+def _see_error(making: "asyncio.Task[StreamPage]") -> None:
+    """Whoever waited for it has been told of its error, if anybody still did."""
+    if not making.cancelled():
+        making.exception()
