@@ -18,9 +18,10 @@ from mq.administration.topic_administration import TopicAdministration
 from mq.base.errors import NotFound
 from mq.groups.dead_letters import DeadLetters
 from mq.groups.group_log import GroupLog
+from mq.groups.group_records import Append
 from mq.groups.group_topic import ensure
 from mq.groups.message_feed import Feed
-from mq.groups.queue_group import Append, QueueGroup
+from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import SegmentGroups
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry

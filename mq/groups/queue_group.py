@@ -1,24 +1,24 @@
 """A queue group as its coordinator runs it: it hands out, stores what was decided, and answers once that is stored."""
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
 from filer.clock import Clock
-from filer.errors import BraidError, SegmentMoved, UnreadableObject
+from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
-from groups.records import Configured, Deleted, Dying, Leases, Record, Reset, Snapshot, Taken, key_of
+from groups.records import Configured, Deleted, Dying, Leases, Reset, Snapshot, Taken, key_of
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict, NotFound
+from mq.groups.group_records import Append, GroupRecords
 from mq.groups.message_feed import Feed
 
 IDLE_SECONDS = 5.0
@@ -28,10 +28,6 @@ AHEAD_ROWS = 2_000
 RETRY_SECONDS = 1.0
 
 _log = EventLog(__name__)
-
-
-Append = Callable[[Record], Awaitable[int]]
-"""Stores a record of the group; returns its offset once it is acknowledged. Raises if it does not count."""
 
 
 class ToDecide(NamedTuple):
@@ -73,7 +69,7 @@ class QueueGroup:
         secret: bytes,
     ) -> None:
         self.topic, self.name = topic, name
-        self._clock, self._append, self._feed, self._bury, self._on_lost = clock, append, feed, bury, on_lost
+        self._clock, self._feed, self._bury = clock, feed, bury
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
         self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)
         # Leases of a handover tell all there is only to the first who follows: so it says that it has begun.
@@ -84,9 +80,8 @@ class QueueGroup:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._making: asyncio.Future[None] = self._new_future()
         self._storing: asyncio.Future[None] | None = None
-        self._lost: BaseException | None = None
         self._hands_over = False
-        self._log_lock = asyncio.Lock()
+        self._records = GroupRecords(topic, name, append=append, on_lost=on_lost, on_end=self._tell_those_who_wait)
         self._asked_seconds = clock.monotonic_seconds()
 
     # -- what consumers ask ----------------------------------------------------------------------------------
@@ -199,7 +194,7 @@ class QueueGroup:
                         again.append((index, ToDecide(claim, outcome.start, outcome.stop)))
                         continue
                     if outcome.verdict is Verdict.NEWER:
-                        raise self._moved()
+                        raise self._records.moved()
                     must_store |= outcome.verdict is Verdict.LATER
                     held = outcome.verdict is not Verdict.LOST
                     verdict = Verdict.ACCEPTED if held else Verdict.LOST
@@ -221,21 +216,21 @@ class QueueGroup:
     async def configure(self, settings: GroupSettings) -> None:
         """Have other settings from now on, once they are stored."""
         self._check()
-        async with self._at_rest():
-            await self._store(Configured(at=self._wall_ms(), settings=settings.model_dump(mode="json")))
+        async with self._records.at_rest():
+            await self._records.store(Configured(at=self._wall_ms(), settings=settings.model_dump(mode="json")))
             self.progress.configure(settings)
         self._wake.set()
 
     async def write_snapshot(self) -> int:
         """Store everything that the records add up to; the offset of that record."""
-        async with self._at_rest():
-            return await self._store(Snapshot(at=self._wall_ms(), state=self.progress.to_plain()))
+        async with self._records.at_rest():
+            return await self._records.store(Snapshot(at=self._wall_ms(), state=self.progress.to_plain()))
 
     async def delete(self) -> None:
         """End the group for ever, once that is stored."""
-        async with self._at_rest():
-            await self._store(Deleted(at=self._wall_ms()))
-            self.lose_log(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
+        async with self._records.at_rest():
+            await self._records.store(Deleted(at=self._wall_ms()))
+            self._records.lose(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
 
     async def reset(self, positions: Positions, *, force: bool) -> QueueProgress:
         """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
@@ -246,15 +241,15 @@ class QueueGroup:
         out by it.
         """
         self._check()
-        async with self._at_rest():
+        async with self._records.at_rest():
             if self._claims.has_news:
                 await self._store_decided()
             self._check_may_reset(force=force)
             # Whoever asks while the record is on its way would be told by an incarnation that may be over.
             self._hands_over = True
             record = Reset(at=self._wall_ms(), id=self._clock.ulid(), positions=list(positions.items()))
-            await self._store(record)
-            self._end(self._moved())
+            await self._records.store(record)
+            self._records.end(self._records.moved())
             return self.progress.reset(record)
 
     def _check_may_reset(self, *, force: bool) -> None:
@@ -279,62 +274,36 @@ class QueueGroup:
             self._fail(waiter, SegmentMoved(f"the coordinator of group {self.name!r} hands over"))
         if self._must_begin:
             return  # nothing was handed out: what the one before has written down is still the last record
-        async with self._at_rest():
+        async with self._records.at_rest():
             if self._claims.has_news:
                 await self._store_decided()
-            await self._store(Leases(at=self._wall_ms(), leases=self._claims.written_down(self._now_ms())))
-
-    @contextlib.asynccontextmanager
-    async def _at_rest(self) -> AsyncIterator[None]:
-        """A context in which no other record of the group is on its way."""
-        async with self._log_lock:
-            if self._lost is not None:
-                raise self._moved()
-            yield
-
-    async def _store(self, record: Record) -> int:
-        try:
-            return await self._append(record)
-        except BaseException as error:
-            self.lose_log(error)
-            raise
+            await self._records.store(Leases(at=self._wall_ms(), leases=self._claims.written_down(self._now_ms())))
 
     async def close(self) -> None:
         """End; whoever waits is told that the coordinator has moved."""
-        self.lose_log(self._moved())
+        self._records.lose(self._records.moved())
         running = [task for task in (self._running, *self._tasks.values()) if task is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def lose_log(self, error: BaseException) -> None:
+    def _tell_those_who_wait(self) -> None:
         """Records do not count any more."""
-        if self._lost is None:
-            self._end(error)
-            self._on_lost(error)
-
-    def _end(self, error: BaseException) -> None:
-        self._lost = error
-        # Who asks is told what keeps the group from going on; who asks again has the log read again.
-        moved = error if isinstance(error, NotFound | UnreadableObject) else self._moved()
+        told = self._records.told
         for waiter in list(self._waiters):
-            self._fail(waiter, moved)
+            self._fail(waiter, told)
         for future in (self._storing, self._making):
             if future is not None and not future.done():
-                future.set_exception(moved)
+                future.set_exception(told)
                 future.exception()
         self._wake.set()
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if isinstance(self._lost, NotFound):
-            raise self._lost
-        if self._lost is not None or self._hands_over:
-            raise self._moved()
-
-    def _moved(self) -> SegmentMoved:
-        return SegmentMoved(f"group {self.name!r} of topic {self.topic!r} has another coordinator")
+        self._records.check()
+        if self._hands_over:
+            raise self._records.moved()
 
     def _ask(self) -> None:
         """Somebody is interested in the group: run."""
@@ -344,13 +313,13 @@ class QueueGroup:
 
     def run(self) -> None:
         """Do what is due, until nothing is."""
-        if self._running is None and self._lost is None:
+        if self._running is None and self._records.lost is None:
             self._running = asyncio.create_task(self._run(), name=f"group {self.topic}/{self.name}")
 
     async def _run(self) -> None:
         try:
             await self._begin()
-            while self._lost is None:
+            while self._records.lost is None:
                 self._wake.clear()
                 if not self._hands_over:
                     self._claims.tick(self._now_ms(), self._wall_ms())
@@ -365,18 +334,18 @@ class QueueGroup:
                 longest_seconds = inf if is_idle else IDLE_SECONDS
                 await self._sleep(longest_seconds if due_ms is None else min(due_ms / 1000, longest_seconds))
         except BraidError as error:
-            self.lose_log(error)
+            self._records.lose(error)
         finally:
             self._running = None
-            if self._wake.is_set() and self._lost is None and not self._hands_over:
+            if self._wake.is_set() and self._records.lost is None and not self._hands_over:
                 self.run()
 
     async def _begin(self) -> None:
         if self._claims.must_learn:
             await self._feed.learn(self._claims)
         if self._must_begin:
-            async with self._at_rest():
-                await self._store(Taken(at=self._wall_ms()))
+            async with self._records.at_rest():
+                await self._records.store(Taken(at=self._wall_ms()))
                 self.progress.take()
                 self._must_begin = False
 
@@ -412,7 +381,7 @@ class QueueGroup:
 
     async def _store_news(self) -> None:
         """Store what was decided, unless the leases that tell of it are written down already."""
-        async with self._at_rest():
+        async with self._records.at_rest():
             if self._claims.has_news and not self._hands_over:
                 await self._store_decided()
 
@@ -425,7 +394,7 @@ class QueueGroup:
         stored, self._making = self._making, self._new_future()
         self._storing = stored
         news = self._claims.take_news(self._wall_ms())
-        await self._store(news)
+        await self._records.store(news)
         self._claims.stored(news)
         self._storing = None
         if not stored.done():
@@ -477,7 +446,7 @@ class QueueGroup:
         def ended(task: "asyncio.Task[None]") -> None:
             self._tasks.pop(name, None)
             if not task.cancelled() and (error := task.exception()) is not None:
-                self.lose_log(error)
+                self._records.lose(error)
             self._wake.set()
 
         task.add_done_callback(ended)

@@ -13,7 +13,8 @@ from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot
 from groups.settings import GroupSettings
 from mq.base.errors import NotFound
 from mq.groups.group_log import GroupLog
-from mq.groups.queue_group import Append, QueueGroup
+from mq.groups.group_records import Append
+from mq.groups.queue_group import QueueGroup
 
 CHECKPOINT_RECORDS = 10_000
 """After so many records, or twice as many as there are groups, everything is written down anew."""

@@ -12,8 +12,9 @@ from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, from_json, key_of, to_json
 from groups.settings import default_settings
 from mq.groups import segment_groups
+from mq.groups.group_records import Append
 from mq.groups.message_feed import Feed
-from mq.groups.queue_group import Append, QueueGroup
+from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import SegmentGroups
 
 
