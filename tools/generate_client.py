@@ -33,6 +33,7 @@ from collections.abc import Iterator
 
 from braidmq.async_client import AsyncClient
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.blocking_groups import Group, Worker
 from braidmq.short_tracebacks import short_tracebacks
 '''
 
@@ -52,6 +53,8 @@ _WRAPPERS = {
     "AsyncMessages": ("Messages", "Messages(self._loop, {call})"),
     "AsyncTables": ("Tables", "Tables(self._loop, {call})"),
     "AsyncProducer": ("Producer", "Producer(self._loop, {call})"),
+    "AsyncGroup": ("Group", "Group(self._loop, {call})"),
+    "AsyncWorker": ("Worker", "Worker(self._loop, {call})"),
     "AsyncPayload": ("io.BufferedReader", "io.BufferedReader(Payload(self._loop, {call}))"),
 }
 _RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "aclose": "close"}
@@ -64,7 +67,10 @@ _BODIES = {
     "publish_many": "return publish_in_batches(self._loop, self._async.publish_many, topic, messages)",
 }
 _DOCSTRINGS = {
-    "aclose": "Close every connection; later calls raise `ClientClosed`. Closing again does nothing.",
+    "aclose": (
+        "Close every connection; later calls raise `ClientClosed`. Workers are closed first.\n\n"
+        "        Closing again does nothing.\n        "
+    ),
     "open": (
         "Return the payload of a message, inline or by reference, as a binary file.\n\n"
         "        Its ETag is checked when it is opened, its size and SHA-256 by the read that reaches the end. Raises\n"

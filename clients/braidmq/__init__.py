@@ -1,8 +1,8 @@
 """The Python client of BraidMQ: `Client` for blocking code, `AsyncClient` for asyncio.
 
 Every call starts in `async_client.py`; `client.py` is generated from it. The folders, from the bottom up: `transport`
-(HTTP and retries), `cluster` (topics, brokers, routes), then `publish`, `read` and `bulk_load`. `spark` builds on all
-of them. Errors are in `errors.py`, brokers' answers in `models.py`.
+(HTTP and retries), `cluster` (topics, brokers, routes), then `publish`, `read`, `consume` (groups) and `bulk_load`.
+`spark` builds on all of them. Errors are in `errors.py`, brokers' answers in `models.py`.
 """
 
 from importlib import import_module
@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from braidmq.async_client import AsyncClient
     from braidmq.blocking import Messages, Producer, Receipt, Tables
+    from braidmq.blocking_groups import Delivery, Group, Worker
     from braidmq.client import Client
+    from braidmq.consume.delivery import AsyncDelivery
+    from braidmq.consume.group import AsyncGroup
+    from braidmq.consume.worker import AsyncWorker
     from braidmq.errors import (
         BodyTooLarge,
         BraidMQError,
         BrokerFailed,
+        ClaimLost,
         ClientClosed,
         Conflict,
         ConnectionBroken,
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
         FileTaken,
         Forbidden,
         FrontStoreFull,
+        GroupNotFound,
         InvalidArgument,
         InvalidConfig,
         InvalidMarker,
@@ -61,6 +67,8 @@ if TYPE_CHECKING:
         Cluster,
         CommittedLoad,
         DamagedTopic,
+        GroupDescription,
+        GroupLag,
         LoadedSegment,
         LostObject,
         Owner,
@@ -91,17 +99,21 @@ if TYPE_CHECKING:
 __all__ = [
     "Acknowledgement",
     "AsyncClient",
+    "AsyncDelivery",
+    "AsyncGroup",
     "AsyncMessages",
     "AsyncPayload",
     "AsyncProducer",
     "AsyncReceipt",
     "AsyncTables",
+    "AsyncWorker",
     "BodyTooLarge",
     "BraidMQError",
     "Broker",
     "BrokerDrain",
     "BrokerFailed",
     "CheckedObject",
+    "ClaimLost",
     "Client",
     "ClientClosed",
     "Cluster",
@@ -112,9 +124,14 @@ __all__ = [
     "DataDamaged",
     "DataMissing",
     "DataUnreadable",
+    "Delivery",
     "FileTaken",
     "Forbidden",
     "FrontStoreFull",
+    "Group",
+    "GroupDescription",
+    "GroupLag",
+    "GroupNotFound",
     "InvalidArgument",
     "InvalidConfig",
     "InvalidMarker",
@@ -170,6 +187,7 @@ __all__ = [
     "UploadNotFound",
     "Verification",
     "Waiting",
+    "Worker",
     "rows_from_json",
     "rows_to_json",
 ]
@@ -177,11 +195,16 @@ __all__ = [
 _NAMES = {
     "braidmq.async_client": ("AsyncClient",),
     "braidmq.blocking": ("Messages", "Producer", "Receipt", "Tables"),
+    "braidmq.blocking_groups": ("Delivery", "Group", "Worker"),
     "braidmq.client": ("Client",),
+    "braidmq.consume.delivery": ("AsyncDelivery",),
+    "braidmq.consume.group": ("AsyncGroup",),
+    "braidmq.consume.worker": ("AsyncWorker",),
     "braidmq.errors": (
         "BodyTooLarge",
         "BraidMQError",
         "BrokerFailed",
+        "ClaimLost",
         "ClientClosed",
         "Conflict",
         "ConnectionBroken",
@@ -191,6 +214,7 @@ _NAMES = {
         "FileTaken",
         "Forbidden",
         "FrontStoreFull",
+        "GroupNotFound",
         "InvalidArgument",
         "InvalidConfig",
         "InvalidMarker",
@@ -227,6 +251,8 @@ _NAMES = {
         "Cluster",
         "CommittedLoad",
         "DamagedTopic",
+        "GroupDescription",
+        "GroupLag",
         "LoadedSegment",
         "LostObject",
         "Owner",

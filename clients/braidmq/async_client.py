@@ -8,10 +8,12 @@ third of the time without it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
+from weakref import WeakSet
 
 import httpx
 
@@ -24,13 +26,14 @@ from braidmq.defaults import (
     DEFAULT_DELIVERY_TIMEOUT_SECONDS,
     DEFAULT_LINGER_SECONDS,
     DEFAULT_MAX_PENDING_BYTES,
+    DEFAULT_PREFETCH,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
     LONGEST_DELIVERY_TIMEOUT_SECONDS,
     PAGE_ROWS,
     default_url,
 )
-from braidmq.errors import InvalidArgument
+from braidmq.errors import BraidMQError, InvalidArgument
 from braidmq.models import (
     BrokerDrain,
     Cluster,
@@ -61,6 +64,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from braidmq.bulk_load.loader import Loader, WrittenFile
+    from braidmq.consume.group import AsyncGroup
+    from braidmq.consume.worker import AsyncWorker
     from braidmq.message import Message
     from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
     from braidmq.publish.encoding.tables import Columns
@@ -138,6 +143,7 @@ class AsyncClient:
         self._routes = (
             Routes(self._admin, self._transport.addresses, self._clock, fetch_seconds=fetch_seconds) if direct else None
         )
+        self._workers: WeakSet[AsyncWorker] = WeakSet()
         self._idempotent = idempotent
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._upload_threshold_bytes = upload_threshold_bytes
@@ -194,7 +200,11 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close every connection; later calls raise `ClientClosed`."""
+        """Close every connection; later calls raise `ClientClosed`. Workers are closed first."""
+        for worker in list(self._workers):
+            # Whoever waits for its acks has called `flush`.
+            with suppress(BraidMQError):
+                await worker.close()
         await self._transport.aclose()  # first: then callers that wait for a route wake up and find the client closed
         await self._discovery.close()
         if self._routes is not None:
@@ -599,3 +609,34 @@ class AsyncClient:
             each_marker=each_marker,
             admin=self._file_admin,
         )
+
+    def group(self, topic: str, group: str) -> AsyncGroup:
+        """Return a consumer group, to create, describe or delete it. It need not exist."""
+        from braidmq.consume.group import AsyncGroup
+        from braidmq.consume.group_calls import GroupCalls
+
+        return AsyncGroup(GroupCalls(self._transport, topic, group))
+
+    def worker(
+        self,
+        topic: str,
+        *,
+        group: str,
+        prefetch: int = DEFAULT_PREFETCH,
+        lease_seconds: float | None = None,
+        idle_seconds: float | None = None,
+    ) -> AsyncWorker:
+        """Return a worker of a queue group: iterate over it for deliveries, or let it `run` a handler.
+
+        See `AsyncWorker`. All workers of a group share the topic's messages. At most `prefetch` messages are claimed
+        ahead of the work, and fewer if it is slow. `lease_seconds` are those of the group by default, and at most
+        those: how long after this process has died its messages come again. With `idle_seconds` iteration ends once
+        there was no message for so long.
+        """
+        from braidmq.consume.group_calls import GroupCalls
+        from braidmq.consume.worker import AsyncWorker, WorkerSettings
+
+        settings = WorkerSettings(prefetch, lease_seconds, idle_seconds)
+        worker = AsyncWorker(GroupCalls(self._transport, topic, group), settings)
+        self._workers.add(worker)
+        return worker

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from braidmq.async_client import AsyncClient
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.blocking_groups import Group, Worker
 from braidmq.bulk_load.loader import WrittenFile
 from braidmq.defaults import (
     DEFAULT_BATCH_BYTES,
@@ -23,6 +24,7 @@ from braidmq.defaults import (
     DEFAULT_DELIVERY_TIMEOUT_SECONDS,
     DEFAULT_LINGER_SECONDS,
     DEFAULT_MAX_PENDING_BYTES,
+    DEFAULT_PREFETCH,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_UPLOAD_THRESHOLD_BYTES,
     PAGE_ROWS,
@@ -123,7 +125,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close every connection; later calls raise `ClientClosed`. Closing again does nothing."""
+        """Close every connection; later calls raise `ClientClosed`. Workers are closed first.
+
+        Closing again does nothing.
+        """
         if self._loop.is_open:
             self._loop.call(self._async.aclose)
             self._loop.close()
@@ -421,3 +426,30 @@ class Client:
     def subscribe_tables(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Tables:
         """As `subscribe`, but in pyarrow tables, as the broker sends them."""
         return Tables(self._loop, self._async.subscribe_tables(topic, from_=from_, marker=marker))
+
+    def group(self, topic: str, group: str) -> Group:
+        """Return a consumer group, to create, describe or delete it. It need not exist."""
+        return Group(self._loop, self._async.group(topic, group))
+
+    def worker(
+        self,
+        topic: str,
+        *,
+        group: str,
+        prefetch: int = DEFAULT_PREFETCH,
+        lease_seconds: float | None = None,
+        idle_seconds: float | None = None,
+    ) -> Worker:
+        """Return a worker of a queue group: iterate over it for deliveries, or let it `run` a handler.
+
+        See `Worker`. All workers of a group share the topic's messages. At most `prefetch` messages are claimed
+        ahead of the work, and fewer if it is slow. `lease_seconds` are those of the group by default, and at most
+        those: how long after this process has died its messages come again. With `idle_seconds` iteration ends once
+        there was no message for so long.
+        """
+        return Worker(
+            self._loop,
+            self._async.worker(
+                topic, group=group, prefetch=prefetch, lease_seconds=lease_seconds, idle_seconds=idle_seconds
+            ),
+        )

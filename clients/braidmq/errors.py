@@ -15,7 +15,8 @@
         │   ├── TopicNotFound
         │   ├── SegmentNotFound
         │   ├── UploadNotFound
-        │   └── LoadNotFound
+        │   ├── LoadNotFound
+        │   └── GroupNotFound
         ├── InvalidRequest
         │   ├── InvalidConfig
         │   ├── InvalidMarker
@@ -27,6 +28,7 @@
         │   ├── TopicExists          `create_topic(…, exist_ok=False)` wants a new one
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
+        │   ├── ClaimLost            messages are with another consumer, or done
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
@@ -178,12 +180,16 @@ class LoadNotFound(NotFound):
     """The topic has no load of that name, or it was given up."""
 
 
+class GroupNotFound(NotFound):
+    """The topic has no consumer group of that name."""
+
+
 class InvalidRequest(Refused):
     """The request is not valid."""
 
 
 class InvalidConfig(InvalidRequest):
-    """The topic configuration is not valid."""
+    """The settings of a topic or a group are not valid."""
 
 
 class InvalidMarker(InvalidRequest):
@@ -226,6 +232,10 @@ class TopicExists(Conflict):
 
 class SequenceExpired(Conflict):
     """The sequence is not among those that the owner remembers of this producer, and not newer than they are."""
+
+
+class ClaimLost(Conflict):
+    """The leases of claimed messages have run out, and the messages are with another consumer, or done."""
 
 
 class LoadCommitted(Conflict):
@@ -311,6 +321,8 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "load-overtaken": LoadOvertaken,
     "name-taken": FileTaken,
     "topic-exists": TopicExists,
+    "group-not-found": GroupNotFound,
+    "claim-lost": ClaimLost,
 }
 # A broker that fails with one of these has certainly stored nothing of the publish.
 _NOTHING_STORED = ("segment-moved", "draining")

@@ -96,14 +96,7 @@ class MessagePage:
 
     def messages(self, start: int, count: int) -> list[Message]:
         """Return the messages of at most `count` rows from row `start` on."""
-        markers = self._page_markers()
-        columns = [_python_column(self.table.slice(start, count), name) for name in _COLUMNS]
-        return [
-            Message(self._topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row)
-            for row, (segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
-                zip(*columns, strict=True), start=start
-            )
-        ]
+        return messages_of(self._topic, self.table.slice(start, count), self._page_markers(), start)
 
     def _page_markers(self) -> PageMarkers:
         if self._markers is None:
@@ -111,6 +104,17 @@ class MessagePage:
             offsets: list[Any] = self.table["_offset"].to_pylist()
             self._markers = PageMarkers(self._topic, self._start, segments, offsets, self.end)
         return self._markers
+
+
+def messages_of(topic: str, table: pa.Table, markers: PageMarkers | None = None, first_row: int = 0) -> list[Message]:
+    """Return each row of a table as a message; with `markers`, those of a page from `first_row` on."""
+    columns = [_python_column(table, name) for name in _COLUMNS]
+    return [
+        Message(topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row)
+        for row, (segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
+            zip(*columns, strict=True), start=first_row
+        )
+    ]
 
 
 _COLUMNS = ("segment", "_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref")

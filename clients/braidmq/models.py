@@ -300,3 +300,31 @@ class CommittedLoad(_Answer):
     version: int
     messages: int
     segments: tuple[LoadedSegment, ...]
+
+
+class GroupLag(_Answer):
+    """How far a group is behind: the messages that are not done, and the age of the oldest of them in seconds."""
+
+    messages: int
+    seconds: float
+
+
+class GroupDescription(_Answer):
+    """A consumer group: its settings, its lag, and what has become of messages.
+
+    `in_flight` messages were handed out and are not done. `waiting_consumers` wait for messages. `dead` messages were
+    given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is the
+    broker that runs the group. `created` says whether this call of `create` has made it.
+    """
+
+    topic: str
+    group: str
+    settings: dict[str, Any]
+    lag: GroupLag
+    coordinator: str | None = None
+    in_flight: int = 0
+    waiting_consumers: int = 0
+    dead: int = 0
+    expired: int = 0
+    skipped: int = 0
+    created: bool = False

@@ -13,3 +13,12 @@ def topic_path(topic: object) -> str:
         return f"/v1/topics/{check_name(topic)}"
     except filer.errors.InvalidName as failure:
         raise InvalidName(str(failure)) from failure
+
+
+def group_path(topic: str, group: str) -> str:
+    """Return the path of a consumer group on its broker. Raises `InvalidName`."""
+    try:
+        name = check_name(group, what="group")
+        return f"{topic_path(topic)}/groups/{name}"
+    except filer.errors.InvalidName as failure:
+        raise InvalidName(str(failure)) from failure

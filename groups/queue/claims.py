@@ -53,6 +53,14 @@ class Outcome(NamedTuple):
     verdict: Verdict
 
 
+class GivingBack(NamedTuple):
+    """Why messages are given back. `dead` ones are given up; `untouched` ones never are, since nobody has tried."""
+
+    reason: str
+    dead: bool = False
+    untouched: bool = False
+
+
 class Grant(NamedTuple):
     """The messages `[start, stop)` of a segment, handed out for the `delivery`th time."""
 
@@ -288,11 +296,11 @@ class QueueClaims:
         self._news.acked.extend(Acked(claim.segment, *each, claim.delivery) for each in taken)
         return outcomes
 
-    def release(self, claim: Claim, start: int, stop: int, *, due_ms: int, dead: bool, reason: str) -> list[Outcome]:
-        """Give messages of a claim back: they rest until `due_ms` (0: not at all). With `dead` they are given up."""
+    def release(self, claim: Claim, start: int, stop: int, why: GivingBack, *, due_ms: int) -> list[Outcome]:
+        """Give messages of a claim back: they rest until `due_ms` (0: not at all)."""
         outcomes, taken = self._take(claim, start, stop, repeats=False)
         for first, behind in taken:
-            self._end(claim.segment, first, behind, claim.delivery, due_ms=due_ms, dead=dead, reason=reason)
+            self._end(claim.segment, first, behind, claim.delivery, why, due_ms=due_ms)
         return outcomes
 
     def extend(self, claim: Claim, start: int, stop: int, until_ms: int) -> list[Outcome]:
@@ -368,7 +376,7 @@ class QueueClaims:
             for start, stop in unknown.ranges():
                 for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
                     self._decide(segment, first, behind)
-                    self._end(segment, first, behind, over + 1, due_ms=0, dead=False, reason=COORDINATOR_GONE)
+                    self._end(segment, first, behind, over + 1, GivingBack(COORDINATOR_GONE), due_ms=0)
 
     def _expose(self, segment: int, ranges: Sequence[tuple[int, int]]) -> None:
         for start, stop in ranges:
@@ -379,13 +387,14 @@ class QueueClaims:
     def _end_by_time(self, segment: int, start: int, stop: int, delivery: int, wall_ms: int, reason: str) -> None:
         self._decide(segment, start, stop)
         due_ms = wall_ms + self.progress.settings.backoff_ms(delivery)
-        self._end(segment, start, stop, delivery, due_ms=due_ms, dead=False, reason=reason)
+        self._end(segment, start, stop, delivery, GivingBack(reason), due_ms=due_ms)
 
-    def _end(self, segment: int, start: int, stop: int, delivery: int, *, due_ms: int, dead: bool, reason: str) -> None:
+    def _end(self, segment: int, start: int, stop: int, delivery: int, why: GivingBack, *, due_ms: int) -> None:
         """Have the next record tell that a delivery is over, or that the messages are given up."""
-        if dead or delivery >= self.progress.settings.max_deliveries:
+        is_last = delivery >= self.progress.settings.max_deliveries and not why.untouched
+        if why.dead or is_last:
             sequence, self._next_sequence = self._next_sequence, self._next_sequence + stop - start
-            self._news.dying.append(Dying(segment, start, stop, delivery, sequence, reason[:MOST_REASON_CHARS]))
+            self._news.dying.append(Dying(segment, start, stop, delivery, sequence, why.reason[:MOST_REASON_CHARS]))
         else:
             self._news.ended.append(Ended(segment, start, stop, delivery, due_ms))
 

@@ -12,7 +12,7 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
-from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
+from groups.queue.claims import GivingBack, Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.records import Configured, Deleted, Dying, Leases, Reset, Snapshot, Taken, key_of
@@ -160,14 +160,14 @@ class QueueGroup:
         return await self._decide(parts, self._claims.ack)
 
     async def release(
-        self, parts: Sequence[ToDecide], *, delay_ms: int | None, dead: bool, reason: str
+        self, parts: Sequence[ToDecide], giving_back: GivingBack, *, delay_ms: int | None
     ) -> list[list[Outcome]]:
         """Give messages back. They rest for `delay_ms`, or as long as the group's back-off says. As `ack` otherwise."""
 
         def one(claim: Claim, start: int, stop: int) -> list[Outcome]:
             wait_ms = self.progress.settings.backoff_ms(claim.delivery) if delay_ms is None else delay_ms
             due_ms = self._wall_ms() + wait_ms if wait_ms else 0
-            return self._claims.release(claim, start, stop, due_ms=due_ms, dead=dead, reason=reason)
+            return self._claims.release(claim, start, stop, giving_back, due_ms=due_ms)
 
         return await self._decide(parts, one)
 

@@ -62,12 +62,16 @@ class AckBody(JsonBody):
 
 
 class ReleaseBody(AckBody):
-    """Messages to give back: after a delay (else the group's back-off), or as dead letters."""
+    """Messages to give back: after a delay (else the group's back-off), or as dead letters.
+
+    On `untouched` ones nobody has begun to work: they are not given up for it, however often they were delivered.
+    """
 
     EXAMPLE: ClassVar[str] = '{"messages": [{"claim": "…", "id": "0-17"}], "reason": "no such customer"}'
 
     delay_seconds: _Seconds | None = None
     dead: bool = False
+    untouched: bool = False
     reason: Annotated[str, Field(max_length=500)] = "released"
 
 

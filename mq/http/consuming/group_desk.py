@@ -9,7 +9,7 @@ import orjson
 
 from filer.errors import InvalidConfig, InvalidInput
 from filer.topic.positions import Positions
-from groups.queue.claims import Grant, Outcome, Verdict
+from groups.queue.claims import GivingBack, Grant, Outcome, Verdict
 from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
@@ -253,10 +253,11 @@ class GroupDesk:
     async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked, group = checked_body(_object(request), ReleaseBody), _existing(groups, request)
         delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
+        if asked.dead and asked.untouched:
+            raise InvalidInput("dead and untouched are both true: messages that nobody has worked on are not given up")
         parts = to_decide(asked.messages, group.tokens)
-        return _told(
-            asked.messages, await group.release(parts, delay_ms=delay_ms, dead=asked.dead, reason=asked.reason)
-        )
+        giving_back = GivingBack(asked.reason, dead=asked.dead, untouched=asked.untouched)
+        return _told(asked.messages, await group.release(parts, giving_back, delay_ms=delay_ms))
 
     async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked, group = checked_body(_object(request), ExtensionBody), _existing(groups, request)

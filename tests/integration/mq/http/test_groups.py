@@ -105,6 +105,23 @@ async def test_what_nobody_can_work_on_becomes_a_dead_letter(memory_broker: Http
     assert [m["value"] for m in await until_dead(memory_broker, 2)] == ["a", "b"]
 
 
+async def test_what_nobody_has_begun_to_work_on_is_not_given_up(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"max_deliveries": 1, "backoff_seconds": [60]})
+    await publish(memory_broker, "a")
+    for delivery in (1, 2, 3):
+        claimed = await claim(memory_broker, wait=5)
+        assert claimed["messages"][0]["deliveries"] == delivery
+        back = {"untouched": True, "delay_seconds": 0, "reason": "stopped"}
+        (await decide(memory_broker, "releases", claimed, **back)).raise_for_status()
+    assert (await group(memory_broker))["dead"] == 0
+    claimed = await claim(memory_broker, wait=5)
+    both = await decide(memory_broker, "releases", claimed, dead=True, untouched=True)
+    assert "both true" in check_problem(both, 422, "invalid-request")["detail"]
+    (await decide(memory_broker, "releases", claimed, reason="broken")).raise_for_status()
+    assert [m["headers"]["braid-dead-deliveries"] for m in await until_dead(memory_broker, 1)] == ["4"]
+
+
 async def test_what_there_is_is_divided_among_all_who_wait(memory_broker: HttpBroker) -> None:
     await memory_broker.client.put(T)
     await memory_broker.client.put(G)

@@ -9,7 +9,7 @@ import pytest
 
 from groups.offset_set import OffsetSet
 from groups.queue import key_lines
-from groups.queue.claims import Grant, Outcome, QueueClaims, Verdict
+from groups.queue.claims import GivingBack, Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.records import Created, Done, Leases, Progress, Record, Rested, Snapshot, Taken, from_json, to_json
@@ -17,6 +17,7 @@ from groups.settings import GroupSettings
 
 SETTINGS = GroupSettings(lease_seconds=3, max_deliveries=4, backoff_seconds=(0, 2), max_in_flight=50)
 LENGTHS = {3: 60, 7: 40}
+UNTOUCHED = GivingBack("stopped", untouched=True)
 STEPS = 1500
 
 
@@ -203,8 +204,9 @@ class World:
             for outcome in coordinator.claims.ack(claim, first, behind):
                 self.answered(claim, outcome)
         elif what < 0.8:
-            dead, due_ms = self.chance.random() < 0.2, self.now_ms + self.chance.choice((0, 500))
-            for outcome in coordinator.claims.release(claim, first, behind, due_ms=due_ms, dead=dead, reason="no"):
+            why = self.chance.choice((GivingBack("no"),) * 3 + (GivingBack("no", dead=True), UNTOUCHED))
+            due_ms = self.now_ms + self.chance.choice((0, 500))
+            for outcome in coordinator.claims.release(claim, first, behind, why, due_ms=due_ms):
                 if outcome.verdict is Verdict.LATER:
                     self.lease(claim, outcome, None)
         else:

@@ -1,0 +1,6 @@
+"""Consuming in groups: workers claim messages, work on them, and ack or release each.
+
+Begin with `worker.py`: `claim_size.py` says how many messages it claims, `lease_keeper.py` has leases run on,
+`decision_sender.py` sends acks and releases, put together by `decisions.py`. `group.py` creates and describes groups.
+All calls to brokers are in `group_calls.py`.
+"""

@@ -1,0 +1,124 @@
+"""Calls about one consumer group."""
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import orjson
+from pydantic import ValidationError
+
+from braidmq.consume.claims import ClaimedMessages, claimed_messages
+from braidmq.consume.decisions import Ack, Part, Request, Taken
+from braidmq.errors import ClaimLost, GroupNotFound, NotABroker
+from braidmq.models import GroupDescription
+from braidmq.names import group_path
+from braidmq.transport.problems import json_of
+from braidmq.transport.retry import Retry
+from braidmq.transport.transport import ARROW, Call, Transport, Try
+
+_JSON = {"content-type": "application/json"}
+
+
+class GroupCalls:
+    """All calls about a group. All may be repeated: a repeated ack is answered as the first time.
+
+    A repeated release is not: the first has ended the claim, so the second is told that it is lost.
+    """
+
+    def __init__(self, transport: Transport, topic: str, group: str) -> None:
+        self.transport, self.topic, self.group = transport, topic, group
+        self._path = group_path(topic, group)
+
+    async def put(self, settings: Mapping[str, Any]) -> GroupDescription:
+        """Create the group, or change its settings. Raises `TopicNotFound` and `InvalidConfig`."""
+        call = Call("PUT", self._path, content=orjson.dumps(dict(settings)), headers=_JSON)
+        response = await self.transport.request(call)
+        return _description(response, created=response.status_code == HTTPStatus.CREATED)
+
+    async def describe(self) -> GroupDescription:
+        """Return the group. Raises `GroupNotFound`."""
+        return _description(await self.transport.request(Call("GET", self._path)))
+
+    async def delete(self) -> None:
+        """Delete the group. Raises `GroupNotFound`."""
+        tries = 0
+
+        async def delete(attempt: Try) -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                await self.transport.once(Call("DELETE", self._path), attempt)
+            except GroupNotFound:
+                # If an earlier try's answer was lost, that try has deleted it.
+                if tries == 1:
+                    raise
+
+        await self.transport.repeat(delete)
+
+    async def claim(
+        self, most: int, *, wait_seconds: float, lease_seconds: float | None, retry: Retry | None
+    ) -> ClaimedMessages:
+        """Claim messages; wait so long for a first one. An answer that is lost costs a lease: nobody works on them."""
+        body = {"max": most, "wait": wait_seconds}
+        if lease_seconds is not None:
+            body["lease_seconds"] = lease_seconds
+        call = Call(
+            "POST",
+            f"{self._path}/claims",
+            content=orjson.dumps(body),
+            headers=_JSON | {"accept": ARROW},
+            wait_seconds=wait_seconds,
+        )
+        return claimed_messages(self.topic, await self.transport.request(call, retry=retry))
+
+    async def decide(self, request: Request, *, retry: Retry | None) -> set[Taken]:
+        """Ack or release messages, and return those that were not with this consumer any more.
+
+        Of a release that was sent before, without an answer, nobody knows whether it came too late: none is returned.
+        Either way the messages are with the group again.
+        """
+        if isinstance(request.outcome, Ack):
+            return await self._told("acks", {}, request.parts, retry)
+        lost = await self._told("releases", request.outcome.body, request.parts, retry, on_try=request.count_try)
+        return lost if request.tries == 1 else set()
+
+    async def extend(self, parts: Sequence[Part], lease_seconds: float | None, *, retry: Retry | None) -> set[Taken]:
+        """Have leases run for `lease_seconds` from now on (None: the group's own); returns as `decide`."""
+        body = {} if lease_seconds is None else {"lease_seconds": lease_seconds}
+        return await self._told("extensions", body, parts, retry)
+
+    async def _told(
+        self,
+        verb: str,
+        body: Mapping[str, Any],
+        parts: Sequence[Part],
+        retry: Retry | None,
+        *,
+        on_try: Callable[[], None] | None = None,
+    ) -> set[Taken]:
+        content = orjson.dumps({"messages": [part.body for part in parts], **body})
+        call = Call("POST", f"{self._path}/{verb}", content=content, headers=_JSON)
+
+        async def send(attempt: Try) -> httpx.Response:
+            if on_try is not None:
+                on_try()
+            return await self.transport.once(call, attempt)
+
+        try:
+            answer = json_of(await self.transport.repeat(send, retry=retry))
+        except ClaimLost:
+            return {Taken(part.token, offset) for part in parts for offset in range(part.start, part.stop)}
+        return {
+            Taken(result["claim"], offset)
+            for result in answer["results"]
+            for start, stop in result["lost"]
+            for offset in range(start, stop)
+        }
+
+
+def _description(response: httpx.Response, **more: Any) -> GroupDescription:
+    try:
+        return GroupDescription.model_validate(json_of(response) | more)
+    except ValidationError as failure:
+        raise NotABroker(f"{response.request.url} gave an unexpected answer: {failure}") from failure
