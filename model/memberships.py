@@ -1,13 +1,15 @@
 """A stream group's members, assignments and commits (docs/design.md §12), as a small model.
 
 What a group must not forget are records in the log of one segment of `__groups`. Whoever owns that segment is the
-group's coordinator. It may be killed, or be taken for dead while it lives. When it was heard of a member last is in its
-memory alone. The topic has two segments: the first, and its successor. Members send heartbeats, deliver messages, and
-commit positions. They are killed, stand still, and start again under the same name. Commits arrive late, out of order,
-twice, and at any coordinator that lives.
+group's coordinator. It may be killed, or be taken for dead while it lives. When it was heard of a member last, and
+which segments members have released, is in its memory alone. The topic has two segments: the first, and its successor.
+Members join, send heartbeats, deliver messages, and commit positions. They are killed, stand still, and start again
+under the same name. An answer to a heartbeat takes its time. Heartbeats and commits arrive late, out of order, twice,
+and at any coordinator that lives.
 
-A record gives a segment to one start of a member, under an *epoch*: the number of times that the segment was given to
-anybody. A commit names the epoch. All interleavings are explored. After every step these are checked:
+A record tells that a *start* of a member has joined, or is gone, and gives a segment to one, under an *epoch*: the
+number of times that the segment was given to anybody. A commit names the epoch. All interleavings are explored. After
+every step these are checked:
 
 - a commit counts only if it is in the log when it is answered, and if nobody else has the segment by then;
 - no two members hold a segment under the same epoch;
@@ -38,10 +40,12 @@ class Rules:
     `fences`: a record lands only while the log is not sealed. `tells_when_durable`: commits and assignments are told
     once their records have landed. `compares_epochs`: only the last epoch of a segment commits. `remembers_commits`:
     the log tells how far each epoch of a segment has committed, and not the position alone. `lets_go_first`: a segment
-    moves once its holder has said that it let go, or its session has ended.
-    `waits_out_sessions`: a coordinator that takes over gives each member a session from then on. `drains_first`: a
-    successor waits for its predecessors. `renews_epochs`: a member that comes back gets its segments under new epochs.
-    `decides_once`: from the moment when a segment is to be given away, no heartbeat leaves it with its holder.
+    moves once its holder has released it, or is gone. `names_releases`: a heartbeat names what was released; that it
+    does not name a segment among those it holds says nothing. `renounces`: what a member has released under an epoch it
+    never takes again under that epoch. `waits_out_sessions`: a coordinator that takes over gives each member a session
+    from then on. `drains_first`: a successor waits for its predecessors. `renews_epochs`: a member that comes back gets
+    its segments under new epochs. `decides_once`: from the moment when the end of a session is decided, no heartbeat
+    renews it.
     """
 
     fences: bool = True
@@ -49,6 +53,8 @@ class Rules:
     compares_epochs: bool = True
     remembers_commits: bool = True
     lets_go_first: bool = True
+    names_releases: bool = True
+    renounces: bool = True
     waits_out_sessions: bool = True
     drains_first: bool = True
     renews_epochs: bool = True
@@ -60,7 +66,8 @@ class Scene:
     """How many messages the first segment has, and its successor if there is one; and until when the clock runs.
 
     `events`: how often a coordinator is killed or taken for dead. `restarts`: how often a member starts again. `moves`:
-    how often a coordinator wants a segment elsewhere.
+    how often a coordinator wants a segment elsewhere. `late`: how many heartbeats arrive late, or again, or
+    are answered late.
     """
 
     lengths: tuple[int, ...] = (1,)
@@ -69,16 +76,21 @@ class Scene:
     restarts: int = 0
     moves: int = 1
     ticks: int = 1
+    late: int = 0
 
 
 class Record(NamedTuple):
-    """A message of `__groups`: `what` is given or commit. `holder` is a member's name and the number of its start."""
+    """A message of `__groups`: `what` is joined, gone, given or commit.
+
+    `holder` is a member's name and the number of its start. `process` is which one it was that joined.
+    """
 
     what: str
-    segment: int
-    epoch: int
+    segment: int = -1
+    epoch: int = 0
     position: int = 0
     holder: tuple[int, int] = (-1, -1)
+    process: int = -1
 
 
 class Commit(NamedTuple):
@@ -90,11 +102,19 @@ class Commit(NamedTuple):
     holder: tuple[int, int]
 
 
+class Beat(NamedTuple):
+    """A heartbeat, which is on its way for ever too. Segments are named with their epochs."""
+
+    holder: tuple[int, int]
+    holds: frozenset[tuple[int, int]]
+    released: frozenset[tuple[int, int]]
+
+
 class Coordinator(NamedTuple):
     """Who owns the log in one epoch of it, and what it knows.
 
-    `heard`: by member, when it was heard last, the number of its start then, and what it may hold since: what it said,
-    and what it was told. `moving`: the segments that their holders are to let go.
+    `heard`: by name, when a member was heard last. `moving`: the segments that their holders are to release.
+    `released`: those that they have, by epoch.
     """
 
     number: int
@@ -103,8 +123,9 @@ class Coordinator(NamedTuple):
     view: tuple[Record, ...] = ()
     queue: tuple[Record, ...] = ()
     landed: bool | None = None
-    heard: tuple[tuple[int, int, frozenset[int]] | None, ...] = ()
+    heard: tuple[int | None, ...] = ()
     moving: frozenset[int] = frozenset()
+    released: frozenset[tuple[int, int]] = frozenset()
 
 
 class Hold(NamedTuple):
@@ -115,31 +136,55 @@ class Hold(NamedTuple):
     position: int
 
 
+class Answer(NamedTuple):
+    """The answer to a heartbeat that was sent then.
+
+    `excused`: it is that of a coordinator whose log was sealed. `fenced`: the start is over, or another has come.
+    """
+
+    sent: int
+    excused: bool
+    fenced: bool = False
+    holds: tuple[Hold, ...] = ()
+    releases: frozenset[tuple[int, int]] = frozenset()
+
+
 class Member(NamedTuple):
-    """A start of a member. `renewed`: when its session was last renewed, and `excused`: by a sealed coordinator."""
+    """A process of a member. `start` is negative until it has joined.
+
+    `answer` is on its way to it. `let_go`: what it has released, by epoch. `released`: what of that it names, as long
+    as it is asked for it or told that it has it. `renewed`: when it had last sent a heartbeat that was answered, and
+    `excused`: by a sealed coordinator.
+    """
 
     name: int
-    start: int = 0
+    start: int = -1
     lives: bool = True
     holds: tuple[Hold, ...] = ()
+    let_go: frozenset[tuple[int, int]] = frozenset()
+    released: frozenset[tuple[int, int]] = frozenset()
+    answer: Answer | None = None
     renewed: int = -1
     excused: bool = False
 
 
 class World(NamedTuple):
-    """The log, its coordinators, all starts of members, and the commits that were sent and that were accepted."""
+    """The log, its coordinators, all processes of members, and what was sent and what was accepted."""
 
     log: tuple[Record, ...] = ()
     coordinators: tuple[Coordinator, ...] = ()
     members: tuple[Member, ...] = ()
     now: int = 0
     sent: frozenset[Commit] = frozenset()
+    beats: frozenset[Beat] = frozenset()
     accepted: frozenset[Commit] = frozenset()
     broken: str = ""
 
 
 class Members(NamedTuple):
-    """What members do, and their network."""
+    """What members do, and their network. So many more heartbeats arrive late, or again."""
+
+    late: int
 
 
 class Work(NamedTuple):
@@ -160,12 +205,17 @@ Step = tuple[str, World, Actor]
 
 
 class Fold(NamedTuple):
-    """What records add up to: by segment, its epoch and holder, its position; and how far each epoch has committed."""
+    """What records add up to: by segment, its epoch and holder, its position; how far each epoch has committed.
+
+    `starts`: the last start of each member that is not gone. `next_start`: the number of the next start.
+    """
 
     epochs: tuple[int, ...]
     holders: tuple[tuple[int, int], ...]
     positions: tuple[int, ...]
     committed: dict[tuple[int, int], int]
+    starts: dict[int, int]
+    next_start: int
 
 
 @lru_cache(maxsize=100_000)
@@ -173,16 +223,22 @@ def fold(records: tuple[Record, ...]) -> Fold:
     """Add up records, in the order of the log."""
     epochs, positions = [0 for _ in range(SEGMENTS)], [0 for _ in range(SEGMENTS)]
     holders = [(-1, -1) for _ in range(SEGMENTS)]
-    committed = dict[tuple[int, int], int]()
+    committed, starts, next_start = dict[tuple[int, int], int](), dict[int, int](), 0
     for record in records:
-        segment = record.segment
-        if record.what == "given":
-            epochs[segment], holders[segment] = record.epoch, record.holder
-            continue
-        positions[segment] = record.position
-        key = (segment, record.epoch)
-        committed[key] = max(committed.get(key, 0), record.position)
-    return Fold(tuple(epochs), tuple(holders), tuple(positions), committed)
+        segment, (name, start) = record.segment, record.holder
+        match record.what:
+            case "joined":
+                starts[name], next_start = start, max(next_start, start + 1)
+            case "gone":
+                if starts.get(name) == start:
+                    del starts[name]
+            case "given":
+                epochs[segment], holders[segment] = record.epoch, record.holder
+            case _:
+                positions[segment] = record.position
+                key = (segment, record.epoch)
+                committed[key] = max(committed.get(key, 0), record.position)
+    return Fold(tuple(epochs), tuple(holders), tuple(positions), committed, starts, next_start)
 
 
 def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator[Step]:
@@ -191,11 +247,11 @@ def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator
     match actor:
         case Members():
             for coordinator in living:
-                for what, after in _ask(coordinator, world, rules, scene):
-                    yield f"{what} at coordinator {coordinator.number}", after, actor
+                for what, after, late in _ask(coordinator, world, rules, scene, actor.late):
+                    yield f"{what} at coordinator {coordinator.number}", after, Members(late)
             for number, member in enumerate(world.members):
                 if member.lives:
-                    for what, after in _deliver(member, number, world, scene):
+                    for what, after in _act(member, number, world, rules, scene):
                         yield what, after, actor
         case Work():
             for coordinator in living:
@@ -227,63 +283,98 @@ def _known(coordinator: Coordinator, rules: Rules) -> Fold:
 # -- members -----------------------------------------------------------------------------------------------
 
 
-def _ask(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) -> Iterator[tuple[str, World]]:
+def _ask(
+    coordinator: Coordinator, world: World, rules: Rules, scene: Scene, late: int
+) -> Iterator[tuple[str, World, int]]:
     for number, member in enumerate(world.members):
-        if member.lives:
-            beaten = _beat(coordinator, member, number, world, rules, scene)
-            if beaten != world:
-                yield f"member {member.name}, start {member.start}, sends a heartbeat", beaten
+        if not member.lives or member.answer is not None:
+            continue
+        if member.start < 0:
+            joining = _join(coordinator, member, number, world)
+            if joining is not None:
+                yield f"process {number} of member {member.name} joins", joining, late
+            continue
+        beat = _beat_of(member)
+        heard, answer = _hear(coordinator, beat, world, rules)
+        if answer is None:
+            continue
+        if not (_is_news(answer, member) or heard != coordinator):
+            continue
+        answered = _with(world, heard)._replace(beats=world.beats | {beat} if scene.late else world.beats)
+        what = f"a heartbeat of member {member.name}, start {member.start}, is answered"
+        yield what, _learn(answer, member, number, answered, rules, scene), late
+        if late:
+            yield f"{what} late", _with_member(answered, number, member._replace(answer=answer)), late - 1
+    for beat in world.beats if late else ():
+        heard, _ = _hear(coordinator, beat, world, rules)
+        if heard != coordinator:
+            yield f"a heartbeat of {beat.holder} from before arrives", _with(world, heard), late - 1
     for commit in world.sent:
         after = _commit(coordinator, commit, world, rules)
         if after is not None and after != world:
             name = f"commit of {commit.position} in {commit.segment} under {commit.epoch} by {commit.holder}"
-            yield f"the {name} arrives", after
+            yield f"the {name} arrives", after, late
 
 
-def _beat(coordinator: Coordinator, member: Member, number: int, world: World, rules: Rules, scene: Scene) -> World:
-    """The member says what it holds, and learns what it has and what it is to let go."""
-    last = coordinator.heard[member.name]
-    if last is not None and last[1] > member.start:
-        # It came back meanwhile: this is the process before, which has nothing any more.
-        return _with_member(world, number, member._replace(holds=()))
-    known = _known(coordinator, rules)
-    holds, broken = list[Hold](), ""
-    for segment, (epoch, holder) in enumerate(zip(known.epochs, known.holders, strict=True)):
-        mine = holder == (member.name, member.start) or (not rules.renews_epochs and holder[0] == member.name)
-        going = rules.decides_once and any(record[:2] == ("given", segment) for record in coordinator.queue)
-        if not mine or segment in coordinator.moving or going:
-            continue
-        held = next((hold for hold in member.holds if hold[:2] == (segment, epoch)), None)
-        holds.append(held or Hold(segment, epoch, known.positions[segment]))
-        broken = broken or ("" if held else _complaint_about(holds[-1], member, coordinator, world, scene))
-    # It holds what it says, and what it is told now: only the next heartbeat can show that it let a segment go.
-    heard = list(coordinator.heard)
-    heard[member.name] = (world.now, member.start, frozenset(hold.segment for hold in (*member.holds, *holds)))
+def _join(coordinator: Coordinator, member: Member, number: int, world: World) -> World | None:
+    """The process becomes a start of the member, once that is stored; None: it waits."""
+    if any(record.what in ("joined", "gone") and record.holder[0] == member.name for record in coordinator.queue):
+        return None
+    starts = [fold(coordinator.view).next_start, *(each.holder[1] + 1 for each in coordinator.queue)]
+    record = Record("joined", holder=(member.name, max(starts)), process=number)
+    return _with(world, _heard(coordinator, member.name, world)._replace(queue=(*coordinator.queue, record)))
+
+
+def _heard(coordinator: Coordinator, name: int, world: World) -> Coordinator:
+    heard = coordinator.heard
+    return coordinator._replace(heard=(*heard[:name], world.now, *heard[name + 1 :]))
+
+
+def _beat_of(member: Member) -> Beat:
+    holds = frozenset((hold.segment, hold.epoch) for hold in member.holds)
+    return Beat((member.name, member.start), holds, member.released)
+
+
+def _hear(coordinator: Coordinator, beat: Beat, world: World, rules: Rules) -> tuple[Coordinator, Answer | None]:
+    """What the coordinator knows then, and what it answers; None: it waits, or knows that it is a zombie."""
+    known, (name, start) = _known(coordinator, rules), beat.holder
     excused = _is_sealed(coordinator, world)
-    renewed = member._replace(holds=tuple(holds), renewed=world.now, excused=excused)
-    after = _with_member(_with(world, coordinator._replace(heard=tuple(heard))), number, renewed)
-    return after._replace(broken=broken)
-
-
-def _complaint_about(hold: Hold, member: Member, coordinator: Coordinator, world: World, scene: Scene) -> str:
-    others = [other for other in world.members if (other.name, other.start) != (member.name, member.start)]
-    if any(held[:2] == hold[:2] for other in others for held in other.holds):
-        return "two members hold a segment under one epoch"
-    if hold.segment and fold(world.log).positions[0] < scene.lengths[0]:
-        return "a successor is given away before its predecessors are committed"
-    runs = [
-        other
-        for other in others
-        if other.lives
-        and not other.excused
-        and other.name != member.name
-        and other.renewed + SESSION > world.now
-        and any(held.segment == hold.segment for held in other.holds)
+    deciding = [
+        record for record in coordinator.queue if record.what in ("joined", "gone") and record.holder[0] == name
     ]
-    return "a segment is with two members" if runs and not _is_sealed(coordinator, world) else ""
+    if (deciding and rules.decides_once) or start >= known.next_start:
+        return coordinator, None
+    if known.starts.get(name) != start:
+        return coordinator, Answer(world.now, excused, fenced=True)
+    holds, releases, released = list[Hold](), set[tuple[int, int]](), set(coordinator.released)
+    for segment, (epoch, holder) in enumerate(zip(known.epochs, known.holders, strict=True)):
+        if holder != beat.holder and (rules.renews_epochs or holder[0] != name):
+            continue
+        under = (segment, epoch)
+        if under in beat.released or not (
+            rules.names_releases or segment not in coordinator.moving or under in beat.holds
+        ):
+            released.add(under)
+        if under in released:
+            continue
+        if segment in coordinator.moving:
+            releases.add(under)
+        else:
+            holds.append(Hold(segment, epoch, known.positions[segment]))
+    heard = _heard(coordinator, name, world)._replace(released=frozenset(released))
+    return heard, Answer(world.now, excused, holds=tuple(holds), releases=frozenset(releases))
 
 
-def _deliver(member: Member, number: int, world: World, scene: Scene) -> Iterator[tuple[str, World]]:
+def _is_news(answer: Answer, member: Member) -> bool:
+    told = {hold[:2] for hold in answer.holds} - member.let_go
+    return told != {hold[:2] for hold in member.holds} or answer.fenced or member.renewed != answer.sent
+
+
+def _act(member: Member, number: int, world: World, rules: Rules, scene: Scene) -> Iterator[tuple[str, World]]:
+    """The member reads the answer to its heartbeat, or delivers a message."""
+    if member.answer is not None:
+        learned = _learn(member.answer, member, number, world, rules, scene)
+        yield f"member {member.name}, start {member.start}, gets its answer", learned
     for place, hold in enumerate(member.holds):
         if hold.position < scene.lengths[hold.segment]:
             further = hold._replace(position=hold.position + 1)
@@ -294,6 +385,45 @@ def _deliver(member: Member, number: int, world: World, scene: Scene) -> Iterato
                 f"member {member.name}, start {member.start}, delivers {hold.position} of {hold.segment}",
                 after._replace(sent=world.sent | {commit}),
             )
+
+
+def _learn(answer: Answer, member: Member, number: int, world: World, rules: Rules, scene: Scene) -> World:
+    """It has what it is told but for what it has released, and releases what it is asked for. Fenced, it ends."""
+    if answer.fenced:
+        return _with_member(world, number, member._replace(answer=None, holds=(), lives=False))
+    learned = member._replace(answer=None, renewed=answer.sent, excused=answer.excused)
+    holds, released, broken = list[Hold](), set(answer.releases), ""
+    for told in answer.holds:
+        if rules.renounces and told[:2] in member.let_go:
+            released.add(told[:2])
+            continue
+        held = next((hold for hold in member.holds if hold[:2] == told[:2]), None)
+        holds.append(held or told)
+        broken = broken or ("" if held else _complaint_about(told, learned, number, world, scene))
+    let_go = member.let_go | answer.releases
+    learned = learned._replace(holds=tuple(holds), let_go=let_go, released=frozenset(released))
+    return _with_member(world, number, learned)._replace(broken=broken)
+
+
+def _complaint_about(hold: Hold, member: Member, number: int, world: World, scene: Scene) -> str:
+    others = [other for each, other in enumerate(world.members) if each != number]
+    if any(held[:2] == hold[:2] for other in others for held in other.holds):
+        return "two members hold a segment under one epoch"
+    if hold.segment and fold(world.log).positions[0] < scene.lengths[0]:
+        return "a successor is given away before its predecessors are committed"
+    if not _session_runs(member, world):
+        return ""
+    both = any(
+        _session_runs(other, world)
+        and other.name != member.name
+        and hold.segment in {held.segment for held in other.holds}
+        for other in others
+    )
+    return "a segment is with two members" if both else ""
+
+
+def _session_runs(member: Member, world: World) -> bool:
+    return member.lives and not member.excused and member.renewed + SESSION > world.now
 
 
 # -- commits -----------------------------------------------------------------------------------------------
@@ -345,37 +475,44 @@ def _work(
         yield what, after, moves
         return
     known = _known(coordinator, rules)
+    for name, start in known.starts.items():
+        # That one without a segment is over changes nothing.
+        if (name, start) in known.holders and _is_over(coordinator, name, world, rules):
+            ending = coordinator._replace(queue=(Record("gone", holder=(name, start)),))
+            yield f"ends the session of {name}", _with(world, ending), moves
     for segment, (epoch, holder) in enumerate(zip(known.epochs, known.holders, strict=True)):
         if segment >= len(scene.lengths):
             break
         if segment and rules.drains_first and known.positions[0] < scene.lengths[0]:
             continue
-        held = holder[0] >= 0
-        if held and moves and segment not in coordinator.moving:
+        if holder[0] >= 0 and moves and segment not in coordinator.moving:
             moved = coordinator._replace(moving=coordinator.moving | {segment})
             yield f"wants {segment} elsewhere", _with(world, moved), moves - 1
-        if held and not _is_free(coordinator, segment, holder, world, rules):
+        if not _is_free(coordinator, segment, known, rules):
             continue
-        for name, last in enumerate(coordinator.heard):
-            if last is None or last[0] + SESSION <= world.now or (name, last[1]) == holder:
+        for name, start in known.starts.items():
+            heard = coordinator.heard[name]
+            if heard is None or (name, start) == holder or (holder[0] == name and not rules.renews_epochs):
                 continue
-            if held and holder[0] == name and not rules.renews_epochs:
-                continue
-            record = Record("given", segment, epoch + 1, holder=(name, last[1]))
+            record = Record("given", segment, epoch + 1, holder=(name, start))
             given = coordinator._replace(queue=(record,), moving=coordinator.moving - {segment})
             yield f"gives {segment} to {name}", _with(world, given), moves
 
 
-def _is_free(coordinator: Coordinator, segment: int, holder: tuple[int, int], world: World, rules: Rules) -> bool:
-    """Whether its holder has let it go, has started again, or has not been heard for a session."""
-    last = coordinator.heard[holder[0]]
-    if last is None:
+def _is_over(coordinator: Coordinator, name: int, world: World, rules: Rules) -> bool:
+    """Whether the member was not heard for a session."""
+    heard = coordinator.heard[name]
+    if heard is None:
         return world.now >= coordinator.since + SESSION or not rules.waits_out_sessions
-    when, start, held = last
-    if start > holder[1] or when + SESSION <= world.now:
+    return heard + SESSION <= world.now
+
+
+def _is_free(coordinator: Coordinator, segment: int, known: Fold, rules: Rules) -> bool:
+    """Whether nobody has it, its holder has released it, has started again, or is gone."""
+    (name, start), epoch = known.holders[segment], known.epochs[segment]
+    if known.starts.get(name) != start or (segment, epoch) in coordinator.released:
         return True
-    # It lets go in the answer to a heartbeat, so that a later one no longer names the segment.
-    return segment in coordinator.moving and (not rules.lets_go_first or segment not in held)
+    return segment in coordinator.moving and not rules.lets_go_first
 
 
 def _store(coordinator: Coordinator, world: World, rules: Rules) -> tuple[str, World]:
@@ -388,6 +525,9 @@ def _store(coordinator: Coordinator, world: World, rules: Rules) -> tuple[str, W
         return "sees that its log is sealed", _with(world, coordinator._replace(lives=False, queue=(), landed=None))
     knows = coordinator._replace(view=(*coordinator.view, record), queue=tuple(others), landed=None)
     after = _with(world, knows)
+    if record.what == "joined" and (member := world.members[record.process]).lives:
+        joined = member._replace(start=record.holder[1], renewed=-1)
+        after = _with_member(after, record.process, joined)
     if record.what == "commit":
         after = _told(Commit(record.segment, record.epoch, record.position, record.holder), after, accepted=True)
     return f"learns of its {record.what}", after
@@ -411,12 +551,10 @@ def _befall(fate: Fate, living: Sequence[Coordinator], world: World, scene: Scen
         after = world._replace(coordinators=(*world.coordinators, taken))
         yield "another takes over", after, fewer if last.lives else fate
     if fate.restarts:
-        for member in world.members:
-            if not any(other.name == member.name and other.start > member.start for other in world.members):
-                # The process before may live on.
-                again = Member(member.name, member.start + 1)
-                after = world._replace(members=(*world.members, again))
-                yield f"member {member.name} starts again", after, fate._replace(restarts=fate.restarts - 1)
+        for name in range(scene.members):
+            # The process before may live on.
+            after = world._replace(members=(*world.members, Member(name)))
+            yield f"member {name} starts again", after, fate._replace(restarts=fate.restarts - 1)
 
 
 # -- promises ----------------------------------------------------------------------------------------------
@@ -432,9 +570,11 @@ def complaint(world: World, actors: Sequence[Actor]) -> str | None:
 
 def explore(scene: Scene, rules: Rules) -> tuple[int, set[World]]:
     """Explore a scene; returns the number of states and the last worlds."""
-    nobody = (None,) * scene.members
-    world = World(coordinators=(Coordinator(0, heard=nobody),), members=tuple(map(Member, range(scene.members))))
-    actors: list[Actor] = [Members(), Work(scene.moves), Fate(scene.events, scene.restarts)]
+    joined = tuple(Record("joined", holder=(name, name), process=name) for name in range(scene.members))
+    members = tuple(Member(name, start=name) for name in range(scene.members))
+    coordinator = Coordinator(0, view=joined, heard=(0,) * scene.members)
+    world = World(log=joined, coordinators=(coordinator,), members=members)
+    actors: list[Actor] = [Members(scene.late), Work(scene.moves), Fate(scene.events, scene.restarts)]
     return explore_all(
         world,
         actors,
