@@ -1,5 +1,8 @@
 """All groups of a part of `__groups`, as its records add up."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from filer.errors import CorruptFile
 from groups.queue.progress import QueueProgress
 from groups.records import (
@@ -8,6 +11,7 @@ from groups.records import (
     Created,
     Deleted,
     Leases,
+    Membership,
     Progress,
     Record,
     Reset,
@@ -15,13 +19,23 @@ from groups.records import (
     Taken,
 )
 from groups.settings import GroupSettings
+from groups.stream.progress import StreamProgress
+
+GroupProgress = QueueProgress | StreamProgress
+"""What the records of a group of either kind add up to."""
+
+
+def new_progress(group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> GroupProgress:
+    """That of a group which begins at these positions, of the kind that its settings name."""
+    kind = StreamProgress if settings.mode == "stream" else QueueProgress
+    return kind(group_id, settings, positions)
 
 
 class GroupFold:
     """Groups by key (`<topic>/<group>`). Give it the records in the order of the log."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, QueueProgress] = {}
+        self.groups: dict[str, GroupProgress] = {}
         self.records = 0
 
     def add(self, key: str, record: Record) -> None:
@@ -37,12 +51,12 @@ class GroupFold:
         match record:
             case Created():
                 settings = GroupSettings.model_validate(record.settings)
-                self.groups[key] = QueueProgress(record.id, settings, dict(record.positions))
+                self.groups[key] = new_progress(record.id, settings, dict(record.positions))
             case Reset():
                 if (before := self.groups.get(key)) is not None:
                     self.groups[key] = before.reset(record)
             case Snapshot():
-                self.groups[key] = QueueProgress.from_plain(record.state)
+                self.groups[key] = _from_plain(record.state)
             case Deleted():
                 self.groups.pop(key, None)
             case Checkpoint():
@@ -53,13 +67,22 @@ class GroupFold:
                     _add_to(group, record)
 
 
-def _add_to(group: QueueProgress, record: Configured | Progress | Leases | Taken) -> None:
-    match record:
-        case Configured():
+def _from_plain(state: Mapping[str, Any]) -> GroupProgress:
+    kind = StreamProgress if state["settings"].get("mode") == "stream" else QueueProgress
+    return kind.from_plain(state)
+
+
+def _add_to(group: GroupProgress, record: Configured | Progress | Membership | Leases | Taken) -> None:
+    match group, record:
+        case _, Configured():
             group.configure(GroupSettings.model_validate(record.settings))
-        case Progress():
+        case StreamProgress(), Membership():
             group.apply(record)
-        case Leases():
+        case QueueProgress(), Progress():
+            group.apply(record)
+        case QueueProgress(), Leases():
             group.hand_over(record)
-        case Taken():
+        case QueueProgress(), Taken():
             group.take()
+        case _:
+            raise TypeError(f"a {group.settings.mode} group has no such records")

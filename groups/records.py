@@ -93,6 +93,44 @@ class Reached(NamedTuple):
     horizon: int
 
 
+class Joined(NamedTuple):
+    """A member starts, or starts again. `start` is greater than those of all starts before, of any member."""
+
+    member: str
+    start: int
+
+
+class Gone(NamedTuple):
+    """That start of a member is over: it has left, or has not been heard for a session."""
+
+    member: str
+    start: int
+
+
+class Entered(NamedTuple):
+    """The group goes on in that segment, at `position`: all predecessors are drained."""
+
+    segment: int
+    position: int
+
+
+class Given(NamedTuple):
+    """The segment is with that start of a member: it was given away for the `epoch`th time."""
+
+    segment: int
+    epoch: int
+    member: str
+    start: int
+
+
+class Committed(NamedTuple):
+    """Whoever has the segment under that epoch is done with all that lies below `position`."""
+
+    segment: int
+    epoch: int
+    position: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """The group begins, as another incarnation `id` of its name, with these settings."""
@@ -173,8 +211,29 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What has become of members, segments and positions: a stream group's news, which holds from the same moment."""
+
+    at: int
+    joined: list[Joined] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)
+    entered: list[Entered] = field(default_factory=list)
+    skipped: list[Done] = field(default_factory=list)
+    """Retention has removed them."""
+    committed: list[Committed] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    """Segments that are drained and whose successors are entered, or that retention has removed."""
+    given: list[Given] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it tells nothing."""
+        return not any(getattr(self, name) for name in MEMBERSHIP_PARTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that the records before add up to, as `QueueProgress.to_plain` gives it."""
+    """Everything that the records before add up to, as `to_plain` of the group's progress gives it."""
 
     at: int
     state: dict[str, Any]
@@ -188,7 +247,7 @@ class Checkpoint:
     positions: list[tuple[int, int]]
 
 
-Record = Created | Configured | Reset | Deleted | Taken | Leases | Progress | Snapshot | Checkpoint
+Record = Created | Configured | Reset | Deleted | Taken | Leases | Progress | Membership | Snapshot | Checkpoint
 
 PROGRESS_PARTS = {
     "reached": Reached,
@@ -202,10 +261,20 @@ PROGRESS_PARTS = {
     "skipped": Done,
     "left": int,
 }
+MEMBERSHIP_PARTS = {
+    "joined": Joined,
+    "gone": Gone,
+    "entered": Entered,
+    "skipped": Done,
+    "committed": Committed,
+    "left": int,
+    "given": Given,
+}
+_PARTS: dict[type[Any], dict[str, type[Any]]] = {Progress: PROGRESS_PARTS, Membership: MEMBERSHIP_PARTS}
 _DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left"))
 _TYPES: dict[str, type[Any]] = {
     each.__name__.lower(): each
-    for each in (Created, Configured, Reset, Deleted, Taken, Leases, Progress, Snapshot, Checkpoint)
+    for each in (Created, Configured, Reset, Deleted, Taken, Leases, Progress, Membership, Snapshot, Checkpoint)
 }
 
 
@@ -227,8 +296,8 @@ def to_json(record: Record) -> bytes:
 
 
 def _plain(record: Record) -> dict[str, Any]:
-    if isinstance(record, Progress):
-        return {"at": record.at, **{name: getattr(record, name) for name in PROGRESS_PARTS}}
+    if isinstance(record, Progress | Membership):
+        return {"at": record.at, **{name: getattr(record, name) for name in _PARTS[type(record)]}}
     if isinstance(record, Leases):
         return {"at": record.at, "leases": record.leases}
     return asdict(record)
@@ -239,8 +308,8 @@ def from_json(value: bytes | str) -> Record:
     try:
         given = orjson.loads(value)
         kind = _TYPES[given.pop("type")]
-        if kind is Progress:
-            for name, part in PROGRESS_PARTS.items():
+        if kind in _PARTS:
+            for name, part in _PARTS[kind].items():
                 if part is not int and name in given:
                     given[name] = [part(*each) for each in given[name]]
         elif kind is Leases:

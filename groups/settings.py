@@ -5,15 +5,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from filer.errors import InvalidConfig
 from filer.keys import check_name
 from filer.strict_settings import merged_settings
 
-Mode = Literal["queue"]
+Mode = Literal["queue", "stream"]
 _Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 MOST_LEASE_SECONDS = 43_200
+MOST_SESSION_SECONDS = 3_600
 DEAD_SUFFIX = ".dead"
 FIXED_SETTINGS = ("mode", "order")
 """A coordinator that takes over tells by them what may have been handed out."""
+STREAM_SETTINGS = frozenset(("session_seconds",))
+"""The settings of stream groups. The others are those of queue groups."""
 
 
 class DeadLetter(BaseModel):
@@ -25,7 +29,7 @@ class DeadLetter(BaseModel):
 
 
 class GroupSettings(BaseModel):
-    """All settings of a group.
+    """All settings of a group of either mode; `in_force` are those that mean something in its own.
 
     `dead_letter` is None if dead messages go nowhere; they are counted all the same.
     """
@@ -39,12 +43,17 @@ class GroupSettings(BaseModel):
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     order: Literal["none", "key"] = "none"
     dead_letter: DeadLetter | None = None
+    session_seconds: Annotated[float, Field(ge=1, le=MOST_SESSION_SECONDS, allow_inf_nan=False)] = 30
 
     @model_validator(mode="after")
     def _internal_topics_take_none(self) -> Self:
         if self.dead_letter is not None and self.dead_letter.topic.startswith("__"):
             raise ValueError("dead_letter.topic: names that begin with __ are internal")
         return self
+
+    def in_force(self) -> dict[str, Any]:
+        """The settings that count in its mode, as JSON has them."""
+        return {name: value for name, value in self.model_dump(mode="json").items() if _counts(name, self.mode)}
 
     def backoff_ms(self, deliveries: int) -> int:
         """How long a message waits after so many deliveries that failed, from 1 on."""
@@ -54,6 +63,15 @@ class GroupSettings(BaseModel):
     def lease_ms(self) -> int:
         """How long a claim is valid, unless it is extended."""
         return round(self.lease_seconds * 1000)
+
+    @property
+    def session_ms(self) -> int:
+        """How long a member keeps its segments without being heard."""
+        return round(self.session_seconds * 1000)
+
+
+def _counts(name: str, mode: str) -> bool:
+    return name == "mode" or (name in STREAM_SETTINGS) == (mode == "stream")
 
 
 def default_settings(topic: str) -> GroupSettings:
@@ -67,5 +85,16 @@ def _default_dead_letter(topic: str) -> DeadLetter | None:
 
 
 def parse_settings(given: Mapping[str, Any], base: GroupSettings) -> GroupSettings:
-    """The settings `base` with what is given. Raises `InvalidConfig` that names the setting and what would be right."""
-    return merged_settings(base, given, what="setting of a group")
+    """The settings `base` with what is given. Raises `InvalidConfig` that names the setting and what would be right.
+
+    A setting of the other mode is refused: it would do nothing.
+    """
+    mode = given.get("mode", base.mode)
+    if mode == "stream" and base.mode == "queue":
+        base = GroupSettings(mode="stream")
+    settings = merged_settings(base, given, what="setting of a group")
+    for name in given:
+        if not _counts(name, settings.mode):
+            known = ", ".join(each for each in settings.in_force() if each != "mode")
+            raise InvalidConfig(f"{name}: {settings.mode} groups have no such setting; theirs are {known}")
+    return settings

@@ -231,7 +231,7 @@ class QueueProgress:
         """For a snapshot."""
         return {
             "id": self.id,
-            "settings": self.settings.model_dump(mode="json"),
+            "settings": self.settings.in_force(),
             "segments": [[segment, each.to_plain()] for segment, each in self.segments.items()],
             "dying": self.dying,
             "next_sequence": self.next_sequence,

@@ -217,7 +217,7 @@ class QueueGroup:
         """Have other settings from now on, once they are stored."""
         self._check()
         async with self._records.at_rest():
-            await self._records.store(Configured(at=self._wall_ms(), settings=settings.model_dump(mode="json")))
+            await self._records.store(Configured(at=self._wall_ms(), settings=settings.in_force()))
             self.progress.configure(settings)
         self._wake.set()
 

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from filer.clock import Clock
 from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
+from groups.fold import GroupProgress
 from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
-from mq.base.errors import NotFound
+from mq.base.errors import Conflict, NotFound
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
 from mq.groups.queue_group import QueueGroup
@@ -49,7 +50,7 @@ class SegmentGroups:
     def __init__(self, log: GroupLog, clock: Clock, make_group: MakeGroup) -> None:
         self._log, self._clock, self._make_group = log, clock, make_group
         self._groups: dict[str, QueueGroup] = {}
-        self._untouched: dict[str, QueueProgress] = {}
+        self._untouched: dict[str, GroupProgress] = {}
         self._creating = asyncio.Lock()
         self._appended = 0
         self._is_closed = self._is_broken = False
@@ -78,10 +79,13 @@ class SegmentGroups:
             raise SegmentMoved(f"segment {self._log.segment} of __groups has another owner")
 
     def find(self, topic: str, name: str) -> QueueGroup | None:
-        """The group, if there is one. Call it when this is ready."""
+        """The group, if there is one. Call it when this is ready. Raises `Conflict` for a group of another mode."""
         key = key_of(topic, name)
-        if key in self._untouched:
-            self._make(key, self._untouched.pop(key))
+        if (progress := self._untouched.get(key)) is not None:
+            if not isinstance(progress, QueueProgress):
+                raise Conflict("group-mode", f"group {name!r} is a {progress.settings.mode} group: it has no claims")
+            self._make(key, progress)
+            del self._untouched[key]
         return self._groups.get(key)
 
     async def create(
@@ -99,7 +103,7 @@ class SegmentGroups:
             record = Created(
                 at=self._clock.now_us() // 1000,
                 id=group_id,
-                settings=settings.model_dump(mode="json"),
+                settings=settings.in_force(),
                 positions=list(begin.items()),
             )
             key = key_of(topic, name)
@@ -161,8 +165,10 @@ class SegmentGroups:
         await asyncio.gather(*(group.close() for group in groups.values()), return_exceptions=True)
         fold = await self._log.replay()
         self._untouched, self._appended, self._is_broken = fold.groups, fold.records, False
-        for key in [key for key, progress in fold.groups.items() if progress.dying]:
-            self._make(key, self._untouched.pop(key)).run()
+        for key, progress in list(fold.groups.items()):
+            if isinstance(progress, QueueProgress) and progress.dying:
+                del self._untouched[key]
+                self._make(key, progress).run()
         duration_seconds = round(self._clock.monotonic_seconds() - began_seconds, 3)
         _log.info(
             "groups_taken_over",

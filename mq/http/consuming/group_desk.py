@@ -122,6 +122,8 @@ class GroupDesk:
         created = False
         if group is None:
             settings = parse_settings(given, default_settings(request.topic))
+            if settings.mode != "queue":
+                raise InvalidConfig(f"mode: brokers of this version run queue groups only, not {settings.mode!r}")
             group, created = await groups.create(
                 request.topic, request.group, settings, lambda: self._positions(request.topic, begin)
             )
@@ -167,7 +169,7 @@ class GroupDesk:
         return {
             "topic": group.topic,
             "group": group.name,
-            "settings": progress.settings.model_dump(mode="json"),
+            "settings": progress.settings.in_force(),
             "coordinator": self._broker.id,
             "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3)},
             "in_flight": group.in_flight,

@@ -5,15 +5,21 @@ import pytest
 from filer.errors import CorruptFile
 from groups.records import (
     Acked,
+    Committed,
     Configured,
     Created,
     Deleted,
     Done,
     Dying,
     Ended,
+    Entered,
     Exposed,
+    Given,
+    Gone,
+    Joined,
     Leased,
     Leases,
+    Membership,
     Progress,
     Reached,
     Record,
@@ -44,7 +50,17 @@ RECORDS: list[Record] = [
         expired=[Done(0, 7, 8)],
         left=[0],
     ),
-    Snapshot(at=7, state={"id": "01J"}),
+    Membership(
+        at=7,
+        joined=[Joined("m", 4)],
+        gone=[Gone("m", 3)],
+        entered=[Entered(2, 0)],
+        skipped=[Done(1, 0, 5)],
+        committed=[Committed(1, 2, 7)],
+        left=[0],
+        given=[Given(2, 1, "m", 4)],
+    ),
+    Snapshot(at=8, state={"id": "01J"}),
 ]
 
 

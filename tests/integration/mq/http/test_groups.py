@@ -243,6 +243,9 @@ async def test_settings(memory_broker: HttpBroker) -> None:
     changed = await memory_broker.client.put(G, json={"lease_seconds": 60})
     assert changed.status_code == 200 and changed.json()["settings"]["max_deliveries"] == 3
     assert (await group(memory_broker))["settings"]["lease_seconds"] == 60
+    stream = await memory_broker.client.put(f"{T}/groups/s", json={"mode": "stream"})
+    assert "queue groups only" in check_problem(stream, 422, "invalid-config")["detail"]
+    check_problem(await memory_broker.client.get(f"{T}/groups/s"), 404, "group-not-found")
     assert (await memory_broker.client.delete(G)).status_code == 204
     check_problem(await memory_broker.client.get(G), 404, "group-not-found")
     assert await values(memory_broker) == ["a"]  # another group of that name, from the beginning

@@ -1,0 +1,175 @@
+"""What the records of a stream group add up to: members, who has which segment, and positions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from groups.records import Committed, Given, Membership, Reset
+from groups.settings import GroupSettings
+
+MOST_ENDED_EPOCHS = 100
+"""So many epochs of a segment that are over are remembered, so that a repeated commit is answered as the first time."""
+
+
+@dataclass(slots=True)
+class StreamSegment:
+    """A segment that the group is in, or has left.
+
+    It was given away `epoch` times, at last to that `start` of `member`; nobody has had it while that has no name.
+    `accepted`: by epoch, up to which position its commits were accepted. `ended_ms`: when an epoch was over.
+    """
+
+    position: int
+    epoch: int = 0
+    member: str = ""
+    start: int = 0
+    accepted: dict[int, int] = field(default_factory=dict)
+    ended_ms: dict[int, int] = field(default_factory=dict)
+
+    def commit(self, epoch: int, position: int) -> None:
+        """Positions never go back, nor does what an epoch has committed."""
+        self.position = max(self.position, position)
+        self.accepted[epoch] = max(self.accepted.get(epoch, position), position)
+
+    def skip(self, position: int) -> None:
+        """What lies below is gone. For whoever has the segment, that is as if it were committed."""
+        self.commit(self.epoch, position)
+
+    def give(self, given: Given, at_ms: int) -> None:
+        """From here on, commits of the epoch before move nothing."""
+        self.ended_ms[self.epoch] = at_ms
+        self.epoch, self.member, self.start = given.epoch, given.member, given.start
+        self.accepted[given.epoch] = self.position
+
+    def forget(self, before_ms: int) -> None:
+        """Forget the epochs that were over before then: nobody repeats a commit of theirs any more.
+
+        If there are too many, the first ones are forgotten too. Whoever repeats a commit of theirs is refused.
+        """
+        extra = len(self.ended_ms) - MOST_ENDED_EPOCHS
+        over = [(epoch, number < extra) for number, epoch in enumerate(self.ended_ms)]
+        for epoch in [epoch for epoch, is_extra in over if is_extra or self.ended_ms[epoch] < before_ms]:
+            del self.ended_ms[epoch]
+            self.accepted.pop(epoch, None)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {
+            "position": self.position,
+            "epoch": self.epoch,
+            "member": self.member,
+            "start": self.start,
+            "accepted": list(self.accepted.items()),
+            "ended_ms": list(self.ended_ms.items()),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "StreamSegment":
+        """From a snapshot."""
+        return cls(
+            plain["position"],
+            plain["epoch"],
+            plain["member"],
+            plain["start"],
+            dict(plain["accepted"]),
+            dict(plain["ended_ms"]),
+        )
+
+
+class StreamProgress:
+    """A stream group as its records tell it.
+
+    `members`: the last start of each. `next_start`: that of the next one to join. `segments` are those that the group
+    is in, and `left` those behind it, for as long as a commit of theirs may be repeated. `longest_session_ms`: no
+    session that may still run is longer. `first_epoch`: segments that are entered were given away so many times before.
+    """
+
+    def __init__(self, group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> None:
+        self.id, self.settings = group_id, settings
+        self.segments = {segment: StreamSegment(position) for segment, position in positions.items()}
+        self.left: dict[int, tuple[int, StreamSegment]] = {}
+        self.members: dict[str, int] = {}
+        self.next_start = 1
+        self.skipped_count = 0
+        self.longest_session_ms = settings.session_ms
+        self.first_epoch = 0
+
+    def configure(self, settings: GroupSettings) -> None:
+        """Have other settings from now on."""
+        self.settings = settings
+        self.longest_session_ms = max(self.longest_session_ms, settings.session_ms)
+
+    def reset(self, record: Reset) -> "StreamProgress":
+        """The next incarnation of the group, which begins where the record says.
+
+        Its members go on. Its epochs begin above all that there were: no commit from before is taken for a later one.
+        """
+        fresh = StreamProgress(record.id, self.settings, {})
+        every = [*self.segments.values(), *(segment for _, segment in self.left.values())]
+        fresh.first_epoch = 1 + max((each.epoch for each in every), default=self.first_epoch)
+        fresh.segments = {segment: StreamSegment(at, fresh.first_epoch) for segment, at in record.positions}
+        fresh.members, fresh.next_start = dict(self.members), self.next_start
+        fresh.skipped_count, fresh.longest_session_ms = self.skipped_count, self.longest_session_ms
+        return fresh
+
+    def positions(self) -> dict[int, int]:
+        """Where the group is, by segment: everything below is done."""
+        return {segment: each.position for segment, each in self.segments.items()}
+
+    def accepted(self, segment: int, epoch: int) -> int:
+        """Up to which position commits of that epoch were accepted, as far as it is known; else -1."""
+        known = self.segments.get(segment)
+        if known is None and segment in self.left:
+            _, known = self.left[segment]
+        return -1 if known is None else known.accepted.get(epoch, -1)
+
+    def apply(self, news: Membership) -> None:
+        """Add a record up."""
+        for joined in news.joined:
+            self.members[joined.member] = joined.start
+            self.next_start = max(self.next_start, joined.start + 1)
+        for gone in news.gone:
+            if self.members.get(gone.member) == gone.start:
+                del self.members[gone.member]
+        for entered in news.entered:
+            self.segments[entered.segment] = StreamSegment(entered.position, self.first_epoch)
+        for skipped in news.skipped:
+            self.segments[skipped.segment].skip(skipped.stop)
+            self.skipped_count += skipped.stop - skipped.start
+        self._commit(news.committed)
+        for segment in news.left:
+            self.left[segment] = (news.at, self.segments.pop(segment))
+        for given in news.given:
+            self.segments[given.segment].give(given, news.at)
+            self.segments[given.segment].forget(news.at - self.longest_session_ms)
+        for segment in [each for each, (at, _) in self.left.items() if at < news.at - self.longest_session_ms]:
+            del self.left[segment]
+
+    def _commit(self, committed: list[Committed]) -> None:
+        for each in committed:
+            self.segments[each.segment].commit(each.epoch, each.position)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {
+            "id": self.id,
+            "settings": self.settings.in_force(),
+            "segments": [[segment, each.to_plain()] for segment, each in self.segments.items()],
+            "left": [[segment, at, each.to_plain()] for segment, (at, each) in self.left.items()],
+            "members": list(self.members.items()),
+            "next_start": self.next_start,
+            "skipped_count": self.skipped_count,
+            "longest_session_ms": self.longest_session_ms,
+            "first_epoch": self.first_epoch,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "StreamProgress":
+        """From a snapshot. Raises `KeyError` and `TypeError` for anything else."""
+        progress = cls(plain["id"], GroupSettings.model_validate(plain["settings"]), {})
+        progress.segments = {segment: StreamSegment.from_plain(each) for segment, each in plain["segments"]}
+        progress.left = {segment: (at, StreamSegment.from_plain(each)) for segment, at, each in plain["left"]}
+        progress.members = dict(plain["members"])
+        progress.next_start, progress.skipped_count = plain["next_start"], plain["skipped_count"]
+        progress.longest_session_ms, progress.first_epoch = plain["longest_session_ms"], plain["first_epoch"]
+        return progress
