@@ -166,7 +166,7 @@ class StreamMembers:
         known = self.progress.segments.get(segment)
         if known is None:
             return Verdict.FENCED if segment in self.progress.left else Verdict.NEWER
-        if epoch != known.epoch or member != known.member:
+        if epoch != known.epoch or not known.member or member != known.member:
             return Verdict.FENCED if epoch <= known.epoch else Verdict.NEWER
         self._news.committed.append(Committed(segment, epoch, position))
         self._undecided.add(segment)
