@@ -14,6 +14,8 @@ from groups.records import (
     Membership,
     Progress,
     Record,
+    Redriven,
+    Redriving,
     Reset,
     Snapshot,
     Taken,
@@ -72,7 +74,9 @@ def _from_plain(state: Mapping[str, Any]) -> GroupProgress:
     return kind.from_plain(state)
 
 
-def _add_to(group: GroupProgress, record: Configured | Progress | Membership | Leases | Taken) -> None:
+def _add_to(
+    group: GroupProgress, record: Configured | Progress | Membership | Leases | Taken | Redriving | Redriven
+) -> None:
     match group, record:
         case _, Configured():
             group.configure(GroupSettings.model_validate(record.settings))
@@ -84,5 +88,7 @@ def _add_to(group: GroupProgress, record: Configured | Progress | Membership | L
             group.hand_over(record)
         case QueueProgress(), Taken():
             group.take()
+        case QueueProgress(), Redriving() | Redriven():
+            group.redrive(record)
         case _:
             raise TypeError(f"a {group.settings.mode} group has no such records")

@@ -44,6 +44,16 @@ class OffsetSet:
         """The lowest offset; None of an empty set."""
         return self._bounds[0] if self._bounds else None
 
+    @property
+    def range_count(self) -> int:
+        """How many ranges it has."""
+        return len(self._bounds) // 2
+
+    def next_outside(self, offset: int) -> int:
+        """The lowest offset from that one on which is not in it."""
+        place = bisect_right(self._bounds, offset)
+        return self._bounds[place] if place % 2 else offset
+
     def ranges(self) -> list[tuple[int, int]]:
         """All ranges."""
         bounds = self._bounds

@@ -232,6 +232,27 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redriving:
+    """Dead letters of that `topic` are published to the group's topic again, as the request `sequence`.
+
+    Those that are `passed` are looked at no more: they are of other groups, or were discarded.
+    """
+
+    at: int
+    topic: str
+    sequence: int
+    letters: list[Done] = field(default_factory=list)
+    passed: list[Done] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """The dead letters of the last `Redriving` are published."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything that the records before add up to, as `to_plain` of the group's progress gives it."""
 
@@ -247,7 +268,20 @@ class Checkpoint:
     positions: list[tuple[int, int]]
 
 
-Record = Created | Configured | Reset | Deleted | Taken | Leases | Progress | Membership | Snapshot | Checkpoint
+Record = (
+    Created
+    | Configured
+    | Reset
+    | Deleted
+    | Taken
+    | Leases
+    | Progress
+    | Membership
+    | Redriving
+    | Redriven
+    | Snapshot
+    | Checkpoint
+)
 
 PROGRESS_PARTS = {
     "reached": Reached,
@@ -270,11 +304,28 @@ MEMBERSHIP_PARTS = {
     "left": int,
     "given": Given,
 }
-_PARTS: dict[type[Any], dict[str, type[Any]]] = {Progress: PROGRESS_PARTS, Membership: MEMBERSHIP_PARTS}
+_PARTS: dict[type[Any], dict[str, type[Any]]] = {
+    Progress: PROGRESS_PARTS,
+    Membership: MEMBERSHIP_PARTS,
+    Redriving: {"letters": Done, "passed": Done},
+}
 _DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left"))
 _TYPES: dict[str, type[Any]] = {
     each.__name__.lower(): each
-    for each in (Created, Configured, Reset, Deleted, Taken, Leases, Progress, Membership, Snapshot, Checkpoint)
+    for each in (
+        Created,
+        Configured,
+        Reset,
+        Deleted,
+        Taken,
+        Leases,
+        Progress,
+        Membership,
+        Redriving,
+        Redriven,
+        Snapshot,
+        Checkpoint,
+    )
 }
 
 

@@ -39,6 +39,7 @@ from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
 from mq.drain import Drainer
 from mq.groups.groups import Groups
+from mq.groups.redriver import Redriver
 from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import FrontStore
 from mq.limits.read_budget import ReadBudget
@@ -256,6 +257,7 @@ class Broker:
             administration=self.administration,
             reader=self._reader_of,
             url_of=self.addresses.url_of,
+            redriver=Redriver(self.topics, self._reader_of, store=self.store, uploads=lambda: self.uploads),
             secret=self._cluster_secret,
             clustered=self._clustered,
         )

@@ -6,7 +6,21 @@ from typing import Any
 
 from groups.offset_set import OffsetSet
 from groups.queue.recent_acks import RecentAcks
-from groups.records import Acked, Dying, Ended, Exposed, Leased, Leases, Progress, Reached, Reset, Rested
+from groups.queue.redrives import Redrives
+from groups.records import (
+    Acked,
+    Dying,
+    Ended,
+    Exposed,
+    Leased,
+    Leases,
+    Progress,
+    Reached,
+    Redriven,
+    Redriving,
+    Reset,
+    Rested,
+)
 from groups.settings import GroupSettings
 
 
@@ -144,6 +158,7 @@ class QueueProgress:
         self.expired_count = self.skipped_count = 0
         self.longest_lease_ms = settings.lease_ms
         self.recent_acks = RecentAcks()
+        self.redrives = Redrives(group_id)
         self.leases: list[Leased] | None = []
 
     def configure(self, settings: GroupSettings) -> None:
@@ -155,7 +170,7 @@ class QueueProgress:
         """The next incarnation of the group, which begins where the record says. Its counts go on."""
         fresh = QueueProgress(record.id, self.settings, dict(record.positions))
         fresh.dead_count, fresh.expired_count = self.dead_count, self.expired_count
-        fresh.skipped_count = self.skipped_count
+        fresh.skipped_count, fresh.redrives = self.skipped_count, self.redrives
         return fresh
 
     def hand_over(self, record: Leases) -> None:
@@ -165,6 +180,16 @@ class QueueProgress:
     def take(self) -> None:
         """Another coordinator has begun."""
         self.leases = None
+
+    def redrive(self, record: Redriving | Redriven) -> None:
+        """Dead letters are to be published again, or are published."""
+        self.leases = None
+        self.redrives.add(record)
+
+    @property
+    def has_errands(self) -> bool:
+        """Whether there are messages to publish, though nobody asks for them."""
+        return bool(self.dying) or self.redrives.pending is not None
 
     def positions(self) -> dict[int, int]:
         """From where on nothing was handed out, by segment."""
@@ -240,6 +265,7 @@ class QueueProgress:
             "skipped_count": self.skipped_count,
             "longest_lease_ms": self.longest_lease_ms,
             "recent_acks": self.recent_acks.to_plain(),
+            "redrives": self.redrives.to_plain(),
             "leases": self.leases,
         }
 
@@ -253,6 +279,8 @@ class QueueProgress:
         progress.expired_count, progress.skipped_count = plain["expired_count"], plain["skipped_count"]
         progress.longest_lease_ms = plain["longest_lease_ms"]
         progress.recent_acks = RecentAcks.from_plain(plain["recent_acks"])
+        if "redrives" in plain:  # coordinators of earlier versions redrove nothing
+            progress.redrives = Redrives.from_plain(plain["redrives"])
         progress.leases = None if plain["leases"] is None else [Leased(*each) for each in plain["leases"]]
         return progress
 

@@ -1,5 +1,6 @@
 """Dead letters: messages that nobody could work on, in a topic of their own."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
@@ -7,22 +8,18 @@ import pyarrow as pa
 from filer.errors import InvalidConfig
 from filer.event_log import EventLog
 from filer.format.requests import RequestId
-from filer.format.schema import rows_schema
 from groups.queue.progress import QueueProgress
 from groups.records import Dying
 from mq.administration.topic_administration import TopicAdministration
 from mq.base.errors import NotFound
+from mq.groups.dead_letter_rows import DELIVERIES, GROUP, ORIGIN, REASON, TOPIC, dead_letter
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
-REASON, GROUP, ORIGIN, DELIVERIES = (
-    "braid-dead-reason",
-    "braid-dead-group",
-    "braid-dead-origin",
-    "braid-dead-deliveries",
-)
 PAGE_BYTES = 8 * 1024 * 1024
+AT_ONCE = 64
+"""So many are on their way at once: each is a request of its own, and waits for the store."""
 
 _log = EventLog(__name__)
 
@@ -57,9 +54,18 @@ class DeadLetters:
             if not run.table.num_rows:
                 break
             first = run.end - run.table.num_rows
-            for row in range(min(run.table.num_rows, dying.stop - first)):
-                sequence = dying.sequence + first + row - dying.start
-                await self._publish(letters, run.table.slice(row, 1), group, progress.id, dying, first + row, sequence)
+            count = min(run.table.num_rows, dying.stop - first)
+            for start in range(0, count, AT_ONCE):
+                outcomes = await asyncio.gather(
+                    *(
+                        self._publish(letters, run.table.slice(row, 1), (topic, group), progress.id, dying, first + row)
+                        for row in range(start, min(start + AT_ONCE, count))
+                    ),
+                    return_exceptions=True,
+                )
+                for outcome in outcomes:
+                    if isinstance(outcome, BaseException):
+                        raise outcome
             offset = run.end
         _log.warning(
             "dead_letters_stored",
@@ -86,23 +92,15 @@ class DeadLetters:
         return found
 
     async def _publish(
-        self, letters: TopicRuntime, row: pa.Table, group: str, group_id: str, dying: Dying, offset: int, sequence: int
+        self, letters: TopicRuntime, row: pa.Table, source: tuple[str, str], group_id: str, dying: Dying, offset: int
     ) -> None:
-        config = letters.state.config
         about = {
             REASON: dying.reason,
-            GROUP: group,
+            TOPIC: source[0],
+            GROUP: source[1],
             ORIGIN: f"{dying.segment}-{offset}",
             DELIVERIES: str(dying.delivery),
         }
-        kept = [pair for pair in row["headers"][0].as_py() or () if pair[0] not in about]
-        headers = [*kept, *((name, text.encode()) for name, text in about.items())]
-        schema = rows_schema(config.key_type, config.value_type)
-        columns = [
-            pa.array([headers], field.type)
-            if field.name == "headers"
-            else row[field.name].combine_chunks().cast(field.type)
-            for field in schema
-        ]
-        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        rows = dead_letter(row, letters.state.config, about)
+        sequence = dying.sequence + offset - dying.start
         await letters.publisher.publish_rows(rows, rows.nbytes, RequestId(f"group {group_id}", sequence))

@@ -13,7 +13,7 @@ from filer.keys import GROUPS_TOPIC, check_name
 from filer.slots import slot_of
 from filer.topic.topic_state import Segment
 from groups.queue.progress import QueueProgress
-from groups.records import key_of
+from groups.records import Redriving, key_of
 from mq.administration.topic_administration import TopicAdministration
 from mq.base.errors import NotFound
 from mq.groups.dead_letters import DeadLetters
@@ -22,6 +22,7 @@ from mq.groups.group_records import Append
 from mq.groups.group_topic import ensure
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
+from mq.groups.redriver import GroupName, Redriver
 from mq.groups.segment_groups import SegmentGroups
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
@@ -45,8 +46,8 @@ class Groups:
     """All consumer groups, as far as this broker has to do with them. Of one event loop.
 
     It goes with the segments of `__groups` (a `SegmentObserver`): while this broker owns one, it coordinates the groups
-    whose keys lie in it. `reader` gives a reader of a topic, one that follows it if asked to. `secret` gives what the
-    cluster signs claims with.
+    whose keys lie in it. `reader` gives a reader of a topic, one that follows it if asked to. `redriver` publishes
+    dead letters again. `secret` gives what the cluster signs claims with.
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class Groups:
         administration: TopicAdministration,
         reader: Callable[[str, bool], Awaitable[TopicReader]],
         url_of: Callable[[str], str | None],
+        redriver: Redriver,
         secret: Callable[[], bytes],
         clustered: bool,
     ) -> None:
         self._clock, self._topics, self._administration = clock, topics, administration
         self._reader, self._url_of, self._secret, self._clustered = reader, url_of, secret, clustered
-        self._dead_letters = DeadLetters(topics, administration, reader)
+        self._dead_letters, self.redriver = DeadLetters(topics, administration, reader), redriver
         self._segments: dict[int, SegmentGroups] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -193,6 +195,10 @@ class Groups:
             append=append,
             feed=Feed(name, partial(self._topics.topic, topic), partial(self._reader, topic)),
             bury=partial(self._dead_letters.store, topic, name),
+            publish_again=partial(self._publish_again, GroupName(topic, name)),
             on_lost=on_lost,
             secret=self._secret(),
         )
+
+    async def _publish_again(self, name: GroupName, progress: QueueProgress, redriving: Redriving) -> None:
+        await self.redriver.publish(name, progress.redrives, redriving)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from filer.clock import Clock
 from filer.topic.positions import passed_by
+from filer.topic.topic_state import TopicState
 from groups.queue.progress import QueueProgress
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
@@ -19,13 +20,7 @@ class Lag(NamedTuple):
 
 async def lag_of(progress: QueueProgress, runtime: TopicRuntime, reader: TopicReader, clock: Clock) -> Lag:
     """The lag of a group. Raises as `TopicReader.read_segment`."""
-    state, positions = runtime.state, progress.positions()
-    ahead = {segment.id for segment in state.segments} - passed_by(state, positions)
-    behind = {
-        segment.id: positions.get(segment.id, segment.start_offset)
-        for segment in state.segments
-        if segment.id in ahead and (segment.id in positions or segment.id not in progress.segments)
-    }
+    behind = not_looked_at(progress, runtime.state)
     ends = dict(zip(behind, await asyncio.gather(*(runtime.reads.end_of(each) for each in behind)), strict=True))
     unread = {segment: ends[segment] - offset for segment, offset in behind.items() if ends[segment] > offset}
     unfinished = {segment: each.unfinished() for segment, each in progress.segments.items()}
@@ -35,6 +30,17 @@ async def lag_of(progress: QueueProgress, runtime: TopicRuntime, reader: TopicRe
     times_us = await asyncio.gather(*(_time_us(reader, segment, offset) for segment, offset in oldest))
     known_us = [each for each in times_us if each is not None]
     return Lag(messages, max((clock.now_us() - min(known_us)) / 1e6, 0.0) if known_us else 0.0)
+
+
+def not_looked_at(progress: QueueProgress, state: TopicState) -> dict[int, int]:
+    """From which offsets on nothing was looked at for the group, by segment."""
+    positions = progress.positions()
+    ahead = {segment.id for segment in state.segments} - passed_by(state, positions)
+    return {
+        segment.id: positions.get(segment.id, segment.start_offset)
+        for segment in state.segments
+        if segment.id in ahead and (segment.id in positions or segment.id not in progress.segments)
+    }
 
 
 async def _time_us(reader: TopicReader, segment: int, offset: int) -> int | None:

@@ -12,20 +12,25 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
+from groups.queue.backlog import Seen, State, backlog, in_flight
 from groups.queue.claims import GivingBack, Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
-from groups.records import Configured, Deleted, Dying, Leases, Reset, Snapshot, Taken, key_of
+from groups.queue.redrives import Redrives
+from groups.records import Configured, Deleted, Done, Dying, Leases, Redriving, Reset, Snapshot, Taken, key_of
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict, NotFound
 from mq.groups.group_records import Append, GroupRecords
+from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
 from mq.groups.message_feed import Feed
+from mq.groups.redriver import Chosen
 
 IDLE_SECONDS = 5.0
 """A group that nobody asks for so long, and for which nothing is due, costs no task."""
 AHEAD_ROWS = 2_000
 """While consumers come, so many messages are made ready ahead of them."""
-RETRY_SECONDS = 1.0
+MOST_RANGES = 100_000
+"""A group remembers so many ranges of dead letters that were redriven."""
 
 _log = EventLog(__name__)
 
@@ -50,9 +55,9 @@ class _Waiter:
 class QueueGroup:
     """One queue group. All methods belong to the event loop's thread.
 
-    `append` stores records. `feed` finds new messages. `bury` stores dead letters. `on_lost` is called once, with the
-    reason, if records do not count any more: then this broker is not the coordinator, and what it knows is worth
-    nothing.
+    `append` stores records. `feed` finds new messages. `bury` stores dead letters, `publish_again` has them in the
+    topic again. `on_lost` is called once, with the reason, if records do not count any more: then this broker is not
+    the coordinator, and what it knows is worth nothing.
     """
 
     def __init__(
@@ -64,12 +69,13 @@ class QueueGroup:
         clock: Clock,
         append: Append,
         feed: Feed,
-        bury: Callable[[QueueProgress, Dying], Awaitable[None]],
+        bury: Bury,
+        publish_again: PublishAgain,
         on_lost: Callable[[BaseException], None],
         secret: bytes,
     ) -> None:
         self.topic, self.name = topic, name
-        self._clock, self._feed, self._bury = clock, feed, bury
+        self._clock, self._feed = clock, feed
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
         self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)
         # Leases of a handover tell all there is only to the first who follows: so it says that it has begun.
@@ -82,6 +88,8 @@ class QueueGroup:
         self._storing: asyncio.Future[None] | None = None
         self._hands_over = False
         self._records = GroupRecords(topic, name, append=append, on_lost=on_lost, on_end=self._tell_those_who_wait)
+        self._errands = LetterErrands(key_of(topic, name), clock, self._records, bury=bury, publish_again=publish_again)
+        self._redrive_lock = asyncio.Lock()
         self._asked_seconds = clock.monotonic_seconds()
 
     # -- what consumers ask ----------------------------------------------------------------------------------
@@ -90,6 +98,10 @@ class QueueGroup:
     def progress(self) -> QueueProgress:
         """What the records add up to."""
         return self._claims.progress
+
+    def seen(self, state: State) -> list[Seen]:
+        """The messages that consumers have, or that wait and were looked at, by segment and offset."""
+        return (in_flight if state == "in_flight" else backlog)(self._claims, self._now_ms())
 
     @property
     def in_flight(self) -> int:
@@ -232,6 +244,44 @@ class QueueGroup:
             await self._records.store(Deleted(at=self._wall_ms()))
             self._records.lose(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
 
+    async def redrive(self, choose: Callable[[Redrives], Awaitable[Chosen]], *, discard: bool = False) -> Chosen:
+        """Publish dead letters to the topic again, or with `discard` look at them no more; those that were chosen.
+
+        First it is stored which they are. Stopped before that, nothing has changed. Stopped after it, the next
+        coordinator publishes them, under the same sequence. Raises `BraidError` if an attempt to publish them has
+        failed; they are tried again. Raises `Conflict` if there are too many to remember.
+        """
+        self._check()
+        async with self._redrive_lock:
+            await self._until_redriven()
+            chosen = await choose(self.progress.redrives)
+            letters, passed = ([], chosen.letters + chosen.passed) if discard else (chosen.letters, chosen.passed)
+            if letters or passed:
+                await self._begin_redrive(chosen.topic, letters, passed)
+            await self._until_redriven()
+            return chosen
+
+    async def _begin_redrive(self, topic: str, letters: list[Done], passed: list[Done]) -> None:
+        redrives = self.progress.redrives
+        if redrives.range_count > MOST_RANGES:
+            raise Conflict(
+                "too-many-redrives",
+                f"group {self.name!r} has redriven too many dead letters one by one: redrive or discard those between",
+            )
+        async with self._records.at_rest():
+            self._check()
+            record = Redriving(
+                at=self._wall_ms(), topic=topic, sequence=redrives.next_sequence, letters=letters, passed=passed
+            )
+            await self._records.store(record)
+            self.progress.redrive(record)
+
+    async def _until_redriven(self) -> None:
+        while self.progress.redrives.pending is not None:
+            attempt = self._errands.attempt()
+            self._ask()
+            await asyncio.shield(attempt)
+
     async def reset(self, positions: Positions, *, force: bool) -> QueueProgress:
         """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
 
@@ -290,6 +340,7 @@ class QueueGroup:
     def _tell_those_who_wait(self) -> None:
         """Records do not count any more."""
         told = self._records.told
+        self._errands.end(told)
         for waiter in list(self._waiters):
             self._fail(waiter, told)
         for future in (self._storing, self._making):
@@ -326,6 +377,7 @@ class QueueGroup:
                 self._distribute()
                 self._begin_storing()
                 self._begin_burying()
+                self._begin_redriving()
                 self._begin_feeding()
                 due_ms = self._claims.next_event(self._now_ms(), self._wall_ms())
                 is_idle = self._is_idle()
@@ -402,22 +454,16 @@ class QueueGroup:
 
     def _begin_burying(self) -> None:
         if "bury" not in self._tasks and (dying := self._claims.to_bury()) and not self._hands_over:
-            self._begin_task("bury", self._bury_all(dying))
+            self._begin_task("bury", self._errands.bury_all(self.progress, dying, self._buried))
 
-    async def _bury_all(self, dying: Sequence[Dying]) -> None:
-        """Store dead letters, then note that they are.
+    def _buried(self, dying: Dying) -> None:
+        self._claims.bury(dying)
+        self._wake.set()
 
-        Stopped in between, whoever comes next stores them again, under the same sequences: they are there once.
-        """
-        for each in dying:
-            try:
-                await self._bury(self.progress, each)
-            except BraidError as error:
-                _log.warning("dead_letters_delayed", topic=self.topic, group=self.name, error=error)
-                await self._clock.sleep(RETRY_SECONDS)
-                return
-            self._claims.bury(each)
-            self._wake.set()
+    def _begin_redriving(self) -> None:
+        redriving = self.progress.redrives.pending
+        if redriving is not None and "redrive" not in self._tasks and not self._hands_over:
+            self._begin_task("redrive", self._errands.redrive(self.progress, redriving, lambda: not self._hands_over))
 
     def _must_look(self) -> bool:
         """Whether there is room for new messages, and few that are ready."""

@@ -125,6 +125,8 @@ class SegmentGroups:
             _log.info("group_reset", topic=topic, group=name, forced=force)
             fresh = self._make(key_of(topic, name), progress)
         await group.close()
+        if progress.has_errands:
+            fresh.run()
         return fresh
 
     def _existing(self, topic: str, name: str) -> QueueGroup:
@@ -166,7 +168,7 @@ class SegmentGroups:
         fold = await self._log.replay()
         self._untouched, self._appended, self._is_broken = fold.groups, fold.records, False
         for key, progress in list(fold.groups.items()):
-            if isinstance(progress, QueueProgress) and progress.dying:
+            if isinstance(progress, QueueProgress) and progress.has_errands:
                 del self._untouched[key]
                 self._make(key, progress).run()
         duration_seconds = round(self._clock.monotonic_seconds() - began_seconds, 3)

@@ -1,6 +1,6 @@
 """Claimed messages as consumers get them: as JSON with a claim in each, or as Arrow with the claims beside."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,13 @@ class Claimed(NamedTuple):
     runs: list[Run]
 
 
+class Described(NamedTuple):
+    """Messages, and what is told of each of them beside what it is."""
+
+    told: dict[str, Any]
+    runs: Sequence[Run]
+
+
 def claims_of(claimed: Sequence[Claimed], tokens: ClaimTokens) -> list[dict[str, Any]]:
     """Each claim as clients get it."""
     return [
@@ -47,25 +54,32 @@ def json_claims(
     state: TopicState, claimed: Sequence[Claimed], tokens: ClaimTokens, about: dict[str, Any]
 ) -> Steps[Sequence[Part]]:
     """One JSON object: the messages, each with its claim and the number of its deliveries, and all claims."""
+    claims = claims_of(claimed, tokens)
+    described = [
+        Described({"deliveries": claim["deliveries"], "claim": claim["claim"]}, runs)
+        for claim, (_, runs) in zip(claims, claimed, strict=True)
+    ]
+    return described_page(state, described, {"claims": claims, **about})
+
+
+def described_page(state: TopicState, described: Iterable[Described], about: dict[str, Any]) -> Steps[Sequence[Part]]:
+    """One JSON object: the messages in the given order, each with what is told of it, and what `about` says."""
     large, written = Aside(), Written()
     renderer = MessageRenderer(state.topic, state.config, large)
-    claims = claims_of(claimed, tokens)
     written.add([b'{"messages":['])
     separator = b""
-    for claim, (_, runs) in zip(claims, claimed, strict=True):
+    for told, runs in described:
         for run in runs:
             for message in renderer.in_steps(run):
                 if message is None:
                     yield
                     continue
-                message["deliveries"], message["claim"] = claim["deliveries"], claim["claim"]
-                piece = large.fill(orjson.dumps(message))
+                piece = large.fill(orjson.dumps(message | told))
                 written.add([separator, *piece])
                 separator = b","
                 if written.step_is_over(sum(map(len, piece)) + _MESSAGE_BYTES):
                     yield
-    written.add([b'],"claims":', orjson.dumps(claims)])
-    written.add([*(b",%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in about.items()), b"}"])
+    written.add([b"]", *(b",%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in about.items()), b"}"])
     return written.all_parts()
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,7 +10,9 @@ from filer.errors import InvalidInput
 from filer.topic.positions import MARKER_MAX_CHARS
 from groups.claim_tokens import ClaimTokens
 from groups.settings import MOST_LEASE_SECONDS
+from mq.groups.group_view import MOST_SHOWN
 from mq.groups.queue_group import ToDecide
+from mq.groups.redriver import MOST_LETTERS
 from mq.http.json_body import JsonBody
 
 MOST_CLAIMED, MOST_DECIDED = 10_000, 10_000
@@ -40,6 +42,30 @@ class ResetBody(JsonBody):
     to: Annotated[str, Field(max_length=100)] | None = None
     marker: Annotated[str, Field(max_length=MARKER_MAX_CHARS)] | None = None
     force: bool = False
+
+
+MessageId = Annotated[str, Field(pattern=r"^\d{1,18}-\d{1,18}$")]
+
+
+class RedriveBody(JsonBody):
+    """Dead letters to publish again, or with `discard` to show no more: the oldest `max`, or those of these `ids`."""
+
+    EXAMPLE: ClassVar[str] = '{"max": 100}'
+
+    max: Annotated[int, Field(ge=1, le=MOST_LETTERS)] | None = None
+    ids: Annotated[list[MessageId], Field(min_length=1, max_length=MOST_LETTERS)] | None = None
+    discard: bool = False
+
+
+class MessagesBody(JsonBody):
+    """Which messages of a group to show."""
+
+    EXAMPLE: ClassVar[str] = '{"state": "backlog"}'
+
+    state: Literal["backlog", "in_flight", "dead"]
+    after: MessageId | None = None
+    limit: Annotated[int, Field(ge=1, le=MOST_SHOWN)]
+    max_bytes: Annotated[int, Field(ge=1, le=MOST_BYTES)]
 
 
 class ClaimPart(BaseModel):

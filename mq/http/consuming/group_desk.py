@@ -8,21 +8,28 @@ from typing import Any
 import orjson
 
 from filer.errors import InvalidConfig, InvalidInput
+from filer.times import rfc3339
 from filer.topic.positions import Positions
+from groups.queue.backlog import Seen
 from groups.queue.claims import GivingBack, Grant, Outcome, Verdict
+from groups.queue.redrives import Redrives
 from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
+from mq.groups.group_view import Place, places, read_dead_letters, read_places
 from mq.groups.lag import lag_of
 from mq.groups.queue_group import QueueGroup
+from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
-from mq.http.consuming.claims_page import Claimed, arrow_claims, json_claims
+from mq.http.consuming.claims_page import Claimed, Described, arrow_claims, described_page, json_claims
 from mq.http.consuming.group_bodies import (
     AckBody,
     ClaimBody,
     ClaimPart,
     ExtensionBody,
+    MessagesBody,
+    RedriveBody,
     ReleaseBody,
     ResetBody,
     to_decide,
@@ -78,6 +85,8 @@ class GroupDesk:
             "delete": self._delete,
             "list": self._list,
             "reset": self._reset,
+            "redrive": self._redrive,
+            "messages": self._messages,
             CLAIMS: self._claim,
             "acks": self._ack,
             "releases": self._release,
@@ -161,6 +170,48 @@ class GroupDesk:
 
         group = await groups.reset(request.topic, request.group, positions, force=asked.force)
         return GroupAnswer.of(await self._document(group))
+
+    async def _redrive(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked, group = checked_body(_object(request), RedriveBody), _existing(groups, request)
+        if asked.max is not None and asked.ids is not None:
+            raise InvalidInput("give max (the oldest dead letters) or ids, not both")
+        await lease.take(PAGE_BYTES)
+        letters, name = _letters_of(group), GroupName(group.topic, group.name)
+        redriver = self._broker.groups.redriver
+
+        async def choose(redrives: Redrives) -> Chosen:
+            if asked.ids is None:
+                return await redriver.choose(name, letters, redrives, asked.max or MOST_LETTERS)
+            places = [_place(each) for each in asked.ids]
+            return await redriver.named(name, letters, redrives, places, discard=asked.discard)
+
+        chosen = await group.redrive(choose, discard=asked.discard)
+        told = {"discarded" if asked.discard else "redriven": chosen.count}
+        if asked.ids is not None:
+            return GroupAnswer.of(told | {"before": len(set(asked.ids)) - chosen.count})
+        return GroupAnswer.of(told | {"more": chosen.has_more})
+
+    async def _messages(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked, group = checked_body(_object(request), MessagesBody), _existing(groups, request)
+        after = None if asked.after is None else _place(asked.after)
+        bounds = {"most": asked.limit, "max_bytes": asked.max_bytes}
+        if asked.state == "dead":
+            await lease.take(PAGE_BYTES)
+            topic, name = _letters_of(group), GroupName(group.topic, group.name)
+            redriver = self._broker.groups.redriver
+            shown = await read_dead_letters(redriver, name, topic, group.progress, after=after, **bounds)
+        else:
+            topic, reader = group.topic, await self._broker.reader(group.topic, room=lease)
+            state = (await self._broker.topics.topic(topic)).state
+            ranges = places(group.seen(asked.state), group.progress, state, asked.state)
+            shown = await read_places(reader, ranges, after=after, **bounds)
+        if not shown.found:
+            return GroupAnswer.of({"messages": [], "next": None})
+        last = shown.found[-1][1]
+        described = [Described(_about(seen), [run]) for seen, run in shown.found]
+        about = {"next": f"{last.segment}-{last.end - 1}" if shown.has_more else None}
+        state = (await self._broker.topics.topic(topic)).state
+        return GroupAnswer(200, JSON, await rendered(described_page(state, described, about), shown.rows, lease))
 
     async def _document(self, group: QueueGroup) -> dict[str, Any]:
         runtime = await self._broker.topics.topic(group.topic)
@@ -281,6 +332,27 @@ def _existing(groups: SegmentGroups, request: GroupRequest) -> QueueGroup:
             f"PUT /v1/topics/{request.topic}/groups/{request.group}, or claim from it",
         )
     return group
+
+
+def _letters_of(group: QueueGroup) -> str:
+    """The topic of a group's dead letters. Raises `Conflict` if it has none."""
+    target = group.progress.settings.dead_letter
+    if target is None:
+        raise Conflict("no-dead-letters", f"group {group.name!r} keeps no dead letters: its dead_letter is null")
+    return target.topic
+
+
+def _place(message_id: str) -> Place:
+    segment, _, offset = message_id.partition("-")
+    return Place(int(segment), int(offset))
+
+
+def _about(seen: Seen) -> dict[str, Any]:
+    """What is told of messages that are shown. A dead letter tells it by its headers."""
+    if seen.left_ms is not None:
+        return {"deliveries": seen.deliveries, "lease_seconds": seen.left_ms / 1000}
+    due = {} if seen.due_ms is None else {"deliver_at": rfc3339(seen.due_ms * 1000)}
+    return {"deliveries": seen.deliveries, **due}
 
 
 def _lease_ms(asked_seconds: float | None, group: QueueGroup) -> int:

@@ -1,15 +1,26 @@
 """Consumer groups: create, configure, describe, delete; claim messages, ack, release and extend them."""
 
 import contextlib
-from typing import Annotated
+from typing import Annotated, Literal
 
+import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
-from mq.http.answers import negotiate
-from mq.http.consuming.group_bodies import BODY_BYTES, AckBody, ClaimBody, ExtensionBody, ReleaseBody, ResetBody
+from mq.groups.group_view import MOST_SHOWN
+from mq.http.answers import MIB, negotiate
+from mq.http.consuming.group_bodies import (
+    BODY_BYTES,
+    MOST_BYTES,
+    AckBody,
+    ClaimBody,
+    ExtensionBody,
+    RedriveBody,
+    ReleaseBody,
+    ResetBody,
+)
 from mq.http.consuming.group_desk import GroupAnswer, GroupRequest
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW, PAGE_FORMATS
@@ -93,6 +104,26 @@ def groups_router(broker: Broker) -> APIRouter:
     async def reset(request: Request, topic: str, group: str) -> Response:
         """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
         return await serve(request, topic, group, "reset", BODY_BYTES)
+
+    @router.post(f"{_GROUP}/redrive", openapi_extra=body_schema(RedriveBody, required=False))
+    async def redrive(request: Request, topic: str, group: str) -> Response:
+        """Publish dead letters to their topic again, once each, or discard them."""
+        return await serve(request, topic, group, "redrive", BODY_BYTES)
+
+    @router.get(f"{_GROUP}/messages")
+    async def look(
+        topic: str,
+        group: str,
+        state: Literal["backlog", "in_flight", "dead"],
+        after: Annotated[str | None, Query(description="The id of the last message of the page before.")] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_SHOWN)] = 100,
+        max_bytes: Annotated[int, Query(ge=1, le=MOST_BYTES)] = 8 * MIB,
+    ) -> Response:
+        """Look at a group's messages without claiming any: what waits, what consumers have, or dead letters."""
+        given = {"state": state, "limit": limit, "max_bytes": max_bytes} | ({} if after is None else {"after": after})
+        asked = GroupRequest(topic, group, "messages", orjson.dumps(given))
+        with broker.read_budget.lease() as lease:
+            return _response(await groups.serve(asked, lease), lease)
 
     add("acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
     add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")

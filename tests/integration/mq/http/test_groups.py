@@ -95,6 +95,7 @@ async def test_what_nobody_can_work_on_becomes_a_dead_letter(memory_broker: Http
     assert letter["headers"] == {
         "colour": "red",
         "braid-dead-reason": "no such customer",
+        "braid-dead-topic": "t",
         "braid-dead-group": "g",
         "braid-dead-origin": "0-0",
         "braid-dead-deliveries": "2",

@@ -113,6 +113,8 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/groups": ["get"],
         f"{topic}/groups/{{group}}": ["delete", "get", "put"],
         f"{topic}/groups/{{group}}/reset": ["post"],
+        f"{topic}/groups/{{group}}/redrive": ["post"],
+        f"{topic}/groups/{{group}}/messages": ["get"],
         f"{topic}/groups/{{group}}/claims": ["post"],
         f"{topic}/groups/{{group}}/acks": ["post"],
         f"{topic}/groups/{{group}}/releases": ["post"],

@@ -45,7 +45,16 @@ def group_of(progress: QueueProgress, held: Held, feed: Feed | None = None) -> Q
     clock = ManualClock()
     feed = feed or Feed("g", never, never)  # type: ignore[arg-type]
     return QueueGroup(
-        "t", "g", progress, clock=clock, append=held.append, feed=feed, bury=never, on_lost=on_lost, secret=b"secret"
+        "t",
+        "g",
+        progress,
+        clock=clock,
+        append=held.append,
+        feed=feed,
+        bury=never,
+        publish_again=never,
+        on_lost=on_lost,
+        secret=b"secret",
     )
 
 

@@ -72,6 +72,7 @@ def make_group(
         append=append,
         feed=Feed(name, never, never),  # type: ignore[arg-type]
         bury=never,
+        publish_again=never,
         on_lost=on_lost,
         secret=b"secret",
     )

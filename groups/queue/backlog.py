@@ -1,0 +1,58 @@
+"""A look at the messages of a queue group that are not done, without claiming any."""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from groups.offset_set import OffsetSet
+from groups.queue.claims import QueueClaims
+
+State = Literal["backlog", "in_flight"]
+
+
+class Seen(NamedTuple):
+    """The messages `[start, stop)` of a segment, and how often they were delivered at least.
+
+    In flight, `left_ms` is how long their lease still runs. In the backlog, `due_ms` is the time until which they rest;
+    None if they do not.
+    """
+
+    segment: int
+    start: int
+    stop: int
+    deliveries: int
+    left_ms: int | None = None
+    due_ms: int | None = None
+
+
+def in_flight(claims: QueueClaims, now_ms: int) -> list[Seen]:
+    """What consumers may have, by segment and offset."""
+    return sorted(
+        Seen(leased.segment, start, stop, leased.delivery, left_ms=max(leased.left_ms, 0))
+        for leased in claims.written_down(now_ms)
+        for start, stop in leased.ranges
+    )
+
+
+def backlog(claims: QueueClaims, now_ms: int) -> list[Seen]:
+    """What was looked at and waits to be handed out, by segment and offset. What lies beyond waits as well."""
+    with_consumers: dict[int, OffsetSet] = {}
+    for each in in_flight(claims, now_ms):
+        with_consumers.setdefault(each.segment, OffsetSet()).add(each.start, each.stop)
+    return sorted(_waiting(claims, with_consumers))
+
+
+def _waiting(claims: QueueClaims, with_consumers: dict[int, OffsetSet]) -> Iterator[Seen]:
+    for segment, progress in claims.progress.segments.items():
+        left = progress.unfinished()
+        taken = with_consumers.get(segment, OffsetSet())
+        for start, stop in (*taken.ranges(), *progress.dying.ranges()):
+            left.remove(start, stop)
+        for due_ms in progress.dues():
+            for start, stop in progress.due_at(due_ms):
+                for first, behind in left.within(start, stop):
+                    for piece in progress.pieces_by_delivery(first, behind):
+                        yield Seen(segment, *piece, due_ms=due_ms)
+                left.remove(start, stop)
+        for start, stop in left.ranges():
+            for piece in progress.pieces_by_delivery(start, stop):
+                yield Seen(segment, *piece)

@@ -1,0 +1,87 @@
+"""A dead letter as a row of its topic, and as it is published to the topic it came from again."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from filer.format.schema import rows_schema
+from filer.topic.topic_config import TopicConfig
+from filer.uploads import Reference
+from groups.queue.message_times import DELIVER_AT, EXPIRES_AT
+from mq.base.errors import InvalidReference
+
+PREFIX = "braid-dead-"
+REASON, TOPIC, GROUP, ORIGIN, DELIVERIES, PAYLOAD = (
+    f"{PREFIX}{name}" for name in ("reason", "topic", "group", "origin", "deliveries", "payload")
+)
+REDRIVEN_GROUP = "braid-redriven-group"
+"""On a message that was redriven: other groups of the topic tell by it that they may have seen it before."""
+_Headers = list[tuple[str, bytes]]
+
+
+def dead_letter(row: pa.Table, config: TopicConfig, about: Mapping[str, str]) -> pa.RecordBatch:
+    """The one message of `row` as a dead letter, with headers that tell why.
+
+    A payload by reference lies with the topic of the message. So its letter has no value, but tells the reference.
+    """
+    headers = [pair for pair in _headers_of(row, 0) if not pair[0].startswith(PREFIX)]
+    headers += [(name, text.encode()) for name, text in about.items()]
+    if (reference := row["_ref"][0].as_py()) is not None:
+        headers.append((PAYLOAD, orjson.dumps(reference)))
+    return _rows(row, config, [headers], [None])
+
+
+def redriven(rows: pa.Table, config: TopicConfig, group: str, references: Sequence[Reference | None]) -> pa.RecordBatch:
+    """Dead letters as they are published again: as they came, but without a delay or an expiry of their own."""
+    headers = [
+        [
+            *(pair for pair in _headers_of(rows, index) if not (pair[0].startswith(PREFIX) or pair[0] in _LEFT_OUT)),
+            (REDRIVEN_GROUP, group.encode()),
+        ]
+        for index in range(rows.num_rows)
+    ]
+    return _rows(rows, config, headers, [None if each is None else each.to_row() for each in references])
+
+
+def payload_of(headers: Iterable[tuple[str, bytes]] | None) -> Reference | None:
+    """The payload of a dead letter's message, as its headers tell it. Whoever can publish may have lied.
+
+    Raises `InvalidReference`.
+    """
+    told = dict(headers or ()).get(PAYLOAD)
+    if told is None:
+        return None
+    try:
+        given = orjson.loads(told)
+        return Reference(str(given["uri"]), int(given["size"]), str(given["etag"]), given["sha256"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidReference(f"its header {PAYLOAD} is no reference: {error}") from error
+
+
+def of_group(headers: Iterable[tuple[str, bytes]] | None, topic: str, group: str) -> bool:
+    """Whether a dead letter is of that group."""
+    told = dict(headers or ())
+    return told.get(TOPIC) == topic.encode() and told.get(GROUP) == group.encode()
+
+
+_LEFT_OUT = frozenset((DELIVER_AT, EXPIRES_AT, REDRIVEN_GROUP))
+
+
+def _headers_of(rows: pa.Table, index: int) -> _Headers:
+    return list(rows["headers"][index].as_py() or ())
+
+
+def _rows(
+    rows: pa.Table, config: TopicConfig, headers: list[_Headers], references: list[dict[str, Any] | None]
+) -> pa.RecordBatch:
+    schema = rows_schema(config.key_type, config.value_type)
+    made: dict[str, list[Any]] = {"headers": headers, "_ref": references}
+    columns = [
+        pa.array(made[field.name], field.type)
+        if field.name in made
+        else rows[field.name].combine_chunks().cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,84 @@
+"""What a queue group publishes though nobody waits for it: dead letters, and those that are redriven."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from filer.event_log import EventLog
+from groups.queue.progress import QueueProgress
+from groups.records import Dying, Redriven, Redriving
+from mq.groups.group_records import GroupRecords
+
+RETRY_SECONDS = 1.0
+
+_log = EventLog(__name__)
+
+Bury = Callable[[QueueProgress, Dying], Awaitable[None]]
+"""Stores the dead letters of messages that are given up."""
+PublishAgain = Callable[[QueueProgress, Redriving], Awaitable[None]]
+"""Publishes dead letters to the group's topic again."""
+
+
+class LetterErrands:
+    """Publishes by `bury` and `publish_again`, then has it noted. What fails is tried again for as long as it takes."""
+
+    def __init__(
+        self, label: str, clock: Clock, records: GroupRecords, *, bury: Bury, publish_again: PublishAgain
+    ) -> None:
+        self._label, self._clock, self._records = label, clock, records
+        self._bury, self._publish_again = bury, publish_again
+        self._attempt: asyncio.Future[None] | None = None
+
+    async def bury_all(self, progress: QueueProgress, dying: Sequence[Dying], buried: Callable[[Dying], None]) -> None:
+        """Store dead letters, then have it noted that they are.
+
+        Stopped in between, whoever comes next stores them again, under the same sequences: they are there once.
+        """
+        for each in dying:
+            try:
+                await self._bury(progress, each)
+            except BraidError as error:
+                _log.warning("dead_letters_delayed", group=self._label, error=error)
+                await self._clock.sleep(RETRY_SECONDS)
+                return
+            buried(each)
+
+    async def redrive(self, progress: QueueProgress, redriving: Redriving, may_store: Callable[[], bool]) -> None:
+        """Publish dead letters again, then store that they are.
+
+        Stopped in between, whoever comes next publishes them again, under the same sequence: they are there once.
+        """
+        try:
+            await self._publish_again(progress, redriving)
+        except BraidError as error:
+            _log.warning("redrive_delayed", group=self._label, error=error)
+            self._end_attempt(error)
+            await self._clock.sleep(RETRY_SECONDS)
+            return
+        async with self._records.at_rest():
+            if may_store():
+                record = Redriven(at=self._clock.now_us() // 1000)
+                await self._records.store(record)
+                progress.redrive(record)
+        self._end_attempt(None)
+
+    def attempt(self) -> "asyncio.Future[None]":
+        """Done when the attempt to redrive that is being made, or the next one, is over. Raises what it failed by."""
+        if self._attempt is None:
+            self._attempt = asyncio.get_running_loop().create_future()
+        return self._attempt
+
+    def end(self, error: BraidError) -> None:
+        """Nothing is published any more."""
+        self._end_attempt(error)
+
+    def _end_attempt(self, error: BraidError | None) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is None or attempt.done():
+            return
+        if error is None:
+            attempt.set_result(None)
+        else:
+            attempt.set_exception(error)
+            attempt.exception()

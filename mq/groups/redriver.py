@@ -1,0 +1,219 @@
+"""Finds the dead letters of groups, and publishes them to the topic of their group again."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from filer.errors import InvalidInput, ObjectNotFound
+from filer.event_log import EventLog
+from filer.format.requests import RequestId
+from filer.stores.store import Store
+from filer.uploads import Reference, Uploads
+from groups.queue.redrives import Redrives, count_of
+from groups.records import Done, Redriving
+from mq.base.errors import InvalidReference, NotFound
+from mq.groups.dead_letter_rows import of_group, payload_of, redriven
+from mq.topic.run import Run
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+
+PAGE_ROWS, PAGE_BYTES = 1_000, 8 * 1024 * 1024
+MOST_LETTERS = 1_000
+
+_log = EventLog(__name__)
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The dead letters of a redrive: of that `topic`; those to look at no more; whether there are more."""
+
+    topic: str
+    letters: list[Done] = field(default_factory=list)
+    passed: list[Done] = field(default_factory=list)
+    has_more: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many letters are chosen."""
+        return count_of(self.letters)
+
+
+class GroupName(NamedTuple):
+    """A group of a topic."""
+
+    topic: str
+    group: str
+
+
+class Redriver:
+    """Reads topics of dead letters, and publishes what is chosen from them. `uploads` checks their references."""
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        reader: Callable[[str, bool], Awaitable[TopicReader]],
+        *,
+        store: Store,
+        uploads: Callable[[], Uploads],
+    ) -> None:
+        self._topics, self._reader, self._store, self._uploads = topics, reader, store, uploads
+
+    async def choose(self, name: GroupName, topic: str, redrives: Redrives, most: int) -> Chosen:
+        """The oldest letters of a group that were not redriven: `most`, and about `PAGE_BYTES`, at the most.
+
+        Raises `InvalidReference` for one whose payload is gone, and as `TopicReader.read_segment`.
+        """
+        chosen = Chosen(topic)
+        size_bytes = 0
+        async for run in self.unsettled(topic, redrives):
+            first = run.end - run.table.num_rows
+            row_bytes = run.size_bytes // run.table.num_rows
+            for offset, headers in enumerate(run.table["headers"].to_pylist(), first):
+                if redrives.is_settled(topic, run.segment, offset):
+                    continue
+                if not of_group(headers, *name):
+                    _add(chosen.passed, run.segment, offset)
+                elif chosen.count == most or size_bytes > PAGE_BYTES:
+                    chosen.has_more = True
+                    return chosen
+                else:
+                    await self._check_payload(name.topic, headers, run.segment, offset)
+                    _add(chosen.letters, run.segment, offset)
+                    size_bytes += row_bytes
+        return chosen
+
+    async def named(
+        self, name: GroupName, topic: str, redrives: Redrives, ids: Iterable[tuple[int, int]], *, discard: bool
+    ) -> Chosen:
+        """The letters of these ids, without those that were redriven.
+
+        Raises `NotFound` for what is no such letter, and unless they are discarded `InvalidReference` as `choose`.
+        """
+        chosen = Chosen(topic)
+        runtime = await self._topic(topic)
+        reader = await self._reader(topic, False)
+        for segment, offset in sorted(set(ids)):
+            row = await _row(runtime, reader, segment, offset)
+            headers = None if row is None else row["headers"][0].as_py()
+            if not of_group(headers, *name):
+                raise NotFound("message", f"{segment}-{offset} is no dead letter of group {name.group!r} in {topic!r}")
+            if not redrives.is_settled(topic, segment, offset):
+                if not discard:
+                    await self._check_payload(name.topic, headers, segment, offset)
+                _add(chosen.letters, segment, offset)
+        return chosen
+
+    async def _check_payload(
+        self, topic: str, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int
+    ) -> None:
+        try:
+            await self._payload(topic, headers)
+        except InvalidReference as error:
+            raise InvalidReference(
+                f"dead letter {segment}-{offset} cannot be redriven: {error}; discard it with "
+                f'{{"ids": ["{segment}-{offset}"], "discard": true}}'
+            ) from error
+
+    async def unsettled(
+        self, topic: str, redrives: Redrives, *, segment: int = 0, offset: int = 0
+    ) -> AsyncIterator[Run]:
+        """Pages of a topic of dead letters, from a segment and an offset on, without pages that are all settled.
+
+        A successor has a higher id than its predecessors, so letters of a key come in their order.
+        """
+        try:
+            runtime = await self._topics.topic(topic)
+        except NotFound:
+            return  # no letter was ever written
+        redrives.forget(topic, {each.id: each.start_offset for each in runtime.state.segments})
+        reader = await self._reader(topic, False)
+        for each in runtime.state.segments:
+            begin = max(each.start_offset, offset if each.id == segment else 0)
+            while each.id >= segment:
+                begin = redrives.skip(topic, each.id, begin)
+                run = await reader.read_segment(each.id, begin, max_rows=PAGE_ROWS, max_bytes=PAGE_BYTES)
+                if not run.table.num_rows:
+                    break
+                yield run
+                begin = run.end
+
+    async def publish(self, name: GroupName, redrives: Redrives, redriving: Redriving) -> None:
+        """Publish dead letters to the group's topic again, as one request: repeated, they are there once.
+
+        What retention has removed meanwhile is left out. Raises `BraidError`; then some of them may be stored.
+        """
+        target, reader = await self._topics.topic(name.topic), await self._reader(redriving.topic, False)
+        pages = [page async for page in _letters(reader, redriving.letters)]
+        rows, references = await self._with_payloads(name, pages)
+        if references:
+            batch = redriven(rows, target.state.config, name.group, references)
+            request = RequestId(f"redrive {redrives.producer}", redriving.sequence)
+            await target.publisher.publish_rows(batch, batch.nbytes, request)
+        _log.info("dead_letters_redriven", topic=name.topic, group=name.group, messages=len(references))
+
+    async def _with_payloads(
+        self, name: GroupName, pages: Sequence[pa.Table]
+    ) -> tuple[pa.Table | None, list[Reference | None]]:
+        """The letters whose payloads are there, and these. One may have gone since it was chosen, with its message."""
+        if not pages:
+            return None, []
+        rows = pa.concat_tables(pages)
+        kept: list[int] = []
+        references: list[Reference | None] = []
+        for index, headers in enumerate(rows["headers"].to_pylist()):
+            try:
+                references.append(await self._payload(name.topic, headers))
+                kept.append(index)
+            except InvalidReference as error:
+                _log.warning("dead_letter_left_out", topic=name.topic, group=name.group, error=error)
+        return rows.take(kept), references
+
+    async def _payload(self, topic: str, headers: Sequence[tuple[str, bytes]] | None) -> Reference | None:
+        """The payload that a letter's headers tell. Raises `InvalidReference` unless it is an upload of the topic."""
+        reference = payload_of(headers)
+        if reference is None:
+            return None
+        try:
+            self._uploads().parse(topic, reference.uri.removeprefix("uploads/"))
+            info = await self._store.head(reference.key(topic))
+        except (InvalidInput, ObjectNotFound) as error:
+            raise InvalidReference(f"its payload, {reference.uri!r:.200}, is not there: {error}") from error
+        if (info.size_bytes, info.etag) != (reference.size_bytes, reference.etag):
+            raise InvalidReference(f"its payload, {reference.uri!r:.200}, is not what it was")
+        return reference
+
+    async def _topic(self, name: str) -> TopicRuntime:
+        try:
+            return await self._topics.topic(name)
+        except NotFound as error:
+            raise NotFound("message", f"there are no dead letters: topic {name!r} is not there") from error
+
+
+def _add(ranges: list[Done], segment: int, offset: int) -> None:
+    if ranges and ranges[-1].segment == segment and ranges[-1].stop == offset:
+        ranges[-1] = ranges[-1]._replace(stop=offset + 1)
+    else:
+        ranges.append(Done(segment, offset, offset + 1))
+
+
+async def _row(runtime: TopicRuntime, reader: TopicReader, segment: int, offset: int) -> pa.Table | None:
+    if segment >= runtime.state.next_segment:
+        await runtime.refresh()  # another broker may have opened it
+    found = runtime.state.segment(segment)
+    if found is None or offset < found.start_offset:
+        return None
+    run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
+    return run.table if run.table.num_rows and run.end == offset + 1 else None
+
+
+async def _letters(reader: TopicReader, ranges: Iterable[Done]) -> AsyncIterator[pa.Table]:
+    for segment, start, stop in ranges:
+        while start < stop:
+            run = await reader.read_segment(segment, start, max_rows=stop - start, max_bytes=PAGE_BYTES)
+            if not run.table.num_rows or (first := run.end - run.table.num_rows) >= stop:
+                break
+            yield run.table.slice(0, stop - first)
+            start = run.end

@@ -1,0 +1,243 @@
+"""Dead letters over HTTP: looked at, redriven once each, or discarded; and a look at what is not dead."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from filer.stores.memory_store import MemoryStore
+from tests.support.broker.group_requests import G, T, claim, decide, group, publish, until_dead, values
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.store.dying_store import DyingStore
+
+
+async def kill(broker: HttpBroker, *names: str, of: str = G, **headers: str) -> None:
+    """Publish messages, and have group `of` give them up."""
+    await publish(broker, *names, **headers)
+    claimed = (await broker.client.post(f"{of}/claims", json={})).json()
+    parts = {"messages": [{"claim": m["claim"], "id": m["id"]} for m in claimed["messages"]]}
+    given_up = await broker.client.post(f"{of}/releases", json={**parts, "dead": True, "reason": "no"})
+    given_up.raise_for_status()
+    async with asyncio.timeout(20):
+        while (await broker.client.get(of)).json()["in_flight"]:
+            await asyncio.sleep(0.02)
+
+
+async def look(broker: HttpBroker, state: str, **query: Any) -> dict[str, Any]:
+    answer = await broker.client.get(f"{G}/messages", params={"state": state, **query})
+    found: dict[str, Any] = answer.raise_for_status().json()
+    return found
+
+
+async def seen(broker: HttpBroker, state: str, **query: Any) -> list[str]:
+    return [message["value"] for message in (await look(broker, state, **query))["messages"]]
+
+
+async def redrive(broker: HttpBroker, **body: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = (await broker.client.post(f"{G}/redrive", json=body)).raise_for_status().json()
+    return answer
+
+
+async def test_dead_letters_are_redriven_once_each(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await kill(memory_broker, *"abc", colour="red")
+    assert await seen(memory_broker, "dead") == ["a", "b", "c"]
+    assert await redrive(memory_broker, max=2) == {"redriven": 2, "more": True}
+    assert await seen(memory_broker, "dead") == ["c"]
+    assert await redrive(memory_broker) == {"redriven": 1, "more": False}
+    assert await redrive(memory_broker) == {"redriven": 0, "more": False}
+    again = await claim(memory_broker)
+    assert [(m["key"], m["value"], m["headers"]) for m in again["messages"]] == [
+        (name, name, {"colour": "red", "braid-redriven-group": "g"}) for name in "abc"
+    ]
+    (await decide(memory_broker, "acks", again)).raise_for_status()
+    assert (await group(memory_broker))["lag"]["messages"] == 0 and (await group(memory_broker))["dead"] == 3
+    # One that dies again is another dead letter.
+    await kill(memory_broker, "d")
+    assert await seen(memory_broker, "dead") == ["d"]
+
+
+async def test_dead_letters_are_redriven_by_id_or_discarded(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await kill(memory_broker, *"abcd")
+    ids = {m["value"]: m["id"] for m in (await look(memory_broker, "dead"))["messages"]}
+    assert await redrive(memory_broker, ids=[ids["c"], ids["a"]]) == {"redriven": 2, "before": 0}
+    assert await redrive(memory_broker, ids=[ids["c"], ids["d"]]) == {"redriven": 1, "before": 1}
+    assert await values(memory_broker) == ["a", "c", "d"]
+    assert await redrive(memory_broker, ids=[ids["b"]], discard=True) == {"discarded": 1, "before": 0}
+    assert await seen(memory_broker, "dead") == []
+    problem = check_problem(
+        await memory_broker.client.post(f"{G}/redrive", json={"ids": ["0-99"]}), 404, "message-not-found"
+    )
+    assert "0-99 is no dead letter of group 'g'" in problem["detail"]
+
+
+async def test_each_group_has_its_own_dead_letters(memory_broker: HttpBroker) -> None:
+    other = f"{T}/groups/other"
+    await memory_broker.client.put(T)
+    await kill(memory_broker, "a")
+    await kill(memory_broker, "b", of=other)  # which gives up "a" as well
+    assert await seen(memory_broker, "dead") == ["a"]
+    theirs = (await memory_broker.client.get(f"{other}/messages?state=dead")).json()["messages"]
+    assert [m["value"] for m in theirs] == ["a", "b"]
+    assert await redrive(memory_broker) == {"redriven": 1, "more": False}
+    check_problem(
+        await memory_broker.client.post(f"{G}/redrive", json={"ids": [theirs[0]["id"]]}), 404, "message-not-found"
+    )
+
+
+async def test_a_delay_and_an_expiry_are_not_for_what_is_redriven(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await kill(
+        memory_broker, "a", **{"braid-expires-at": "2999-01-01T00:00:00Z", "braid-deliver-at": "2020-01-01T00:00:00Z"}
+    )
+    await redrive(memory_broker)
+    (message,) = (await claim(memory_broker))["messages"]
+    assert message["headers"] == {"braid-redriven-group": "g"}
+
+
+async def test_a_payload_by_reference_comes_back(memory_broker: HttpBroker) -> None:
+    client = memory_broker.client
+    await client.put(T)
+    upload = (await client.post(f"{T}/uploads", json={"size": 5})).raise_for_status().json()
+    (await client.put(upload["url"], content=b"large")).raise_for_status()
+    message = {"key": "k", "ref": {"upload": upload["upload"]}}
+    (await client.post(f"{T}/messages", json={"messages": [message]})).raise_for_status()
+    claimed = await claim(memory_broker)
+    (await decide(memory_broker, "releases", claimed, dead=True)).raise_for_status()
+    (letter,) = await until_dead(memory_broker, 1)
+    assert letter["value"] is None and "uploads/" in letter["headers"]["braid-dead-payload"]
+    await redrive(memory_broker)
+    (back,) = (await claim(memory_broker))["messages"]
+    assert (await client.get(back["ref"]["url"])).content == b"large"
+
+
+@pytest.mark.parametrize("uri", ["../other/uploads/x", "uploads/x", "topic.json"])
+async def test_a_forged_reference_is_refused(memory_broker: HttpBroker, uri: str) -> None:
+    """Who may publish to the topic of dead letters must not read other objects by it."""
+    client = memory_broker.client
+    await client.put(T)
+    await client.put(G)
+    await client.put("/v1/topics/t.dead")
+    reference = f'{{"uri": "{uri}", "size": 1, "etag": "x", "sha256": null}}'
+    headers = {"braid-dead-topic": "t", "braid-dead-group": "g", "braid-dead-payload": reference}
+    forged = {"messages": [{"value": "x", "headers": headers}]}
+    (await client.post("/v1/topics/t.dead/messages", json=forged)).raise_for_status()
+    problem = check_problem(await client.post(f"{G}/redrive"), 422, "invalid-reference")
+    assert 'discard it with {"ids": ["0-0"], "discard": true}' in problem["detail"]
+    assert await redrive(memory_broker, ids=["0-0"], discard=True) == {"discarded": 1, "before": 0}
+    assert await redrive(memory_broker) == {"redriven": 0, "more": False}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "slug", "says"),
+    [
+        ({"max": 0}, 422, "invalid-request", "max"),
+        ({"ids": []}, 422, "invalid-request", "ids"),
+        ({"ids": ["zero"]}, 422, "invalid-request", "ids"),
+        ({"max": 1, "ids": ["0-0"]}, 422, "invalid-request", "not both"),
+        ({"id": ["0-0"]}, 422, "invalid-request", "did you mean 'ids'"),
+        ({"ids": ["0-0"]}, 404, "message-not-found", "there are no dead letters"),
+    ],
+)
+async def test_wrong_redrives(
+    memory_broker: HttpBroker, body: dict[str, Any], status: int, slug: str, says: str
+) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G)
+    problem = check_problem(await memory_broker.client.post(f"{G}/redrive", json=body), status, slug)
+    assert says in problem["detail"]
+
+
+async def test_a_group_without_dead_letters(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G)
+    assert await redrive(memory_broker) == {"redriven": 0, "more": False}
+    assert await look(memory_broker, "dead") == {"messages": [], "next": None}
+    await memory_broker.client.put(G, json={"dead_letter": None})
+    check_problem(await memory_broker.client.post(f"{G}/redrive"), 409, "no-dead-letters")
+    check_problem(await memory_broker.client.get(f"{G}/messages?state=dead"), 409, "no-dead-letters")
+    check_problem(await memory_broker.client.get(f"{G}/messages?state=none"), 422, "invalid-request")
+    check_problem(await memory_broker.client.get(f"{G}/messages?state=dead&after=x"), 422, "invalid-request")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the put", "behind the put"])
+@pytest.mark.parametrize("request_", range(3), ids=["the choice", "the letters", "that they are stored"])
+async def test_a_redrive_that_is_broken_off_is_finished_once(request_: int, before: bool) -> None:
+    """Killed at each put of a redrive: the next broker has the letters in the topic once each, asked again or not."""
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await kill(broker, *"abc")
+        store.die_at(request_, before=before)
+        await broker.client.post(f"{G}/redrive", json={})
+        store.dead = True
+    async with http_broker(kept) as broker:
+        await redrive(broker)
+        await redrive(broker)
+        messages = (await broker.client.get(f"{T}/messages")).json()["messages"]
+        assert [m["value"] for m in messages] == [*"abc", *"abc"]
+
+
+async def test_a_redrive_whose_choice_is_stored_is_finished_without_anybody_asking() -> None:
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await kill(broker, *"abc")
+        store.die_at(0, before=False)
+        await broker.client.post(f"{G}/redrive", json={})
+    async with http_broker(kept) as broker, asyncio.timeout(20):
+        await group(broker)  # the groups are taken over when their topic is used
+        while len((await broker.client.get(f"{T}/messages")).json()["messages"]) < 6:
+            await asyncio.sleep(0.02)
+
+
+async def test_redrives_outlive_a_reset_and_a_checkpoint(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await kill(memory_broker, *"abc")
+    await redrive(memory_broker, max=1)
+    (await memory_broker.client.post(f"{G}/reset", json={"to": "latest", "force": True})).raise_for_status()
+    assert await seen(memory_broker, "dead") == ["b", "c"]
+    assert await redrive(memory_broker) == {"redriven": 2, "more": False}
+    assert await values(memory_broker) == ["b", "c"]
+
+
+async def test_the_backlog_and_what_is_in_flight_can_be_looked_at(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"backoff_seconds": [60]})
+    await publish(memory_broker, *"abcdef")
+    assert await seen(memory_broker, "backlog") == [*"abcdef"]  # nobody has asked for any yet
+    held, given_back = await claim(memory_broker, max=2), await claim(memory_broker, max=1)
+    (await decide(memory_broker, "releases", given_back)).raise_for_status()
+    await publish(memory_broker, "g")
+    flying = (await look(memory_broker, "in_flight"))["messages"]
+    assert [(m["value"], m["deliveries"]) for m in flying] == [("a", 1), ("b", 1)]
+    assert all(25 < m["lease_seconds"] <= 30 for m in flying)
+    waiting = (await look(memory_broker, "backlog"))["messages"]
+    assert [(m["value"], m["deliveries"], "deliver_at" in m) for m in waiting] == [
+        ("c", 1, True),
+        *((name, 0, False) for name in "defg"),
+    ]
+    (await decide(memory_broker, "acks", held)).raise_for_status()
+    assert await seen(memory_broker, "in_flight") == []
+    # Nobody was given anything by it.
+    assert await values(memory_broker) == [*"defg"]
+
+
+async def test_a_look_goes_on_by_pages(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G)
+    await publish(memory_broker, *"abcde")
+    pages: list[list[str]] = []
+    after: dict[str, str] = {}
+    while True:
+        page = await look(memory_broker, "backlog", limit=2, **after)
+        pages.append([m["value"] for m in page["messages"]])
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert pages == [["a", "b"], ["c", "d"], ["e"]]
+    assert len((await look(memory_broker, "backlog", max_bytes=1))["messages"]) == 1
