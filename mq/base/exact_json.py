@@ -50,6 +50,11 @@ _decoder = json.JSONDecoder(parse_float=orjson.Fragment, object_pairs_hook=_each
 _careful_decoder = json.JSONDecoder(parse_float=orjson.Fragment, parse_int=_integer, object_pairs_hook=_each_name_once)
 
 
+def plain(value: Any) -> Any:
+    """What `loads` gave, with a number as Python has it, for who does not need it as it was written."""
+    return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
+
+
 def loads_at(text: str, start: int) -> tuple[Any, int]:
     """As `loads`, of the JSON value that begins there, and where it ends."""
     try:

@@ -14,10 +14,10 @@ from filer.errors import InvalidInput
 from filer.format.nulls import null_column
 from filer.format.schema import REF
 from filer.nearest import unknown_name
-from filer.times import parse_rfc3339
 from filer.uploads import Claim
 from mq.base import exact_json
 from mq.base.errors import Malformed
+from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers
 from mq.bodies.rows import (
     JSON_HEADER,
     Columns,
@@ -27,9 +27,10 @@ from mq.bodies.rows import (
     check_parsed_size,
     parsed_size_checked,
 )
+from mq.bodies.times import parse_time
 from mq.limits.steps import STEP_BYTES, Steps
 
-MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time")
+MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time", *DELIVERY_FIELDS)
 MOST_LINES = 200_000
 """Each message takes several hundred bytes while a body is read."""
 REF_FIELDS = ("upload", "size", "etag", "sha256")
@@ -160,6 +161,7 @@ def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Row
             raise InvalidInput(f"{where}: a message must be an object with fields of {', '.join(MESSAGE_FIELDS)}")
         _check_fields(message, where)
         named = _headers(message.get("headers"), where)
+        named += delivery_headers(message, named, columns.received_us, where)
         value, is_json = _value(message, where)
         if is_json and columns.value_type != "json":
             named.append(JSON_HEADER)
@@ -281,17 +283,6 @@ def _header(name: str, value: Any, where: str) -> bytes:
 
 def _event_time(text: Any, where: str) -> int | None:
     return None if text is None else parse_time(text, f"{where}: event_time")
-
-
-def parse_time(text: Any, where: str, *, instead: str = "") -> int:
-    """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`, with what may be there `instead`."""
-    wanted = f"{where} must be {instead}an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
-    if not isinstance(text, str):
-        raise InvalidInput(wanted)
-    try:
-        return parse_rfc3339(text)
-    except ValueError as error:
-        raise InvalidInput(wanted) from error
 
 
 def _claim(ref: Any, where: str) -> Claim:

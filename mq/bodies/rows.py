@@ -27,10 +27,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The column types of a topic."""
+    """The column types of a topic, and when the rows came."""
 
     key_type: KeyType
     value_type: ValueType
+    received_us: int = 0
 
     @property
     def schema(self) -> pa.Schema:

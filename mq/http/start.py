@@ -3,7 +3,7 @@
 from filer.errors import InvalidInput
 from filer.topic.positions import PositionExpired, Positions, from_marker, to_marker
 from mq.base.errors import NotFound, PositionTooOld
-from mq.bodies.json_body import parse_time
+from mq.bodies.times import parse_time
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 

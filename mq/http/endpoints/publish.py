@@ -172,7 +172,8 @@ class Publisher:
         replicated: bool,
     ) -> Sequence[Position]:
         config = runtime.state.config
-        decode = _decoding(request, body_format, body, Columns(config.key_type, config.value_type))
+        columns = Columns(config.key_type, config.value_type, self._broker.clock.now_us())
+        decode = _decoding(request, body_format, body, columns)
         if len(body) <= body_format.inline_decode_bytes:
             rows = at_once(decode())
         elif body_format.is_json:

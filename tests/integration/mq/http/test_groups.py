@@ -83,6 +83,17 @@ async def test_delays_and_back_off_are_kept(memory_broker: HttpBroker) -> None:
     assert timedelta(seconds=1) <= datetime.now(UTC) - now < timedelta(seconds=3)
 
 
+async def test_a_message_says_when_it_may_be_delivered(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    messages = [{"value": "later", "delay_seconds": 0.5}, {"value": "now", "expires_at": "2999-01-01T00:00:00Z"}]
+    published = await memory_broker.client.post(f"{T}/messages", json={"messages": messages})
+    published.raise_for_status()
+    began = datetime.now(UTC)
+    assert await values(memory_broker) == ["now"]
+    assert await values(memory_broker, wait=10) == ["later"]
+    assert timedelta(seconds=0.3) <= datetime.now(UTC) - began < timedelta(seconds=2)
+
+
 async def test_what_nobody_can_work_on_becomes_a_dead_letter(memory_broker: HttpBroker) -> None:
     await memory_broker.client.put(T)
     await memory_broker.client.put(G, json={"max_deliveries": 2, "backoff_seconds": [0]})

@@ -12,8 +12,9 @@ from filer.errors import InvalidInput
 from filer.times import EARLIEST_US, LATEST_US, rfc3339
 from mq.base.errors import Malformed
 from mq.bodies import json_body
-from mq.bodies.json_body import MOST_LINES, parse_time
+from mq.bodies.json_body import MOST_LINES
 from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Columns, Rows
+from mq.bodies.times import parse_time
 from mq.limits.steps import at_once
 
 BINARY = Columns("binary", "binary")

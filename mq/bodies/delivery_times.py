@@ -1,0 +1,59 @@
+"""When a message may be handed out to the consumers of queue groups: fields of a message, stored as headers."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from filer.errors import InvalidInput
+from filer.times import rfc3339
+from groups.queue.message_times import DELIVER_AT, EXPIRES_AT
+from mq.base import exact_json
+from mq.bodies.times import parse_time
+
+DELIVERY_FIELDS = ("delay_seconds", "deliver_at", "expires_at")
+MOST_DELAY_SECONDS = 10 * 366 * 86_400
+LATE_SECONDS = 3600
+"""Who sends a publish again may come late; a time that is further back is a mistake."""
+_Header = tuple[str, bytes]
+
+
+def delivery_headers(message: Mapping[str, Any], headers: list[_Header], now_us: int, where: str) -> list[_Header]:
+    """The headers for what a message says of its delivery; `headers` are its own. Raises `InvalidInput`."""
+    if message.keys().isdisjoint(DELIVERY_FIELDS):
+        return []
+    deliver_at = _deliver_at(message, now_us, where)
+    expires_at = _time(message.get("expires_at"), f"{where}: expires_at")
+    _check(deliver_at, expires_at, now_us, where)
+    given = {name: at for name, at in ((DELIVER_AT, deliver_at), (EXPIRES_AT, expires_at)) if at is not None}
+    for name, _ in headers:
+        if name in given:
+            raise InvalidInput(f"{where}: the header {name!r} says what a field of the message says too: give one")
+    return [(name, rfc3339(time_us).encode()) for name, time_us in given.items()]
+
+
+def _deliver_at(message: Mapping[str, Any], now_us: int, where: str) -> int | None:
+    delay_seconds = exact_json.plain(message.get("delay_seconds"))
+    if delay_seconds is None:
+        return _time(message.get("deliver_at"), f"{where}: deliver_at")
+    if message.get("deliver_at") is not None:
+        raise InvalidInput(f"{where}: give delay_seconds or deliver_at, not both")
+    is_number = isinstance(delay_seconds, int | float) and not isinstance(delay_seconds, bool)
+    if not (is_number and isfinite(delay_seconds) and 0 <= delay_seconds <= MOST_DELAY_SECONDS):
+        raise InvalidInput(
+            f"{where}: delay_seconds must be a number from 0 to {MOST_DELAY_SECONDS}, not {delay_seconds!r:.80}"
+        )
+    return now_us + round(delay_seconds * 1_000_000) if delay_seconds else None
+
+
+def _time(text: Any, where: str) -> int | None:
+    return None if text is None else parse_time(text, where)
+
+
+def _check(deliver_at: int | None, expires_at: int | None, now_us: int, where: str) -> None:
+    for name, time_us in (("deliver_at", deliver_at), ("expires_at", expires_at)):
+        if time_us is not None and time_us < now_us - LATE_SECONDS * 1_000_000:
+            raise InvalidInput(
+                f"{where}: {name} is {rfc3339(time_us)}, more than an hour ago; the time is {rfc3339(now_us)} here"
+            )
+    if deliver_at is not None and expires_at is not None and expires_at <= deliver_at:
+        raise InvalidInput(f"{where}: it expires before it may be delivered: nobody would ever get it")
