@@ -114,8 +114,8 @@ class TopicPublisher:
     ) -> SinglePublish | None:
         """The usual case: one message, one segment, no wait before it is appended. None if that takes a wait.
 
-        Nothing is appended then. Otherwise `finish_single` has the outcome. Who sees before that the waiter has a
-        result may take its first position, and has to remove it from its group.
+        Nothing is appended then, nor if this raises `Repeatable`. Otherwise `finish_single` has the outcome. Who sees
+        before that the waiter has a result may take its first position, and has to remove it from its group.
         """
         began_seconds = self._clock.monotonic_seconds()
         route, version = self._route, self._state.version
