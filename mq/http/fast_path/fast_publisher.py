@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable
 
 from filer import request_ids
+from filer.errors import InvalidInput
 from filer.format.requests import Position
 from filer.segment.next_file import Single
 from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher, refuse_envelope, single_of, wants_replicated
 from mq.http.fast_path.head import Head
 from mq.http.guard import Guard
-from mq.http.reply import Reply, reply_of
+from mq.http.reply import Reply, cut_off, problem_reply, reply_of
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -28,15 +29,33 @@ class FastPublisher:
         self._is_draining, self._new_id = broker.draining.is_set, broker.new_request_id
         self._finishing: set[asyncio.Task[None]] = set()
 
+    def admits(self, head: Head, address: str) -> bool:
+        """Whether nothing refuses a publish whose body is still to come. If something does, the app answers it now."""
+        runtime = self._admitting(head, address)
+        if runtime is None or not self._front_store.has_room(head.size_bytes):
+            return False
+        try:
+            wants_replicated(head.request.parameters.get("acks"), runtime.state.config)
+        except InvalidInput:
+            return False
+        return True
+
+    def _admitting(self, head: Head, address: str) -> TopicRuntime | None:
+        """The topic, if the head alone does not keep the message out of it."""
+        if self._is_draining() or self._guard.refusal(address, "POST", head.path, head.headers) is not None:
+            return None
+        runtime = self._topics.get(head.topic)
+        if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
+            return None
+        return runtime
+
     def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.
 
         False if that takes a wait, or is refused: then nothing was done, and the ASGI app is to serve the request.
         """
-        if self._is_draining() or self._guard.refusal(address, "POST", head.path, head.headers) is not None:
-            return False
-        runtime = self._topics.get(head.topic)
-        if runtime is None or runtime.state.deleted or len(body) > self._limit_bytes:
+        runtime = self._admitting(head, address)
+        if runtime is None:
             return False
         try:
             single, replicated = _checked(head, body, runtime)
@@ -101,18 +120,27 @@ class _UnderWay:
         if waiter.cancelled() or waiter.exception() is not None:
             self._fast.finish(self)
             return
-        begun.group.waiters.discard(waiter)
-        positions = waiter.result()[:1]
-        self._reply(
-            self._publisher.acknowledge(positions, begun.size_bytes, begun.began_seconds, replicated=begun.replicated)
-        )
-        self._fast.has_ended(begun.size_bytes)
+        try:
+            begun.group.waiters.discard(waiter)
+            positions = waiter.result()[:1]
+            self._reply(
+                self._publisher.acknowledge(
+                    positions, begun.size_bytes, begun.began_seconds, replicated=begun.replicated
+                )
+            )
+        finally:
+            self._fast.has_ended(begun.size_bytes)
 
     async def finish(self) -> None:
         """Answer with what comes of it."""
         begun = self._begun
         try:
-            self._reply(await reply_of(self._publisher.finish_single(self._topic, begun), "POST", self._path))
+            try:
+                reply = await reply_of(self._publisher.finish_single(self._topic, begun), "POST", self._path)
+            except asyncio.CancelledError:
+                # The process ends. The app answers then too.
+                reply = problem_reply(cut_off())
+            self._reply(reply)
         finally:
             self._fast.has_ended(begun.size_bytes)
 

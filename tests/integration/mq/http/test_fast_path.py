@@ -2,17 +2,10 @@
 
 import asyncio
 import gzip
-import re
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import pairwise
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import uvicorn
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from uvicorn.server import ServerState
 
 from filer.clock import settle
 from filer.errors import OutcomeUnknown, SegmentMoved
@@ -21,101 +14,10 @@ from filer.segment.writer.segment_writer import SegmentWriter
 from filer.stores.memory_store import MemoryStore
 from mq.http.app import create_served
 from mq.http.fast_path.fast_publisher import FastPublisher
-from mq.process.connections.fast_protocol import served_protocol
-from mq.process.server import connection_watch
-from tests.support.broker.http_broker import HttpBroker, http_broker
-from tests.unit.mq.process.connections.test_protocol import Transport
-
-MESSAGES = "/v1/topics/t/messages"
-MOST_BYTES = 1024
-_ANY = re.compile(rb"[0-9a-f]{16}-[0-9]+|[0-9-]{10}T[0-9:.]+Z")
-"""Ids that the broker makes, and times."""
-
-
-class LocalTransport(Transport):
-    """Of a client on this machine."""
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else super().get_extra_info(name, default)
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
-
-
-class Side:
-    """A broker, and how it serves connections."""
-
-    def __init__(self, http: HttpBroker, is_fast: bool) -> None:
-        self.http, self.watch = http, connection_watch(http.broker)
-        app, fast = create_served(http.broker)
-        assert fast is not None
-        self._protocol: Any = served_protocol(self.watch, fast if is_fast else None)
-        self._config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False
-        )
-
-    def connect(self) -> "Connection":
-        return Connection(self._protocol(self._config, ServerState(), {}))
-
-
-class Connection:
-    """Sends to a connection as an event loop does."""
-
-    def __init__(self, protocol: Any) -> None:
-        self.protocol, self.transport = protocol, LocalTransport()
-        self.transport.set_protocol(protocol)
-        protocol.connection_made(self.transport)
-
-    async def send(self, *pieces: bytes) -> bytes:
-        """What is answered to that, without what no two brokers have alike."""
-        before = len(self.transport.written)
-        for piece in pieces:
-            if not self.transport.closed:
-                self.protocol.data_received(piece)
-                await settle()
-        await self._until_answered()
-        return _ANY.sub(b"<any>", self.transport.written[before:])
-
-    async def _until_answered(self) -> None:
-        async with asyncio.timeout(10):
-            while not self.transport.closed and self._is_under_way():
-                await asyncio.sleep(0.001)
-
-    def _is_under_way(self) -> bool:
-        cycle = self.protocol.cycle
-        return not self.protocol._in_message and cycle is not None and not cycle.response_complete
-
-    async def end(self) -> None:
-        self.transport.closed = True
-        self.protocol.connection_lost(None)
-        await settle()
-
-
-@asynccontextmanager
-async def side(is_fast: bool) -> AsyncIterator[Side]:
-    async with http_broker(MemoryStore(), max_body_bytes=MOST_BYTES) as http:
-        for name, config in (("t", {"segments": 2}), ("json", {"segments": 1, "value_type": "json"})):
-            (await http.client.put(f"/v1/topics/{name}", json=config)).raise_for_status()
-        yield Side(http, is_fast)
-
-
-def request(
-    target: str = MESSAGES,
-    body: bytes = b"value",
-    headers: Sequence[str] = (),
-    *,
-    method: str = "POST",
-    host: str | None = "127.0.0.1:8080",
-    length: str | None = None,
-    version: str = "1.1",
-) -> bytes:
-    lines = [
-        f"{method} {target} HTTP/{version}",
-        *([] if host is None else [f"Host: {host}"]),
-        *headers,
-        f"Content-Length: {len(body) if length is None else length}",
-    ]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+from tests.support.broker.http_broker import http_broker
+from tests.support.mutated_publishes.comparison import comparison
+from tests.support.mutated_publishes.http_bytes import MESSAGES, head_of, request
+from tests.support.mutated_publishes.sides import MOST_BYTES, Connection, Side, side
 
 
 @pytest.fixture
@@ -202,10 +104,35 @@ async def test_whatever_is_refused_the_app_answers(fast: Side, begun: list[bool]
     assert (await connection.send(request())).startswith(b"HTTP/1.1 200 ")
 
 
+async def until_answered(connection: Connection, data: bytes) -> bytes:
+    """The answer to a part of a request."""
+    await connection.send(data)
+    async with asyncio.timeout(10):
+        while not connection.transport.written:
+            await settle()
+    return connection.transport.written
+
+
+REFUSED_HEADS = [
+    pytest.param(request(host="evil.example"), 403, id="foreign host"),
+    pytest.param(request("/v1/topics/none/messages"), 404, id="no such topic"),
+    pytest.param(request(length=str(MOST_BYTES + 1)), 413, id="too large"),
+    pytest.param(request(f"{MESSAGES}?acks=replicated"), 422, id="no replicas"),
+]
+
+
+@pytest.mark.parametrize(("whole", "status"), REFUSED_HEADS)
+async def test_whatever_the_head_refuses_is_answered_before_its_body_comes(
+    fast: Side, whole: bytes, status: int
+) -> None:
+    assert (await until_answered(fast.connect(), head_of(whole))).startswith(b"HTTP/1.1 %d " % status)
+
+
 async def test_a_draining_broker_and_a_full_front_store_take_none(fast: Side, begun: list[bool]) -> None:
     broker, connection = fast.http.broker, fast.connect()
     assert broker.front_store.try_reserve(broker.front_store.limit_bytes)
     assert (await connection.send(request())).startswith(b"HTTP/1.1 429 ")
+    assert (await until_answered(fast.connect(), head_of(request()))).startswith(b"HTTP/1.1 429 ")
     broker.front_store.release(broker.front_store.limit_bytes)
     broker.draining.set()
     assert (await connection.send(request())).startswith(b"HTTP/1.1 503 ")
@@ -244,6 +171,15 @@ async def test_nothing_is_answered_before_the_segment_has_acknowledged_it(fast: 
     held.waiters[0].set_exception(OutcomeUnknown("no answer"))
     answered = await connection.send()
     assert b"HTTP/1.1 503 " in answered and b'"retryable":false' in answered
+    assert fast.http.broker.front_store.pending_bytes == fast.http.broker.turns.publishing.under_way == 0
+
+
+async def test_whoever_is_cut_off_as_the_process_ends_gets_an_answer(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request())
+    await settle()
+    held.waiters[0].cancel()
+    assert (await connection.send()).startswith(b"HTTP/1.1 503 ")
     assert fast.http.broker.front_store.pending_bytes == fast.http.broker.turns.publishing.under_way == 0
 
 
@@ -316,196 +252,8 @@ async def test_a_broker_that_tells_of_each_request_has_the_app_serve_all(observe
         assert create_served(http.broker)[1] is None
 
 
-TARGETS = st.sampled_from(
-    [
-        *[MESSAGES] * 8,
-        *(
-            f"{MESSAGES}?{query}"
-            for query in (
-                "key=k",
-                "key=k&key=j",
-                "key=%C3%BC",
-                "key=%FF",
-                "key=a+b",
-                "key=",
-                "key_base64=a2V5",
-                "key_base64=!",
-                "key=a&key_base64=a2V5",
-                "acks=stored",
-                "acks=replicated",
-                "acks=x",
-                "producer=p&sequence=1",
-                "producer=p&sequence=2",
-                "producer=p",
-                "sequence=-1&producer=p",
-                "nonsense=1",
-                "",
-                "&",
-                "key",
-                "key=a#b",
-                "a?b",
-            )
-        ),
-        f"{MESSAGES}/",
-        f"{MESSAGES}#x",
-        f"/{MESSAGES}",
-        f"http://127.0.0.1{MESSAGES}",
-        "/v1/topics/json/messages",
-        "/v1/topics/json/messages?key=k",
-        "/v1/topics/none/messages",
-        "/v1/topics/%74/messages",
-        "/v1/topics/a%2Fb/messages",
-        "/v1/topics/../messages",
-        "/v1/topics//messages",
-        "*",
-        "127.0.0.1:80",
-    ]
-)
-BODIES = st.one_of(
-    st.binary(max_size=40),
-    st.sampled_from(
-        [b"", b"1", b'{"a": 1}', b"{", b'{"messages": [{"value": 1}]}', b"x" * (MOST_BYTES + 1), gzip.compress(b"v")]
-    ),
-)
-HEADERS = st.lists(
-    st.sampled_from(
-        [
-            "Accept: */*",
-            "User-Agent: x",
-            "Cookie: a=b",
-            "Connection: keep-alive",
-            "Connection: Keep-Alive",
-            "Connection: close",
-            "Connection: keep-alive, close",
-            "Connection: upgrade\r\nUpgrade: x",
-            "Upgrade: h2c",
-            "Content-Type: application/octet-stream",
-            "Content-Type: text/plain; charset=utf-8",
-            "Content-Type: Application/JSON",
-            "Content-Type: application/x-ndjson",
-            "Content-Type: application/vnd.apache.arrow.stream",
-            "Content-Type: application/x-www-form-urlencoded",
-            "Content-Type:",
-            "Content-Encoding: gzip",
-            "Content-Encoding: identity",
-            "Content-Encoding: br",
-            "Content-Length: 1",
-            "Transfer-Encoding: chunked",
-            "Transfer-Encoding: identity",
-            "Expect: 100-continue",
-            "Expect: x",
-            "Host: localhost",
-            "Origin: http://127.0.0.1:8080",
-            "Origin: http://evil.example",
-            "Sec-Fetch-Site: cross-site",
-            "Sec-Fetch-Mode: cors",
-            "X-Forwarded-For: 1.2.3.4",
-            "Forwarded: for=1.2.3.4",
-            "Via: 1.1 x",
-            "X-Real-IP: 1.2.3.4",
-            "X-Request-Id: mine",
-            "X-Request-Id: not valid",
-            "X-Request-Id:",
-            "Braid-Header-A: b",
-            "Braid-Header-: b",
-            "Braid-Header-A: \xfc",
-            "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "X y: z",
-            "X: a\r\n b",
-        ]
-    ),
-    max_size=2,
-)
-METHODS = st.sampled_from(["GET", "PUT", "HEAD", "OPTIONS", "DELETE", "post"])
-HOSTS = st.sampled_from(["localhost", "[::1]:1", "evil.example", "", None])
-LENGTHS = st.sampled_from(["3", "0", "+3", "3, 3", "99"])
-VERSIONS = st.sampled_from(["1.0", "0.9", "2.0"])
-DEVIATIONS = {
-    "target": TARGETS,
-    "body": BODIES,
-    "headers": HEADERS,
-    "method": METHODS,
-    "host": HOSTS,
-    "length": LENGTHS,
-    "version": VERSIONS,
-}
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> bytes:
-    """A request that differs from a plain one in a thing or two."""
-    names = draw(st.lists(st.sampled_from(sorted(DEVIATIONS)), max_size=2, unique=True))
-    return request(**{name: draw(DEVIATIONS[name]) for name in names})
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> bytes:
-    """Requests, of which some bytes are others, or missing, or there twice."""
-    data = bytearray(b"".join(draw(st.lists(requests(), min_size=1, max_size=3))))
-    mutations = st.tuples(st.integers(0, 600), st.sampled_from(["other", "missing", "more"]), st.integers(0, 255))
-    for at, how, byte in draw(st.lists(mutations, min_size=1, max_size=3)):
-        place = at % len(data)
-        if how == "other":
-            data[place] = byte
-        elif how == "missing":
-            data[place : place + 1] = b""
-        else:
-            data.insert(place, byte)
-    return bytes(data)
-
-
-def cut(data: bytes, at: Sequence[int]) -> list[bytes]:
-    places = sorted({0, len(data), *(each % (len(data) + 1) for each in at)})
-    return [data[start:end] for start, end in pairwise(places)]
-
-
-@pytest.fixture
-def both() -> Iterator[tuple[asyncio.Runner, Sequence[Side]]]:
-    """Two brokers, the second without a fast path, and what runs their event loop."""
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-
-        async def start() -> Sequence[Side]:
-            return [await stack.enter_async_context(side(is_fast)) for is_fast in (True, False)]
-
-        sides = runner.run(start())
-        try:
-            yield runner, sides
-        finally:
-            runner.run(stack.aclose())
-
-
-async def answer(side: Side, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
-    connection = side.connect()
-    answered = await connection.send(*pieces)
-    closed = connection.transport.closed
-    await connection.end()
-    return answered, closed
-
-
-def test_any_bytes_are_answered_as_by_the_app(both: tuple[asyncio.Runner, Sequence[Side]]) -> None:
-    runner, (fast, asgi) = both
-
-    async def same(pieces: Sequence[bytes]) -> None:
-        assert await answer(fast, pieces) == await answer(asgi, pieces)
-        assert await fast.http.end_offsets("t") == await asgi.http.end_offsets("t")
-
-    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-    @example(request(), [])
-    @example(request() + b"junk", [])
-    @example(request(length="3"), [])
-    @example(request(length="9"), [])
-    @example(request(host="evil.example"), [])
-    @given(st.one_of(requests(), mutated()), st.one_of(st.just([]), st.lists(st.integers(0, 2000), max_size=3)))
-    def check(data: bytes, at: list[int]) -> None:
-        runner.run(same(cut(data, at)))
-
-    check()
-
-    async def stored(side: Side) -> Any:
-        page = await side.http.client.get(MESSAGES, params={"limit": 1000})
-        keys = ("key", "key_base64", "value", "value_base64", "headers")
-        return [{key: message.get(key) for key in keys} for message in page.raise_for_status().json()["messages"]]
-
-    of_fast, of_asgi = runner.run(stored(fast)), runner.run(stored(asgi))
-    assert of_fast == of_asgi and len(of_fast) > 3
+def test_any_bytes_are_answered_as_by_the_app() -> None:
+    with comparison() as both:
+        both.compare_each_deviation()
+        both.compare_any(200)
+        assert both.compare_stored() > 3
