@@ -259,6 +259,7 @@ class Broker:
             url_of=self.addresses.url_of,
             redriver=Redriver(self.topics, self._reader_of, store=self.store, uploads=lambda: self.uploads),
             secret=self._cluster_secret,
+            rates=self._rates_of,
             clustered=self._clustered,
         )
         self.observers[keys.GROUPS_TOPIC] = self.groups
@@ -266,6 +267,10 @@ class Broker:
 
     async def _reader_of(self, name: str, streaming: bool) -> TopicReader:
         return await self.reader(name, streaming=streaming)
+
+    async def _rates_of(self, runtime: TopicRuntime) -> dict[int, float]:
+        shown = await self.traffic_view.of(runtime.state, runtime.traffic)
+        return {segment: each.recent.bytes_per_second for segment, each in shown.items() if each.recent is not None}
 
     def _cluster_secret(self) -> bytes:
         assert self.cluster is not None

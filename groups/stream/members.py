@@ -69,6 +69,11 @@ class StreamMembers:
         # Something has changed since the last plan, beside the topic and its traffic.
         self.must_plan = True
 
+    @property
+    def count(self) -> int:
+        """How many members there are, with those of whom a record is on its way."""
+        return len(self.progress.members.keys() | self._undecided_members)
+
     # -- members -------------------------------------------------------------------------------------------
 
     def join(self, member: str, now_ms: int) -> int | None:
@@ -180,6 +185,10 @@ class StreamMembers:
             if self._until_ms[member] <= now_ms and member not in self._undecided_members:
                 self._end(member, start)
 
+    def left_ms(self, member: str, now_ms: int) -> int:
+        """How long the session of a member still runs."""
+        return max(self._until_ms.get(member, now_ms) - now_ms, 0)
+
     def next_event_ms(self) -> int | None:
         """When the next session may end."""
         return min((self._until_ms[member] for member in self.progress.members), default=None)
@@ -218,9 +227,6 @@ class StreamMembers:
         present = (self._heard & self.progress.members.keys()) - self._undecided_members
         holders: dict[int, str | None] = {}
         for segment_id, segment in wanted.items():
-            if segment_id in self._undecided:
-                self.must_plan = True
-                continue
             if not self._is_free(segment_id, segment) and segment.member not in present:
                 continue  # nobody has heard of its holder yet: it has a session
             has_it = segment_id not in self._moving and self._released.get(segment_id) != segment.epoch
@@ -228,6 +234,9 @@ class StreamMembers:
         for segment_id, member in assign(holders, weights, present).items():
             segment = wanted[segment_id]
             if self._is_free(segment_id, segment):
+                if segment_id in self._undecided:
+                    self.must_plan = True
+                    continue
                 start = self.progress.members[member]
                 self._news.given.append(Given(segment_id, segment.epoch + 1, member, start))
                 self._undecided.add(segment_id)

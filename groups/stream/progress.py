@@ -116,6 +116,11 @@ class StreamProgress:
         """Where the group is, by segment: everything below is done."""
         return {segment: each.position for segment, each in self.segments.items()}
 
+    @property
+    def has_errands(self) -> bool:
+        """Whether something is to be done though nobody asks: sessions may end."""
+        return bool(self.members)
+
     def accepted(self, segment: int, epoch: int) -> int:
         """Up to which position commits of that epoch were accepted, as far as it is known; else -1."""
         known = self.segments.get(segment)

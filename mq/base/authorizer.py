@@ -6,7 +6,9 @@ from functools import lru_cache
 from typing import Literal, Protocol
 
 _PUBLISHES = re.compile(r"/v1/topics/[^/]+/(?:messages|uploads(?:/[^/]+)?|loads(?:/.+)?)\Z")
-_CONSUMES = re.compile(r"/v1/topics/[^/]+/groups/[^/]+/(?:claims|acks|releases|extensions)\Z")
+_CONSUMES = re.compile(
+    r"/v1/topics/[^/]+/groups/[^/]+/(?:claims|acks|releases|extensions|commits|members(?:/[^/]+(?:/heartbeats)?)?)\Z"
+)
 Action = Literal["publish", "read", "consume", "manage", "observe"]
 
 

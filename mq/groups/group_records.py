@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from filer.errors import BraidError, SegmentMoved, UnreadableObject
 from groups.records import Record
@@ -10,6 +11,7 @@ from mq.base.errors import NotFound
 
 Append = Callable[[Record], Awaitable[int]]
 """Stores a record of the group; returns its offset once it is acknowledged. Raises if it does not count."""
+_News = TypeVar("_News", bound=Record)
 
 
 class GroupRecords:
@@ -30,6 +32,9 @@ class GroupRecords:
     ) -> None:
         self._topic, self._name, self._append, self._on_lost, self._on_end = topic, name, append, on_lost, on_end
         self._lock = asyncio.Lock()
+        # What is decided now is part of the next record; before it, one may be on its way.
+        self._making: asyncio.Future[None] = _new_future()
+        self._storing: asyncio.Future[None] | None = None
         self.lost: BaseException | None = None
 
     def check(self) -> None:
@@ -67,6 +72,25 @@ class GroupRecords:
             self.lose(error)
             raise
 
+    async def store_news(self, take: Callable[[], _News], stored: Callable[[_News], None]) -> None:
+        """Store what was decided, which `take` gives, and have it count by `stored`. Call it `at_rest`.
+
+        Stopped before it is acknowledged, nobody was answered. Stopped after it, the next coordinator knows it, and
+        answers whoever asks again as this one would have.
+        """
+        made, self._making = self._making, _new_future()
+        self._storing = made
+        news = take()
+        await self.store(news)
+        stored(news)
+        self._storing = None
+        if not made.done():
+            made.set_result(None)
+
+    def news_stored(self, *, has_news: bool) -> "asyncio.Future[None]":
+        """Done when everything decided so far is stored. `has_news`: some of it is not on its way yet."""
+        return self._making if has_news or self._storing is None else self._storing
+
     def lose(self, error: BaseException) -> None:
         """Records do not count any more."""
         if self.lost is None:
@@ -76,4 +100,12 @@ class GroupRecords:
     def end(self, error: BaseException) -> None:
         """As `lose`, where whoever made this knows of it."""
         self.lost = error
+        for future in (self._storing, self._making):
+            if future is not None and not future.done():
+                future.set_exception(self.told)
+                future.exception()
         self._on_end()
+
+
+def _new_future() -> "asyncio.Future[None]":
+    return asyncio.get_running_loop().create_future()

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +12,10 @@ from filer.event_log import EventLog
 from filer.keys import GROUPS_TOPIC, check_name
 from filer.slots import slot_of
 from filer.topic.topic_state import Segment
+from groups.fold import GroupProgress
 from groups.queue.progress import QueueProgress
 from groups.records import Redriving, key_of
+from groups.stream.progress import StreamProgress
 from mq.administration.topic_administration import TopicAdministration
 from mq.base.errors import NotFound
 from mq.groups.dead_letters import DeadLetters
@@ -23,7 +25,8 @@ from mq.groups.group_topic import ensure
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import GroupName, Redriver
-from mq.groups.segment_groups import SegmentGroups
+from mq.groups.segment_groups import Group, SegmentGroups
+from mq.groups.stream_group import StreamGroup
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
@@ -47,7 +50,8 @@ class Groups:
 
     It goes with the segments of `__groups` (a `SegmentObserver`): while this broker owns one, it coordinates the groups
     whose keys lie in it. `reader` gives a reader of a topic, one that follows it if asked to. `redriver` publishes
-    dead letters again. `secret` gives what the cluster signs claims with.
+    dead letters again. `secret` gives what the cluster signs claims with, `rates` the traffic of a topic's segments in
+    bytes per second.
     """
 
     def __init__(
@@ -60,10 +64,12 @@ class Groups:
         url_of: Callable[[str], str | None],
         redriver: Redriver,
         secret: Callable[[], bytes],
+        rates: Callable[[TopicRuntime], Awaitable[Mapping[int, float]]],
         clustered: bool,
     ) -> None:
         self._clock, self._topics, self._administration = clock, topics, administration
         self._reader, self._url_of, self._secret, self._clustered = reader, url_of, secret, clustered
+        self._rates = rates
         self._dead_letters, self.redriver = DeadLetters(topics, administration, reader), redriver
         self._segments: dict[int, SegmentGroups] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
@@ -182,18 +188,30 @@ class Groups:
         self,
         topic: str,
         name: str,
-        progress: QueueProgress,
+        progress: GroupProgress,
         *,
         append: Append,
         on_lost: Callable[[BaseException], None],
-    ) -> QueueGroup:
+    ) -> Group:
+        of_topic = partial(self._topics.topic, topic)
+        if isinstance(progress, StreamProgress):
+            return StreamGroup(
+                topic,
+                name,
+                progress,
+                clock=self._clock,
+                append=append,
+                topic_runtime=of_topic,
+                rates=self._rates,
+                on_lost=on_lost,
+            )
         return QueueGroup(
             topic,
             name,
             progress,
             clock=self._clock,
             append=append,
-            feed=Feed(name, partial(self._topics.topic, topic), partial(self._reader, topic)),
+            feed=Feed(name, of_topic, partial(self._reader, topic)),
             bury=partial(self._dead_letters.store, topic, name),
             publish_again=partial(self._publish_again, GroupName(topic, name)),
             on_lost=on_lost,

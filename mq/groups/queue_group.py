@@ -84,8 +84,6 @@ class QueueGroup:
         self._wake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._making: asyncio.Future[None] = self._new_future()
-        self._storing: asyncio.Future[None] | None = None
         self._hands_over = False
         self._records = GroupRecords(topic, name, append=append, on_lost=on_lost, on_end=self._tell_those_who_wait)
         self._errands = LetterErrands(key_of(topic, name), clock, self._records, bury=bury, publish_again=publish_again)
@@ -219,9 +217,7 @@ class QueueGroup:
 
     def _news_stored(self) -> "asyncio.Future[None]":
         """Done when everything decided so far is stored."""
-        if self._claims.has_news or self._storing is None:
-            return self._making
-        return self._storing
+        return self._records.news_stored(has_news=self._claims.has_news)
 
     # -- what coordinators do with groups --------------------------------------------------------------------
 
@@ -343,10 +339,6 @@ class QueueGroup:
         self._errands.end(told)
         for waiter in list(self._waiters):
             self._fail(waiter, told)
-        for future in (self._storing, self._making):
-            if future is not None and not future.done():
-                future.set_exception(told)
-                future.exception()
         self._wake.set()
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -438,19 +430,8 @@ class QueueGroup:
                 await self._store_decided()
 
     async def _store_decided(self) -> None:
-        """Store what was decided, and have it count.
-
-        Stopped before it is acknowledged, nobody was answered. Stopped after it, the next coordinator knows it, and
-        answers whoever asks again as this one would have.
-        """
-        stored, self._making = self._making, self._new_future()
-        self._storing = stored
-        news = self._claims.take_news(self._wall_ms())
-        await self._records.store(news)
-        self._claims.stored(news)
-        self._storing = None
-        if not stored.done():
-            stored.set_result(None)
+        """Store what was decided, and have it count."""
+        await self._records.store_news(lambda: self._claims.take_news(self._wall_ms()), self._claims.stored)
 
     def _begin_burying(self) -> None:
         if "bury" not in self._tasks and (dying := self._claims.to_bury()) and not self._hands_over:
@@ -502,9 +483,6 @@ class QueueGroup:
         if not waiter.granted.done():
             waiter.granted.set_exception(error)
             waiter.granted.exception()
-
-    def _new_future(self) -> "asyncio.Future[None]":
-        return asyncio.get_running_loop().create_future()
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_seconds() * 1000)

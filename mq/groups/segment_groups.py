@@ -8,18 +8,20 @@ from typing import Any, Protocol
 from filer.clock import Clock
 from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
-from groups.fold import GroupProgress
-from groups.queue.progress import QueueProgress
+from groups.fold import GroupProgress, new_progress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
-from mq.base.errors import Conflict, NotFound
+from mq.base.errors import NotFound
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
 from mq.groups.queue_group import QueueGroup
+from mq.groups.stream_group import StreamGroup
 
 CHECKPOINT_RECORDS = 10_000
 """After so many records, or twice as many as there are groups, everything is written down anew."""
 AT_ONCE = 64
+
+Group = QueueGroup | StreamGroup
 
 _log = EventLog(__name__)
 
@@ -31,12 +33,12 @@ class MakeGroup(Protocol):
         self,
         topic: str,
         name: str,
-        progress: QueueProgress,
+        progress: GroupProgress,
         *,
         append: Append,
         on_lost: Callable[[BaseException], None],
-    ) -> QueueGroup:
-        """As `QueueGroup`."""
+    ) -> Group:
+        """As `QueueGroup` or `StreamGroup`, by the progress."""
         ...
 
 
@@ -49,7 +51,7 @@ class SegmentGroups:
 
     def __init__(self, log: GroupLog, clock: Clock, make_group: MakeGroup) -> None:
         self._log, self._clock, self._make_group = log, clock, make_group
-        self._groups: dict[str, QueueGroup] = {}
+        self._groups: dict[str, Group] = {}
         self._untouched: dict[str, GroupProgress] = {}
         self._creating = asyncio.Lock()
         self._appended = 0
@@ -78,19 +80,16 @@ class SegmentGroups:
         if self._is_closed:
             raise SegmentMoved(f"segment {self._log.segment} of __groups has another owner")
 
-    def find(self, topic: str, name: str) -> QueueGroup | None:
-        """The group, if there is one. Call it when this is ready. Raises `Conflict` for a group of another mode."""
+    def find(self, topic: str, name: str) -> Group | None:
+        """The group, if there is one. Call it when this is ready."""
         key = key_of(topic, name)
-        if (progress := self._untouched.get(key)) is not None:
-            if not isinstance(progress, QueueProgress):
-                raise Conflict("group-mode", f"group {name!r} is a {progress.settings.mode} group: it has no claims")
-            self._make(key, progress)
-            del self._untouched[key]
+        if key in self._untouched:
+            self._make(key, self._untouched.pop(key))
         return self._groups.get(key)
 
     async def create(
         self, topic: str, name: str, settings: GroupSettings, positions: Callable[[], Awaitable[Mapping[int, int]]]
-    ) -> tuple[QueueGroup, bool]:
+    ) -> tuple[Group, bool]:
         """The group, and whether it was created just now: from the `positions` on, with these settings.
 
         Stopped before that is stored, there is no group; stopped after it, it begins where it was told.
@@ -109,11 +108,11 @@ class SegmentGroups:
             key = key_of(topic, name)
             await self._append(key, record)
             _log.info("group_created", topic=topic, group=name, mode=settings.mode)
-            return self._make(key, QueueProgress(group_id, settings, begin)), True
+            return self._make(key, new_progress(group_id, settings, begin)), True
 
     async def reset(
         self, topic: str, name: str, positions: Callable[[], Awaitable[Mapping[int, int]]], *, force: bool
-    ) -> QueueGroup:
+    ) -> Group:
         """Have a group begin anew at the `positions`. Raises `NotFound`, and as `QueueGroup.reset`.
 
         No checkpoint is written meanwhile: the incarnation that ends could not write its part.
@@ -129,7 +128,7 @@ class SegmentGroups:
             fresh.run()
         return fresh
 
-    def _existing(self, topic: str, name: str) -> QueueGroup:
+    def _existing(self, topic: str, name: str) -> Group:
         group = self.find(topic, name)
         if group is None:
             raise NotFound("group", f"topic {topic!r} has no group {name!r}")
@@ -168,7 +167,7 @@ class SegmentGroups:
         fold = await self._log.replay()
         self._untouched, self._appended, self._is_broken = fold.groups, fold.records, False
         for key, progress in list(fold.groups.items()):
-            if isinstance(progress, QueueProgress) and progress.has_errands:
+            if progress.has_errands:
                 del self._untouched[key]
                 self._make(key, progress).run()
         duration_seconds = round(self._clock.monotonic_seconds() - began_seconds, 3)
@@ -180,7 +179,7 @@ class SegmentGroups:
             duration_seconds=duration_seconds,
         )
 
-    def _make(self, key: str, progress: QueueProgress) -> QueueGroup:
+    def _make(self, key: str, progress: GroupProgress) -> Group:
         topic, name = topic_and_group(key)
         group = self._make_group(
             topic, name, progress, append=partial(self._append, key), on_lost=partial(self._forget, key)

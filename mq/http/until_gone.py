@@ -9,6 +9,8 @@ from starlette.types import Receive
 from mq.bodies.intake import ClientGone
 
 T = TypeVar("T")
+NOBODY_READS = 499
+"""No status is defined for it; this is the one of nginx, which shows in the access log."""
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

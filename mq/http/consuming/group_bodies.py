@@ -21,6 +21,8 @@ BODY_BYTES = 4 * 1024 * 1024
 _Seconds = Annotated[float, Field(ge=0, le=86_400 * 366, allow_inf_nan=False)]
 _Lease = Annotated[float, Field(ge=1, le=MOST_LEASE_SECONDS, allow_inf_nan=False)]
 _Offset = Annotated[int, Field(ge=0, le=2**62)]
+_Epoch = Annotated[int, Field(ge=1, le=2**62)]
+_MemberId = Annotated[str, Field(max_length=200)]
 
 
 class ClaimBody(JsonBody):
@@ -107,6 +109,59 @@ class ExtensionBody(AckBody):
     EXAMPLE: ClassVar[str] = '{"messages": [{"claim": "…"}], "lease_seconds": 60}'
 
     lease_seconds: _Lease | None = None
+
+
+class Held(BaseModel):
+    """A segment that a member has, or had, under an epoch."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    segment: _Offset
+    epoch: _Epoch
+
+
+class Position(Held):
+    """The member is done with everything below `position`."""
+
+    position: _Offset
+
+
+class JoinBody(JsonBody):
+    """A member starts, or starts again; one without a name is given one."""
+
+    EXAMPLE: ClassVar[str] = '{"member_id": "worker-1"}'
+
+    member_id: str | None = None
+
+
+class LeaveBody(JsonBody):
+    """A member leaves; without the epoch, whichever start of it there is."""
+
+    EXAMPLE: ClassVar[str] = '{"member_id": "worker-1"}'
+
+    member_id: _MemberId
+    member_epoch: _Epoch | None = None
+
+
+class HeartbeatBody(JsonBody):
+    """What a member has let go, and what it holds. It waits for something else than that."""
+
+    EXAMPLE: ClassVar[str] = '{"member_epoch": 1, "segments": [{"segment": 0, "epoch": 1}], "released": [], "wait": 10}'
+
+    member_id: _MemberId
+    member_epoch: _Epoch
+    segments: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
+    released: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
+    wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
+
+
+class CommitBody(JsonBody):
+    """How far a member has come in its segments."""
+
+    EXAMPLE: ClassVar[str] = '{"member_id": "worker-1", "positions": [{"segment": 0, "epoch": 1, "position": 17}]}'
+
+    member_id: _MemberId
+    positions: Annotated[list[Position], Field(min_length=1, max_length=MOST_DECIDED)]
 
 
 def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> list[ToDecide]:

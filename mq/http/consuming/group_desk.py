@@ -1,11 +1,8 @@
 """Serves requests about consumer groups at the broker that coordinates them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
-
-import orjson
 
 from filer.errors import InvalidConfig, InvalidInput
 from filer.times import rfc3339
@@ -17,12 +14,12 @@ from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
-from mq.groups.lag import lag_of
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Claimed, Described, arrow_claims, described_page, json_claims
+from mq.http.consuming.finding import existing_group, first_positions, made_group, queue_of
 from mq.http.consuming.group_bodies import (
     AckBody,
     ClaimBody,
@@ -34,9 +31,11 @@ from mq.http.consuming.group_bodies import (
     ResetBody,
     to_decide,
 )
+from mq.http.consuming.group_document import document_of
+from mq.http.consuming.group_request import GroupAnswer, GroupRequest, Operation
+from mq.http.consuming.stream_desk import StreamDesk
 from mq.http.formats import ARROW
 from mq.http.json_body import checked_body, object_of
-from mq.http.render import Part
 from mq.http.reply import JSON
 from mq.http.start import start_positions
 from mq.limits.read_budget import ReadLease
@@ -46,40 +45,12 @@ from mq.topic.topic_reader import TopicReader
 FROM, CLAIMS = "from", "claims"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRequest:
-    """A request about one group: what to do, its body, and the media type of claimed messages."""
-
-    topic: str
-    group: str
-    operation: str
-    body: bytes
-    accept: str = JSON
-
-
-@dataclass(frozen=True, slots=True)
-class GroupAnswer:
-    """What to answer: a document, or claimed messages as `parts`."""
-
-    status: int
-    media_type: str
-    parts: Sequence[Part]
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any], status: int = 200) -> "GroupAnswer":
-        """A JSON document."""
-        return cls(status, JSON, [orjson.dumps(document)])
-
-
-_Operation = Callable[[SegmentGroups, GroupRequest, ReadLease], Coroutine[Any, Any, GroupAnswer]]
-
-
 class GroupDesk:
     """Does what is asked of groups that this broker coordinates. All methods belong to the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._operations: Mapping[str, _Operation] = {
+        self._operations: Mapping[str, Operation] = {
             "put": self._put,
             "describe": self._describe,
             "delete": self._delete,
@@ -91,6 +62,7 @@ class GroupDesk:
             "acks": self._ack,
             "releases": self._release,
             "extensions": self._extend,
+            **StreamDesk(broker).operations,
         }
 
     async def serve(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
@@ -131,10 +103,8 @@ class GroupDesk:
         created = False
         if group is None:
             settings = parse_settings(given, default_settings(request.topic))
-            if settings.mode != "queue":
-                raise InvalidConfig(f"mode: brokers of this version run queue groups only, not {settings.mode!r}")
             group, created = await groups.create(
-                request.topic, request.group, settings, lambda: self._positions(request.topic, begin)
+                request.topic, request.group, settings, lambda: first_positions(self._broker, request.topic, begin)
             )
         if not created:
             settings = parse_settings(given, group.progress.settings)
@@ -144,11 +114,11 @@ class GroupDesk:
                     raise InvalidConfig(f"{name} of group {request.group!r} is {known!r} and stays so")
             if settings != group.progress.settings:
                 await group.configure(settings)
-        document = await self._document(group)
+        document = await document_of(self._broker, group)
         return GroupAnswer.of(document | {"created": created}, 201 if created else 200)
 
     async def _describe(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        return GroupAnswer.of(await self._document(_existing(groups, request)))
+        return GroupAnswer.of(await document_of(self._broker, existing_group(groups, request)))
 
     async def _delete(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         await groups.delete(request.topic, request.group)
@@ -162,17 +132,17 @@ class GroupDesk:
         asked = checked_body(_object(request), ResetBody)
         if (asked.to is None) == (asked.marker is None):
             raise InvalidInput("give either to (earliest, latest or an RFC 3339 time) or marker")
-        _existing(groups, request)
+        existing_group(groups, request)
 
         async def positions() -> Positions:
             reader = await self._broker.reader(request.topic)
             return await start_positions(request.topic, reader, asked.marker, asked.to, default="earliest")
 
         group = await groups.reset(request.topic, request.group, positions, force=asked.force)
-        return GroupAnswer.of(await self._document(group))
+        return GroupAnswer.of(await document_of(self._broker, group))
 
     async def _redrive(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), RedriveBody), _existing(groups, request)
+        asked, group = checked_body(_object(request), RedriveBody), queue_of(existing_group(groups, request))
         if asked.max is not None and asked.ids is not None:
             raise InvalidInput("give max (the oldest dead letters) or ids, not both")
         await lease.take(PAGE_BYTES)
@@ -192,7 +162,7 @@ class GroupDesk:
         return GroupAnswer.of(told | {"more": chosen.has_more})
 
     async def _messages(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), MessagesBody), _existing(groups, request)
+        asked, group = checked_body(_object(request), MessagesBody), queue_of(existing_group(groups, request))
         after = None if asked.after is None else _place(asked.after)
         bounds = {"most": asked.limit, "max_bytes": asked.max_bytes}
         if asked.state == "dead":
@@ -213,43 +183,11 @@ class GroupDesk:
         state = (await self._broker.topics.topic(topic)).state
         return GroupAnswer(200, JSON, await rendered(described_page(state, described, about), shown.rows, lease))
 
-    async def _document(self, group: QueueGroup) -> dict[str, Any]:
-        runtime = await self._broker.topics.topic(group.topic)
-        lag = await lag_of(group.progress, runtime, await self._broker.reader(group.topic), self._broker.clock)
-        progress = group.progress
-        return {
-            "topic": group.topic,
-            "group": group.name,
-            "settings": progress.settings.in_force(),
-            "coordinator": self._broker.id,
-            "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3)},
-            "in_flight": group.in_flight,
-            "waiting_consumers": group.waiting_count,
-            "dead": progress.dead_count,
-            "expired": progress.expired_count,
-            "skipped": progress.skipped_count,
-        }
-
-    async def _positions(self, topic: str, begin: str | None) -> Positions:
-        reader = await self._broker.reader(topic)
-        return await start_positions(topic, reader, None, begin, default="earliest")
-
-    async def _made(self, groups: SegmentGroups, request: GroupRequest) -> QueueGroup:
-        """The group, which is made if it is not there."""
-        if (group := groups.find(request.topic, request.group)) is not None:
-            return group
-        await self._broker.topics.topic(request.topic)
-        settings = default_settings(request.topic)
-        group, _ = await groups.create(
-            request.topic, request.group, settings, lambda: self._positions(request.topic, None)
-        )
-        return group
-
     # -- claims ----------------------------------------------------------------------------------------------------
 
     async def _claim(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = checked_body(_object(request), ClaimBody)
-        group = await self._made(groups, request)
+        group = queue_of(await made_group(self._broker, groups, request, "queue"))
         lease_ms = _lease_ms(asked.lease_seconds, group)
         grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait)
         try:
@@ -300,11 +238,11 @@ class GroupDesk:
     # -- acks, releases, extensions --------------------------------------------------------------------------------
 
     async def _ack(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), AckBody), _existing(groups, request)
+        asked, group = checked_body(_object(request), AckBody), queue_of(existing_group(groups, request))
         return _told(asked.messages, await group.ack(to_decide(asked.messages, group.tokens)))
 
     async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), ReleaseBody), _existing(groups, request)
+        asked, group = checked_body(_object(request), ReleaseBody), queue_of(existing_group(groups, request))
         delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
         if asked.dead and asked.untouched:
             raise InvalidInput("dead and untouched are both true: messages that nobody has worked on are not given up")
@@ -313,25 +251,13 @@ class GroupDesk:
         return _told(asked.messages, await group.release(parts, giving_back, delay_ms=delay_ms))
 
     async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), ExtensionBody), _existing(groups, request)
+        asked, group = checked_body(_object(request), ExtensionBody), queue_of(existing_group(groups, request))
         parts = to_decide(asked.messages, group.tokens)
         return _told(asked.messages, await group.extend(parts, lease_ms=_lease_ms(asked.lease_seconds, group)))
 
 
 def _object(request: GroupRequest) -> dict[str, Any]:
     return object_of(request.body or b"{}", ClaimBody.EXAMPLE if request.operation == CLAIMS else AckBody.EXAMPLE)
-
-
-def _existing(groups: SegmentGroups, request: GroupRequest) -> QueueGroup:
-    """Raises `NotFound`."""
-    group = groups.find(request.topic, request.group)
-    if group is None:
-        raise NotFound(
-            "group",
-            f"topic {request.topic!r} has no group {request.group!r}: create it with "
-            f"PUT /v1/topics/{request.topic}/groups/{request.group}, or claim from it",
-        )
-    return group
 
 
 def _letters_of(group: QueueGroup) -> str:

@@ -13,7 +13,8 @@ from mq.base.errors import Draining, PeerSilent, PeerUnreachable, Repeatable
 from mq.broker import Broker
 from mq.groups.groups import Elsewhere
 from mq.groups.segment_groups import SegmentGroups
-from mq.http.consuming.group_desk import GroupAnswer, GroupDesk, GroupRequest
+from mq.http.consuming.group_desk import GroupDesk
+from mq.http.consuming.group_request import GroupAnswer, GroupRequest
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupCall
 
@@ -21,7 +22,7 @@ RETRY_SECONDS = 10.0
 """As long as a failover mostly takes. Whoever asks again later begins anew."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.05, 1.0
 _T = TypeVar("_T")
-_MAKING = frozenset(("put", "claims"))
+_MAKING = frozenset(("put", "claims", "members"))
 
 
 class GroupRouter:

@@ -1,6 +1,5 @@
 """Consumer groups: create, configure, describe, delete; claim messages, ack, release and extend them."""
 
-import contextlib
 from typing import Annotated, Literal
 
 import orjson
@@ -21,17 +20,14 @@ from mq.http.consuming.group_bodies import (
     ReleaseBody,
     ResetBody,
 )
-from mq.http.consuming.group_desk import GroupAnswer, GroupRequest
+from mq.http.consuming.group_request import GroupRequest, response_of
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
-from mq.http.reply import JSON, PageResponse, json_response
+from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
-from mq.http.until_gone import until_gone
-from mq.limits.read_budget import ReadLease
+from mq.http.until_gone import NOBODY_READS, until_gone
 
-# No code is defined for it; this is the one of nginx, which shows in the access log.
-_NOBODY_READS = 499
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]
 _SETTINGS = {"requestBody": {"content": {JSON: {"schema": {"type": "object"}}}}}
@@ -44,7 +40,7 @@ def groups_router(broker: Broker) -> APIRouter:
     async def serve(request: Request, topic: str, group: str, operation: str, most_bytes: int) -> Response:
         asked = GroupRequest(topic, group, operation, await read_body(request, most_bytes))
         with broker.read_budget.lease() as lease:
-            return _response(await groups.serve(asked, lease), lease)
+            return response_of(await groups.serve(asked, lease), lease)
 
     @router.get("/v1/topics/{topic}/groups")
     async def list_groups(
@@ -90,10 +86,10 @@ def groups_router(broker: Broker) -> APIRouter:
             # What a consumer that has gone away would get is for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
             try:
-                return _response(await until_gone(request.receive, work), lease)
+                return response_of(await until_gone(request.receive, work), lease)
             except ClientGone:
                 lease.close()
-                return Response(status_code=_NOBODY_READS)
+                return Response(status_code=NOBODY_READS)
 
     def add(operation: str, model: type[JsonBody], what: str) -> None:
         @router.post(f"{_GROUP}/{operation}", openapi_extra=body_schema(model), name=operation, description=what)
@@ -123,16 +119,9 @@ def groups_router(broker: Broker) -> APIRouter:
         given = {"state": state, "limit": limit, "max_bytes": max_bytes} | ({} if after is None else {"after": after})
         asked = GroupRequest(topic, group, "messages", orjson.dumps(given))
         with broker.read_budget.lease() as lease:
-            return _response(await groups.serve(asked, lease), lease)
+            return response_of(await groups.serve(asked, lease), lease)
 
     add("acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
     add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
     add("extensions", ExtensionBody, "Have leases run longer.")
     return router
-
-
-def _response(answer: GroupAnswer, lease: ReadLease) -> Response:
-    if not answer.parts:
-        with contextlib.closing(lease):
-            return Response(status_code=answer.status)
-    return PageResponse(answer.parts, {}, answer.media_type, lease, answer.status)

@@ -7,7 +7,8 @@ from mq.base.errors import Draining
 from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.consuming.group_bodies import BODY_BYTES
-from mq.http.consuming.group_desk import GroupDesk, GroupRequest
+from mq.http.consuming.group_desk import GroupDesk
+from mq.http.consuming.group_request import GroupRequest
 from mq.http.problems import MEDIA_TYPE, problem_of
 from mq.http.until_gone import until_gone
 from mq.peers.calls import Call, ToGroups

@@ -233,7 +233,7 @@ async def test_a_page_has_as_many_bytes_as_were_asked_for(memory_broker: HttpBro
         ({"lease_second": 3}, "did you mean 'lease_seconds'"),
         ({"lease_seconds": 0}, "lease_seconds"),
         ({"lease_seconds": 31_536_000}, "lease_seconds"),
-        ({"mode": "stream"}, "mode"),
+        ({"mode": "streams"}, "mode"),
         ({"backoff_seconds": []}, "backoff_seconds"),
         ({"dead_letter": {"topic": "__groups"}}, "names that begin with __ are internal"),
         ({"from": 5}, "from is earliest, latest or an RFC 3339 time"),
@@ -255,9 +255,6 @@ async def test_settings(memory_broker: HttpBroker) -> None:
     changed = await memory_broker.client.put(G, json={"lease_seconds": 60})
     assert changed.status_code == 200 and changed.json()["settings"]["max_deliveries"] == 3
     assert (await group(memory_broker))["settings"]["lease_seconds"] == 60
-    stream = await memory_broker.client.put(f"{T}/groups/s", json={"mode": "stream"})
-    assert "queue groups only" in check_problem(stream, 422, "invalid-config")["detail"]
-    check_problem(await memory_broker.client.get(f"{T}/groups/s"), 404, "group-not-found")
     assert (await memory_broker.client.delete(G)).status_code == 204
     check_problem(await memory_broker.client.get(G), 404, "group-not-found")
     assert await values(memory_broker) == ["a"]  # another group of that name, from the beginning

@@ -1,0 +1,424 @@
+"""A stream group as its coordinator runs it: its members, who has which segment, and commits that are stored."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from filer.clock import Clock
+from filer.errors import BraidError, InvalidInput
+from filer.event_log import EventLog
+from filer.topic.positions import Positions
+from groups.records import Configured, Deleted, Membership, Reset, Snapshot
+from groups.settings import GroupSettings
+from groups.stream.members import StreamMembers, Told, Verdict
+from groups.stream.progress import StreamProgress
+from mq.base.errors import Conflict, NotFound
+from mq.groups.group_records import Append, GroupRecords
+from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.wakeup import Wakeup
+
+MOST_MEMBERS = 1_000
+"""What a group keeps of its members is bounded. More of them share nothing: segments are fewer."""
+LOOK_SECONDS = 1.0
+"""While there are members, it is looked so often whether segments were sealed or removed."""
+RATES_SECONDS = 10.0
+"""Traffic changes slowly, and moving a segment stops it."""
+
+_log = EventLog(__name__)
+
+
+class Commit(NamedTuple):
+    """Whoever has a segment under that epoch is done with everything below `position`."""
+
+    segment: int
+    epoch: int
+    position: int
+
+
+class Start(NamedTuple):
+    """A start of a member, by its number, and what it has."""
+
+    epoch: int
+    told: Told
+
+
+class StreamGroup:
+    """One stream group. All methods belong to the event loop's thread.
+
+    `append` stores records. `topic_runtime` gives the running topic, `rates` the traffic of its segments. `on_lost` is
+    called once, with the reason, if records do not count any more: then this broker is not the coordinator, and what it
+    knows is worth nothing.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        progress: StreamProgress,
+        *,
+        clock: Clock,
+        append: Append,
+        topic_runtime: Callable[[], Awaitable[TopicRuntime]],
+        rates: Callable[[TopicRuntime], Awaitable[Mapping[int, float]]],
+        on_lost: Callable[[BaseException], None],
+    ) -> None:
+        self.topic, self.name = topic, name
+        self._clock, self._topic_runtime, self._rates_of = clock, topic_runtime, rates
+        self._members = StreamMembers(progress, now_ms=self._now_ms())
+        self._wake = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._hands_over = False
+        self._records = GroupRecords(topic, name, append=append, on_lost=on_lost, on_end=self._tell_those_who_wait)
+        # Rounds are numbered: the last that has begun, and the last that is over.
+        self._begun = self._finished = 0
+        self._round_over, self._assigned = Wakeup(), Wakeup()
+        self._planned_version, self._cannot_plan = -1, False
+        self._rates: Mapping[int, float] = {}
+        self._rates_seconds: float | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def progress(self) -> StreamProgress:
+        """What the records add up to."""
+        return self._members.progress
+
+    def left_ms(self, member: str) -> int:
+        """How long the member's session runs, unless it is heard meanwhile."""
+        return self._members.left_ms(member, self._now_ms())
+
+    # -- what members ask ------------------------------------------------------------------------------------
+
+    async def join(self, member: str) -> Start:
+        """Have a member start, or start again, once that is stored, with what it has then.
+
+        Stopped before that is stored, nothing has changed. Stopped after it, the member does not know its start, and
+        joins again: what it had is free then. Raises `Conflict` if there are too many members.
+        """
+        while True:
+            self._check()
+            if self._members.count >= MOST_MEMBERS and member not in self.progress.members:
+                raise Conflict(
+                    "too-many-members",
+                    f"group {self.name!r} has {MOST_MEMBERS} members, which is the most there may be; one that leaves, "
+                    "or is not heard of for a session, makes room",
+                )
+            start = self._members.join(member, self._now_ms())
+            await self._stored()
+            if start is not None:
+                break
+        await self._next_round()
+        return Start(start, self._members.told(member, start))
+
+    async def hear(
+        self,
+        member: str,
+        start: int,
+        *,
+        released: Collection[tuple[int, int]],
+        holds: Collection[tuple[int, int]],
+        wait_seconds: float,
+    ) -> Told:
+        """A heartbeat, with the segments that the member has let go and those that it holds, by epoch.
+
+        It is answered when the member has something else than it holds, or is to let something go; after
+        `wait_seconds` in any case. Raises `Conflict` if that start of the member is over.
+        """
+        until_seconds = self._clock.monotonic_seconds() + wait_seconds
+        told = await self._hear(member, start, released)
+        while not told.release and {hold[:2] for hold in told.holds} == set(holds):
+            left_seconds = until_seconds - self._clock.monotonic_seconds()
+            if left_seconds <= 0:
+                break
+            await self._wait_for(self._assigned.next(), left_seconds)
+            told = await self._hear(member, start, ())
+        return told
+
+    async def _hear(self, member: str, start: int, released: Iterable[tuple[int, int]]) -> Told:
+        named = list(released)
+        while True:
+            self._check()
+            verdict = self._members.hear(member, start, named, self._now_ms())
+            if verdict is Verdict.ACCEPTED:
+                self._ask()
+                return self._members.told(member, start)
+            if verdict is not Verdict.WAIT:
+                raise await self._fenced(verdict, f"start {start} of member {member!r} is over: it has joined again")
+            await self._stored()
+
+    async def leave(self, member: str, start: int | None) -> None:
+        """The member ends, and has nothing any more, once that is stored; without `start`, whichever it is.
+
+        Raises `NotFound` if there is no such member, `Conflict` if that start of it is over.
+        """
+        while True:
+            self._check()
+            known = self.progress.members.get(member) if start is None else start
+            if known is None:
+                raise NotFound("member", f"group {self.name!r} of topic {self.topic!r} has no member {member!r}")
+            verdict = self._members.leave(member, known)
+            if verdict is Verdict.ACCEPTED:
+                return
+            if verdict is Verdict.NEWER:
+                raise await self._fenced(verdict, f"member {member!r} has no start {known}")
+            await self._stored()
+            if verdict is Verdict.LATER:
+                return
+
+    async def commit(self, member: str, commits: Sequence[Commit]) -> list[bool]:
+        """Have positions count that the member is done with: for each whether it counts, once that is stored.
+
+        One that does not, because the segment is with somebody else by now, moves nothing. Raises `InvalidInput` for a
+        position that no message of the segment lies before.
+        """
+        drains = await self._check_positions(commits)
+        accepted = [False for _ in commits]
+        waiting = list(enumerate(commits))
+        while waiting:
+            self._check()
+            again, must_store = list[tuple[int, Commit]](), False
+            for index, each in waiting:
+                verdict = self._members.commit(member, each.segment, each.epoch, each.position)
+                if verdict is Verdict.WAIT:
+                    again.append((index, each))
+                elif verdict is Verdict.NEWER:
+                    await self._prove()
+                else:
+                    must_store |= verdict is Verdict.LATER
+                    accepted[index] = verdict is not Verdict.FENCED
+            waiting = again
+            if must_store or waiting:
+                await self._stored()
+        if drains:
+            self._members.must_plan = True
+            self._ask()
+        return accepted
+
+    async def _check_positions(self, commits: Sequence[Commit]) -> bool:
+        """Whether one of them is the end of a segment that is sealed, so that the group goes on behind it.
+
+        Raises `InvalidInput` for one beyond what is there: it would skip messages that are still to come.
+        """
+        runtime, drains = await self._topic_runtime(), False
+        for segment_id, _, position in commits:
+            segment = runtime.state.segment(segment_id)
+            if segment is None or segment_id not in self.progress.segments:
+                continue  # the group has not come to it, or has left it: nothing moves
+            end = segment.end_offset
+            drains |= position == end
+            if end is None:
+                end = await runtime.reads.end_of(segment_id, at_least=position)
+            if position > end:
+                raise InvalidInput(f"position {position} is beyond the end of segment {segment_id}, {end} now")
+        return drains
+
+    async def _fenced(self, verdict: Verdict, reason: str) -> Conflict:
+        if verdict is Verdict.NEWER:
+            await self._prove()
+        return Conflict("member-fenced", f"{reason}, or was not heard of for a session; join again")
+
+    async def _prove(self) -> None:
+        """Store a record that says nothing: if it is stored, nobody else coordinates the group, and no one knows more.
+
+        Raises `SegmentMoved` if it is not.
+        """
+        async with self._records.at_rest():
+            await self._records.store(Membership(at=self._wall_ms()))
+
+    # -- what coordinators do with groups --------------------------------------------------------------------
+
+    async def configure(self, settings: GroupSettings) -> None:
+        """Have other settings from now on, once they are stored."""
+        self._check()
+        async with self._records.at_rest():
+            await self._records.store(Configured(at=self._wall_ms(), settings=settings.in_force()))
+            self.progress.configure(settings)
+        self._ask()
+
+    async def write_snapshot(self) -> int:
+        """Store everything that the records add up to; the offset of that record."""
+        async with self._records.at_rest():
+            return await self._records.store(Snapshot(at=self._wall_ms(), state=self.progress.to_plain()))
+
+    async def delete(self) -> None:
+        """End the group for ever, once that is stored."""
+        async with self._records.at_rest():
+            await self._records.store(Deleted(at=self._wall_ms()))
+            self._records.lose(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
+
+    async def reset(self, positions: Positions, *, force: bool) -> StreamProgress:
+        """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
+
+        Without `force`, `Conflict` is raised while there are members. Stopped before the record is stored, nothing has
+        changed. Stopped after it, no commit from before counts: epochs begin above those that there were.
+        """
+        self._check()
+        async with self._records.at_rest():
+            if self._members.has_news:
+                await self._store_decided()
+            if self.progress.members and not force:
+                raise Conflict(
+                    "group-active",
+                    f"group {self.name!r} has {len(self.progress.members)} members: stop them, and wait until their "
+                    'sessions have ended; or pass "force": true, and they go on from there',
+                )
+            # Whoever asks while the record is on its way would be told by an incarnation that may be over.
+            self._hands_over = True
+            record = Reset(at=self._wall_ms(), id=self._clock.ulid(), positions=list(positions.items()))
+            await self._records.store(record)
+            self._records.end(self._records.moved())
+            return self.progress.reset(record)
+
+    async def hand_over(self) -> None:
+        """Decide nothing more, and store what was decided. Whoever follows gives each member a session from then on."""
+        self._hands_over = True
+        self._tell_those_who_wait()
+        async with self._records.at_rest():
+            if self._members.has_news:
+                await self._store_decided()
+
+    async def close(self) -> None:
+        """End; whoever waits is told that the coordinator has moved."""
+        self._records.lose(self._records.moved())
+        running = [task for task in (self._running, self._looking) if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _tell_those_who_wait(self) -> None:
+        self._round_over.wake()
+        self._assigned.wake()
+        self._wake.set()
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._records.check()
+        if self._hands_over:
+            raise self._records.moved()
+
+    def _ask(self) -> None:
+        """Something has changed: run."""
+        self._wake.set()
+        self.run()
+
+    async def _stored(self) -> None:
+        """Until everything decided so far is stored."""
+        self._ask()
+        await asyncio.shield(self._records.news_stored(has_news=self._members.has_news))
+
+    async def _next_round(self) -> None:
+        """Until everything is decided that follows from what is stored by now, and that is stored too."""
+        self._ask()
+        wanted = self._begun + 1
+        while self._finished < wanted:
+            self._check()
+            await asyncio.shield(self._round_over.next())
+
+    def run(self) -> None:
+        """End sessions, and have members get segments, until there are no members."""
+        if self._running is None and self._records.lost is None:
+            self._running = asyncio.create_task(self._run(), name=f"group {self.topic}/{self.name}")
+
+    async def _run(self) -> None:
+        try:
+            while self._records.lost is None and not self._hands_over:
+                self._wake.clear()
+                await self._round()
+                if not (self.progress.members or self._wake.is_set()):
+                    return
+                due_ms = self._members.next_event_ms()
+                left_seconds = LOOK_SECONDS if due_ms is None else max(due_ms - self._now_ms(), 0) / 1000
+                woken = asyncio.create_task(self._wake.wait())
+                await self._wait_for(woken, min(left_seconds, LOOK_SECONDS))
+                woken.cancel()
+        except BraidError as error:
+            self._records.lose(error)
+        finally:
+            self._running = None
+            if self._wake.is_set() and self._records.lost is None and not self._hands_over:
+                self.run()
+
+    async def _round(self) -> None:
+        """Decide what is due, and store what was decided."""
+        self._begun += 1
+        self._members.tick(self._now_ms())
+        must_tell = await self._plan()
+        async with self._records.at_rest():
+            if self._members.has_news and not self._hands_over:
+                await self._store_decided()
+        if self._members.must_plan and not self._cannot_plan:
+            self._wake.set()
+        self._finished = self._begun
+        self._round_over.wake()
+        if must_tell:
+            self._assigned.wake()
+
+    async def _plan(self) -> bool:
+        """Have the group go on along its segments, and members get them; False if nothing has changed since.
+
+        While the topic cannot be looked at, or is gone, commits and heartbeats go on.
+        """
+        try:
+            runtime = await self._topic_runtime()
+            if any(segment >= runtime.state.next_segment for segment in self.progress.segments):
+                await runtime.refresh()
+        except BraidError as error:
+            if not self._cannot_plan:
+                _log.warning("group_cannot_plan", topic=self.topic, group=self.name, error=error)
+            self._cannot_plan = True
+            return False
+        self._cannot_plan = False
+        self._look_at_traffic(runtime)
+        state = runtime.state
+        if not self._members.must_plan and state.version == self._planned_version:
+            return False
+        self._planned_version = state.version
+        gone = [each for each in self.progress.segments if state.segment(each) is None and each < state.next_segment]
+        if gone:
+            self._tell_skipped(0, gone)
+        self._members.plan(state, self._rates)
+        return True
+
+    def _look_at_traffic(self, runtime: TopicRuntime) -> None:
+        now_seconds = self._clock.monotonic_seconds()
+        is_recent = self._rates_seconds is not None and now_seconds - self._rates_seconds < RATES_SECONDS
+        if not is_recent and len(self.progress.members) > 1 and self._looking is None:
+            self._rates_seconds = now_seconds
+            self._looking = asyncio.create_task(self._look(runtime), name=f"traffic of group {self.name}")
+
+    async def _look(self, runtime: TopicRuntime) -> None:
+        try:
+            with contextlib.suppress(BraidError):
+                rates = await self._rates_of(runtime)
+                if rates != self._rates:
+                    self._rates, self._members.must_plan = rates, True
+                    self._wake.set()
+        finally:
+            self._looking = None
+
+    async def _store_decided(self) -> None:
+        await self._records.store_news(self._take_news, self._members.stored)
+
+    def _take_news(self) -> Membership:
+        news = self._members.take_news(self._wall_ms())
+        if lost := sum(each.stop - each.start for each in news.skipped):
+            self._tell_skipped(lost, [])
+        return news
+
+    def _tell_skipped(self, messages: int, segments: Collection[int]) -> None:
+        _log.warning("group_skipped", topic=self.topic, group=self.name, messages=messages, segments=list(segments))
+
+    async def _wait_for(self, event: "asyncio.Future[Any]", seconds: float) -> None:
+        """Until that happens, or that long."""
+        timer = asyncio.create_task(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait([event, timer], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_seconds() * 1000)
+
+    def _wall_ms(self) -> int:
+        return self._clock.now_us() // 1000

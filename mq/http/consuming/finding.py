@@ -1,0 +1,61 @@
+"""Finds the group that a request is about, and makes it if it is not there."""
+
+from groups.settings import Mode, default_settings, parse_settings
+from mq.base.errors import Conflict, NotFound
+from mq.broker import Broker
+from mq.groups.queue_group import QueueGroup
+from mq.groups.segment_groups import Group, SegmentGroups
+from mq.groups.stream_group import StreamGroup
+from mq.http.consuming.group_request import GroupRequest
+from mq.http.start import start_positions
+
+
+def existing_group(groups: SegmentGroups, request: GroupRequest) -> Group:
+    """Raises `NotFound`."""
+    group = groups.find(request.topic, request.group)
+    if group is None:
+        raise NotFound(
+            "group",
+            f"topic {request.topic!r} has no group {request.group!r}: create it with "
+            f"PUT /v1/topics/{request.topic}/groups/{request.group}, or claim from it, or join it",
+        )
+    return group
+
+
+async def made_group(broker: Broker, groups: SegmentGroups, request: GroupRequest, mode: Mode) -> Group:
+    """The group, which is made in that mode, with its defaults, if it is not there."""
+    if (group := groups.find(request.topic, request.group)) is not None:
+        return group
+    await broker.topics.topic(request.topic)
+    settings = parse_settings({"mode": mode}, default_settings(request.topic))
+    group, _ = await groups.create(
+        request.topic, request.group, settings, lambda: first_positions(broker, request.topic, None)
+    )
+    return group
+
+
+async def first_positions(broker: Broker, topic: str, begin: str | None) -> dict[int, int]:
+    """Where a group begins: earliest, latest, or a time. Raises `InvalidInput` for anything else."""
+    return await start_positions(topic, await broker.reader(topic), None, begin, default="earliest")
+
+
+def queue_of(group: Group) -> QueueGroup:
+    """Raises `Conflict` for a group of the other mode."""
+    if not isinstance(group, QueueGroup):
+        raise Conflict(
+            "group-mode",
+            f"group {group.name!r} is a stream group: its members read segments and commit positions; there is nothing "
+            f"to claim or ack. Join it with POST /v1/topics/{group.topic}/groups/{group.name}/members",
+        )
+    return group
+
+
+def stream_of(group: Group) -> StreamGroup:
+    """Raises `Conflict` for a group of the other mode."""
+    if not isinstance(group, StreamGroup):
+        raise Conflict(
+            "group-mode",
+            f"group {group.name!r} is a queue group: it has no members and no positions. Claim messages with "
+            f"POST /v1/topics/{group.topic}/groups/{group.name}/claims",
+        )
+    return group

@@ -1,0 +1,64 @@
+"""What a group is told to be: its settings, how far it has come, and who works on it."""
+
+from typing import Any
+
+from mq.broker import Broker
+from mq.groups.lag import Lag, lag_of
+from mq.groups.queue_group import QueueGroup
+from mq.groups.segment_groups import Group
+from mq.groups.stream_group import StreamGroup
+
+
+async def document_of(broker: Broker, group: Group) -> dict[str, Any]:
+    """The group as JSON. Raises as `lag_of`."""
+    runtime = await broker.topics.topic(group.topic)
+    lag = await lag_of(group.progress, runtime, await broker.reader(group.topic), broker.clock)
+    return {
+        "topic": group.topic,
+        "group": group.name,
+        "settings": group.progress.settings.in_force(),
+        "coordinator": broker.id,
+        "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3)},
+        **(_of_queue(group) if isinstance(group, QueueGroup) else _of_stream(group, lag)),
+        "skipped": group.progress.skipped_count,
+    }
+
+
+def _of_queue(group: QueueGroup) -> dict[str, Any]:
+    progress = group.progress
+    return {
+        "in_flight": group.in_flight,
+        "waiting_consumers": group.waiting_count,
+        "dead": progress.dead_count,
+        "expired": progress.expired_count,
+    }
+
+
+def _of_stream(group: StreamGroup, lag: Lag) -> dict[str, Any]:
+    """Its members, and the segments it is in. Those that wait for their predecessors count in the lag of the whole."""
+    progress = group.progress
+    holders = {
+        segment: each.member if progress.members.get(each.member) == each.start else None
+        for segment, each in progress.segments.items()
+    }
+    return {
+        "members": [
+            {
+                "member_id": member,
+                "member_epoch": start,
+                "session_ends_in_seconds": group.left_ms(member) / 1000,
+                "segments": sorted(segment for segment, holder in holders.items() if holder == member),
+            }
+            for member, start in sorted(progress.members.items())
+        ],
+        "segments": [
+            {
+                "segment": segment,
+                "position": each.position,
+                "epoch": each.epoch,
+                "member_id": holders[segment],
+                "lag": lag.unread.get(segment, 0),
+            }
+            for segment, each in sorted(progress.segments.items())
+        ],
+    }

@@ -1,0 +1,51 @@
+"""Requests about one group, and what they are answered, wherever the group is coordinated."""
+
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from fastapi.responses import Response
+
+from mq.groups.segment_groups import SegmentGroups
+from mq.http.render import Part
+from mq.http.reply import JSON, PageResponse
+from mq.limits.read_budget import ReadLease
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A request about one group: what to do, its body, and the media type of claimed messages."""
+
+    topic: str
+    group: str
+    operation: str
+    body: bytes
+    accept: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnswer:
+    """What to answer: a document, or claimed messages as `parts`."""
+
+    status: int
+    media_type: str
+    parts: Sequence[Part]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], status: int = 200) -> "GroupAnswer":
+        """A JSON document."""
+        return cls(status, JSON, [orjson.dumps(document)])
+
+
+Operation = Callable[[SegmentGroups, GroupRequest, ReadLease], Coroutine[Any, Any, GroupAnswer]]
+"""Does what is asked of one of those groups; what the answer takes is held by the lease."""
+
+
+def response_of(answer: GroupAnswer, lease: ReadLease) -> Response:
+    """The answer to a client. It holds the lease until it is sent."""
+    if not answer.parts:
+        with contextlib.closing(lease):
+            return Response(status_code=answer.status)
+    return PageResponse(answer.parts, {}, answer.media_type, lease, answer.status)

@@ -1,0 +1,100 @@
+"""Serves what the members of stream groups ask, at the broker that coordinates the group."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from filer.keys import check_name
+from groups.stream.members import Told
+from mq.base.errors import Conflict
+from mq.broker import Broker
+from mq.groups.segment_groups import SegmentGroups
+from mq.groups.stream_group import Commit, StreamGroup
+from mq.http.consuming.finding import existing_group, made_group, stream_of
+from mq.http.consuming.group_bodies import CommitBody, HeartbeatBody, JoinBody, LeaveBody
+from mq.http.consuming.group_request import GroupAnswer, GroupRequest, Operation
+from mq.http.json_body import M as Body
+from mq.http.json_body import checked_body, object_of
+from mq.http.reply import JSON
+from mq.limits.read_budget import ReadLease
+
+BEATS_PER_SESSION = 3
+"""A member that sends so many may miss one."""
+
+
+class StreamDesk:
+    """Does what members ask of stream groups that this broker coordinates."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.operations: Mapping[str, Operation] = {
+            "members": self._join,
+            "heartbeats": self._hear,
+            "leave": self._leave,
+            "commits": self._commit,
+        }
+
+    async def _join(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked = _body(request, JoinBody)
+        group = stream_of(await made_group(self._broker, groups, request, "stream"))
+        await self._broker.topics.topic(request.topic)
+        member = self._broker.clock.ulid() if asked.member_id is None else _member_id(asked.member_id)
+        start, told = await group.join(member)
+        return GroupAnswer.of(_told(group, member, start, told), 201)
+
+    async def _hear(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked = _body(request, HeartbeatBody)
+        group = stream_of(existing_group(groups, request))
+        await self._broker.topics.topic(request.topic)
+        told = await group.hear(
+            asked.member_id,
+            asked.member_epoch,
+            released=[(each.segment, each.epoch) for each in asked.released],
+            holds=[(each.segment, each.epoch) for each in asked.segments],
+            # Its session is not kept up for long by a member that has gone away while it waits.
+            wait_seconds=min(asked.wait, group.progress.settings.session_seconds / 2),
+        )
+        return GroupAnswer.of(_told(group, asked.member_id, asked.member_epoch, told))
+
+    async def _leave(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked = _body(request, LeaveBody)
+        await stream_of(existing_group(groups, request)).leave(asked.member_id, asked.member_epoch)
+        return GroupAnswer(204, JSON, [])
+
+    async def _commit(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+        asked, group = _body(request, CommitBody), stream_of(existing_group(groups, request))
+        commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
+        accepted = await group.commit(asked.member_id, commits)
+        if not any(accepted):
+            raise Conflict(
+                "member-fenced",
+                f"none of these {len(commits)} segments is with member {asked.member_id!r} under that epoch any more, "
+                "and no position has moved: whoever has them now goes on from the last commit that was accepted",
+            )
+        told = {"committed": True, "fenced": False}
+        return GroupAnswer.of(
+            {
+                name: [each._asdict() for each, held in zip(commits, accepted, strict=True) if held is wanted]
+                for name, wanted in told.items()
+            }
+        )
+
+
+def _body(request: GroupRequest, model: type[Body]) -> Body:
+    return checked_body(object_of(request.body or b"{}", model.EXAMPLE), model)
+
+
+def _member_id(name: str) -> str:
+    return check_name(name, what="member")
+
+
+def _told(group: StreamGroup, member: str, start: int, told: Told) -> dict[str, Any]:
+    """What a member has to know. Each segment that it holds, it reads from `position` on."""
+    session_seconds = group.progress.settings.session_seconds
+    return {
+        "member_id": member,
+        "member_epoch": start,
+        "session_seconds": session_seconds,
+        "heartbeat_seconds": round(session_seconds / BEATS_PER_SESSION, 3),
+        "segments": [each._asdict() for each in told.holds],
+        "release": [{"segment": segment, "epoch": epoch} for segment, epoch in told.release],
+    }

@@ -1,0 +1,77 @@
+"""Members of stream groups: join, heartbeats, leave; and their commits."""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from mq.bodies.intake import ClientGone
+from mq.broker import Broker
+from mq.http.consuming.group_bodies import BODY_BYTES, CommitBody, HeartbeatBody, JoinBody
+from mq.http.consuming.group_request import GroupRequest, response_of
+from mq.http.consuming.group_router import GroupRouter
+from mq.http.json_body import body_schema, checked_body, object_of, read_body
+from mq.http.routers import new_router
+from mq.http.until_gone import NOBODY_READS, until_gone
+
+_GROUP = "/v1/topics/{topic}/groups/{group}"
+_MEMBER = f"{_GROUP}/members/{{member_id}}"
+
+
+def members_router(broker: Broker) -> APIRouter:
+    """The endpoints of members of stream groups."""
+    router, groups = new_router("groups"), GroupRouter(broker)
+
+    async def serve(topic: str, group: str, operation: str, body: bytes) -> Response:
+        with broker.read_budget.lease() as lease:
+            return response_of(await groups.serve(GroupRequest(topic, group, operation, body), lease), lease)
+
+    @router.post(f"{_GROUP}/members", status_code=201, openapi_extra=body_schema(JoinBody, required=False))
+    async def join(request: Request, topic: str, group: str) -> Response:
+        """Join a stream group, or start again under a name. A group that is not there is made."""
+        return await serve(topic, group, "members", await read_body(request))
+
+    @router.post(f"{_MEMBER}/heartbeats", openapi_extra=_without_member(body_schema(HeartbeatBody)))
+    async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
+        """Keep a session up: tell what is let go, and learn which segments to read, and which to let go."""
+        told = {
+            "member_id": member_id,
+            **object_of(await read_body(request, BODY_BYTES) or b"{}", HeartbeatBody.EXAMPLE),
+        }
+        wait_seconds = checked_body(told, HeartbeatBody).wait
+        beat = GroupRequest(topic, group, "heartbeats", orjson.dumps(told))
+        with broker.read_budget.lease() as lease:
+            if wait_seconds:
+                lease.turns = broker.turns.streams
+            # A member that has gone away is not kept in the group by its last heartbeat.
+            work = groups.serve(beat, lease, wait_seconds=wait_seconds)
+            try:
+                return response_of(await until_gone(request.receive, work), lease)
+            except ClientGone:
+                lease.close()
+                return Response(status_code=NOBODY_READS)
+
+    @router.delete(_MEMBER, status_code=204)
+    async def leave(
+        topic: str, group: str, member_id: str, member_epoch: Annotated[int | None, Query(ge=1, le=2**62)] = None
+    ) -> Response:
+        """Leave a group: its segments are free at once. Without the epoch, whichever start of the member there is."""
+        told = {"member_id": member_id, "member_epoch": member_epoch}
+        return await serve(topic, group, "leave", orjson.dumps(told))
+
+    @router.post(f"{_GROUP}/commits", openapi_extra=body_schema(CommitBody))
+    async def commit(request: Request, topic: str, group: str) -> Response:
+        """Commit positions: everything below them is done. Answered when that is stored."""
+        return await serve(topic, group, "commits", await read_body(request, BODY_BYTES))
+
+    return router
+
+
+def _without_member(schema: dict[str, Any]) -> dict[str, Any]:
+    """The path names the member already."""
+    (content,) = schema["requestBody"]["content"].values()
+    described = content["schema"]
+    described["properties"] = {name: each for name, each in described["properties"].items() if name != "member_id"}
+    described["required"] = [name for name in described["required"] if name != "member_id"]
+    return schema
