@@ -20,7 +20,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast setup check lint style types imports format model unit integration cluster chaos prove \
-	trials bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	trials fuzz bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -31,6 +31,7 @@ help:
 	@echo "make chaos      random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
 	@echo "make prove      every fault there is for SECONDS=300, and the figures in docs/reliability.md (ARGS='--seed N')"
 	@echo "make trials     damage TRIALS=1000 single objects, on a directory and on S3; goes on where it was stopped"
+	@echo "make fuzz       mutated HTTP for SECONDS=300, at publishes with the fast path and without it: are they alike?"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
@@ -88,6 +89,9 @@ prove: $(VENV)/.all
 trials: $(VENV)/.all
 	$(BIN)/python -m tests.cluster.faults.object_trials --trials $(TRIALS) --store both --seed $(SEED) \
 		--journal $(TMPDIR)/braidmq-trials-$(SEED).jsonl $(ARGS)
+
+fuzz: $(VENV)/.all
+	$(BIN)/python -m tests.support.mutated_publishes --seconds $(SECONDS) $(ARGS)
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)

@@ -31,11 +31,14 @@ from mq.http.endpoints.loads import loads_router
 from mq.http.endpoints.members import members_router
 from mq.http.endpoints.messages import messages_router
 from mq.http.endpoints.positions import positions_router
+from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.split_merge import split_merge_router
 from mq.http.endpoints.subscribe import subscribe_router
 from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
 from mq.http.endpoints.verification import verification_router
+from mq.http.fast_path.fast_publisher import FastPublisher
+from mq.http.guard import Guard
 from mq.http.middleware.access_log import AccessLog, words_of
 from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
@@ -67,10 +70,26 @@ _EXPOSED_HEADERS = (
 
 def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp:
     """The ASGI app of a broker. Without an authorizer, the settings choose one."""
+    return _asgi(broker, _guard(broker, authorizer), Publisher(broker))
+
+
+def create_served(broker: Broker) -> tuple[ASGIApp, FastPublisher | None]:
+    """The ASGI app of a broker, and what serves most publishes before it."""
+    guard, publisher = _guard(broker, None), Publisher(broker)
+    is_observed = broker.tracer.is_on or broker.settings.access_log == "on"
+    fast = None if is_observed else FastPublisher(broker, guard, publisher)
+    return _asgi(broker, guard, publisher), fast
+
+
+def _guard(broker: Broker, authorizer: Authorizer | None) -> Guard:
     settings = broker.settings
-    chosen = authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback())
+    return Guard(settings, authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback()))
+
+
+def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
+    settings = broker.settings
     fast_api = create_app(broker)
-    app: ASGIApp = Dispatcher(broker, chosen, fast_api)
+    app: ASGIApp = Dispatcher(broker, guard, publisher, fast_api)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)
     if settings.cors_origins:

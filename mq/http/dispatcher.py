@@ -4,21 +4,18 @@ Inside FastAPI the same endpoints would lose a quarter of their throughput to mi
 """
 
 import re
-from collections.abc import Container
 from typing import NoReturn
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mq.base.authorizer import AllowLoopback, Authorizer, action_of
 from mq.base.errors import Forbidden
-from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
 from mq.http.endpoints.publish import Publisher
+from mq.http.guard import Guard, refusal_of_broker
 from mq.http.internal.endpoint import InternalEndpoint
 from mq.http.reply import Reply, serve
-from mq.http.web_pages import SAFE_METHODS, this_machine, why_foreign, why_forwarded
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
 
@@ -37,11 +34,6 @@ _PROBES = ("/healthz", "/livez", _READY)
 _LOOKS = ("GET", "HEAD")
 
 
-class _Everything(Container[str]):
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
 def hot_methods(path: str) -> list[str]:
     """The methods of a path that the dispatcher serves itself."""
     hot = (("POST", _PUBLISH), ("PUT", _UPLOAD), ("PUT", _LOAD_FILE))
@@ -51,20 +43,9 @@ def hot_methods(path: str) -> list[str]:
 class Dispatcher:
     """Serves other brokers, publishes and uploads itself, and passes on the rest. Authorizes users first."""
 
-    def __init__(self, broker: Broker, authorizer: Authorizer, app: ASGIApp) -> None:
-        self._broker, self._authorizer, self._app = broker, authorizer, app
-        # If an address is trusted, so is a web page whose host name an attacker has made to resolve to that address,
-        # and everybody whose requests a proxy at that address passes on.
-        settings = broker.settings
-        self._shows_metrics = settings.metrics == "any"
-        self._origins: Container[str] = _Everything() if settings.cors_origin == "*" else settings.cors_origins
-        self._trusts_addresses = isinstance(authorizer, AllowLoopback)
-        self._names = (
-            this_machine(settings.advertise, hosts=(settings.host, *settings.more_hosts))
-            if self._trusts_addresses
-            else None
-        )
-        self._publish = Publisher(broker)
+    def __init__(self, broker: Broker, guard: Guard, publisher: Publisher, app: ASGIApp) -> None:
+        self._broker, self._guard, self._publish, self._app = broker, guard, publisher, app
+        self._shows_metrics = broker.settings.metrics == "any"
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
         self._internal = InternalEndpoint(broker)
@@ -80,7 +61,7 @@ class Dispatcher:
             return
         method, path = scope["method"], scope["path"]
         is_internal = path.startswith(PREFIX)
-        refusal = self._refusal_of_broker(scope) if is_internal else self._refusal(scope, method, path)
+        refusal = refusal_of_broker(scope["headers"]) if is_internal else self._refusal(scope, method, path)
         if refusal is not None and method in _LOOKS and path in _PROBES:
             await serve(self._probe(path), scope, send)
         elif refusal is not None and not (self._shows_metrics and method == "GET" and path == _METRICS):
@@ -116,31 +97,8 @@ class Dispatcher:
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
 
     def _refusal(self, scope: Scope, method: str, path: str) -> Forbidden | None:
-        """Why the request is not allowed. A web page of another site must not use the rights of its reader."""
-        client, action = scope.get("client"), action_of(method, path)
-        if not self._authorizer.allows(client[0] if client else "", action, path):
-            return Forbidden(f"this broker does not allow {action} requests from this address")
-        headers = scope["headers"]
-        safe = method in SAFE_METHODS
-        if (why := why_foreign(headers, self._names, safe=safe, origins=self._origins)) is not None:
-            return Forbidden(f"this broker does not allow {action} requests of {why}")
-        if self._trusts_addresses and (header := why_forwarded(headers)) is not None:
-            return Forbidden(
-                f"this broker does not allow {action} requests that a proxy has passed on ({header}): it serves only "
-                "its own machine, and the address of a proxy says nothing about the proxy's clients. Connect to it "
-                "directly, or start it with --authorizer any behind a proxy that knows its clients"
-            )
-        return None if safe else why_not_changed(path)
-
-    def _refusal_of_broker(self, scope: Scope) -> Forbidden | None:
-        """Why no broker can have sent this: brokers are no web pages.
-
-        They name us as a gateway between us may want it. The cluster's secret, which no page has, is checked later.
-        """
-        why = why_foreign(scope["headers"], None)
-        return (
-            None if why is None else Forbidden(f"this path is only for the brokers of the cluster, and not for {why}")
-        )
+        client = scope.get("client")
+        return self._guard.refusal(client[0] if client else "", method, path, scope["headers"])
 
 
 async def _raise(refusal: Forbidden) -> NoReturn:

@@ -56,7 +56,7 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
     A request that is cancelled is answered too: the process ends.
     """
     try:
-        body, status, headers = await work
+        body, status, headers = await reply_of(work, scope["method"], scope["path"])
     except ClientGone:
         return
     except asyncio.CancelledError as error:
@@ -64,14 +64,22 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
             # Another broker would take an answer for one about the segment. Without any it looks at the store.
             raise BrokenOff from error
         body, status, headers = problem_reply(cut_off())
-    except Exception as error:
-        body, status, headers = problem_reply(logged_problem(error, scope["method"], scope["path"]))
     if WHOLE_BODY in scope.get("extensions", ()):
         await send({"type": "http.response.start", "status": status, "headers": headers, WHOLE_BODY: body})
         return
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
+
+
+async def reply_of(work: Awaitable[Reply], method: str, path: str) -> Reply:
+    """The reply that the work returns, or the problem that it raises. Raises `ClientGone`."""
+    try:
+        return await work
+    except ClientGone:
+        raise
+    except Exception as error:
+        return problem_reply(logged_problem(error, method, path))
 
 
 def cut_off() -> Problem:

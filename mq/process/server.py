@@ -30,9 +30,9 @@ from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.refused_imports import keep_pandas_out
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.http.app import create_asgi
+from mq.http.app import create_served
+from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.limits import connection_limits, open_files, raise_open_files
-from mq.process.connections.protocol import limited_protocol
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.freed_memory import Heap, give_back, glibc_heap
@@ -261,9 +261,10 @@ def connection_watch(broker: Broker) -> ConnectionWatch:
 
 
 def _uvicorn_config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:
+    app, fast = create_served(broker)
     return uvicorn.Config(
-        create_asgi(broker),
-        http=limited_protocol(watch),
+        app,
+        http=served_protocol(watch, fast),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -38,6 +38,21 @@ class _Share:
     appender: Appender | None = None
 
 
+@dataclass(slots=True)
+class SinglePublish:
+    """A single message that was appended to its segment; `waiter` gets its position, or why it is not stored."""
+
+    single: Single
+    size_bytes: int
+    request: RequestId | None
+    replicated: bool
+    waiter: asyncio.Future[list[Position]]
+    group: DeadlineGroup
+    began_seconds: float
+    null_slot: int
+    version: int
+
+
 class TopicPublisher:
     """Stores messages in the open segments of one topic.
 
@@ -87,27 +102,52 @@ class TopicPublisher:
         Raises `SegmentMoved` if this broker cannot store it; the message is not in the log then. Raises `StoreTimeout`
         if the store does not take it in time; it may be in the log later. Raises `SequenceExpired`.
         """
-        until_seconds = self._clock.monotonic_seconds() + RETRY_SECONDS
+        begun = self.begin_single(single, size_bytes, request, replicated=replicated)
+        if begun is not None:
+            return await self.finish_single(begun)
+        attempts = self._attempts(0, self._clock.monotonic_seconds() + RETRY_SECONDS)
+        share = _Share(single, size_bytes)
+        return (await self._publish(share, self._null_slot(request), request, replicated, attempts))[0]
+
+    def begin_single(
+        self, single: Single, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+    ) -> SinglePublish | None:
+        """The usual case: one message, one segment, no wait before it is appended. None if that takes a wait.
+
+        Nothing is appended then, nor if this raises `Repeatable`. Otherwise `finish_single` has the outcome. Who sees
+        before that the waiter has a result may take its first position, and has to remove it from its group.
+        """
+        began_seconds = self._clock.monotonic_seconds()
+        route, version = self._route, self._state.version
         null_slot = self._null_slot(request) if single.key is None else 0
-        route, version, attempt = self._route, self._state.version, 0
         index = route.segment_index(null_slot if single.key is None else slot_of(single.key))
         appender = route.appenders[index] if index >= 0 else None
-        if appender is not None and appender.is_open and (request is None or appender.inheritance.complete):
-            # The usual case: one message, one segment, no wait before it is appended.
-            group = self._deadlines.group()
+        if appender is None or not appender.is_open or not (request is None or appender.inheritance.complete):
+            return None
+        group = self._deadlines.group()
+        try:
+            waiter = appender.append(single, size_bytes, request, replicated=replicated)
+        except Exception as error:
+            waiter = asyncio.get_running_loop().create_future()
+            waiter.set_exception(error)
+        group.waiters.add(waiter)
+        return SinglePublish(
+            single, size_bytes, request, replicated, waiter, group, began_seconds, null_slot=null_slot, version=version
+        )
+
+    async def finish_single(self, begun: SinglePublish) -> Position:
+        """The position of a message that was begun. Raises as `publish_single`."""
+        try:
             try:
-                waiter = appender.append(single, size_bytes, request, replicated=replicated)
-                group.waiters.add(waiter)
-                try:
-                    return (await waiter)[0]
-                finally:
-                    group.waiters.discard(waiter)
-            except SegmentMoved:
-                async with self._deadlines.within(group):
-                    await self._after_move(attempt, version)
-                attempt = 1
-        attempts = self._attempts(attempt, until_seconds)
-        return (await self._publish(_Share(single, size_bytes), null_slot, request, replicated, attempts))[0]
+                return (await begun.waiter)[0]
+            finally:
+                begun.group.waiters.discard(begun.waiter)
+        except SegmentMoved:
+            async with self._deadlines.within(begun.group):
+                await self._after_move(0, begun.version)
+        attempts = self._attempts(1, begun.began_seconds + RETRY_SECONDS)
+        share = _Share(begun.single, begun.size_bytes)
+        return (await self._publish(share, begun.null_slot, begun.request, begun.replicated, attempts))[0]
 
     async def publish_rows(
         self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False

@@ -31,12 +31,14 @@ from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
 from mq.http.problems import SLUGS, problem_of
 from mq.http.reply import JSON, Reply
+from mq.http.web_pages import Headers
 from mq.limits.steps import Steps, at_once, in_turns
+from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_runtime import TopicRuntime
 
 _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
-_HEADER_PREFIX = b"braid-header-"
+HEADER_PREFIX = b"braid-header-"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 _ENVELOPE = re.compile(rb'\s{0,64}\{\s{0,64}"messages"\s{0,64}:')
 
@@ -46,21 +48,20 @@ class PublishRequest:
 
     __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "id", "parameters")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, headers: Headers, query: bytes) -> None:
         self.content_type = b""
         self.declared_bytes: int | None = None
         self.encoding = ""
         self.headers: list[tuple[str, bytes]] = []
-        for name, value in scope["headers"]:
+        for name, value in headers:
             if name == b"content-type":
                 self.content_type = value.partition(b";")[0].strip().lower()
             elif name == b"content-length":
                 self.declared_bytes = int(value)
             elif name == b"content-encoding":
                 self.encoding = value.decode("latin-1").strip().lower()
-            elif name.startswith(_HEADER_PREFIX):
-                self.headers.append((name[len(_HEADER_PREFIX) :].decode("latin-1"), value))
-        query = scope["query_string"]
+            elif name.startswith(HEADER_PREFIX):
+                self.headers.append((name[len(HEADER_PREFIX) :].decode("latin-1"), value))
         self.parameters = _parameters(query) if query else {}
         self.id = producer_sequence.producer_sequence(self.parameters) if query else None
 
@@ -98,8 +99,11 @@ class Publisher:
         except ClientGone:
             raise
         except Exception as error:
-            self._refused.labels(problem_of(error).slug).inc()
+            self._count_refused(error)
             raise
+
+    def _count_refused(self, error: Exception) -> None:
+        self._refused.labels(problem_of(error).slug).inc()
 
     async def _publish(self, scope: Scope, receive: Receive, topic: str) -> Reply:
         broker = self._broker
@@ -109,12 +113,12 @@ class Publisher:
         if runtime is None or runtime.state.deleted:
             async with broker.deadlines.within(broker.deadlines.group()):
                 runtime = await broker.topics.topic(topic)
-        request = PublishRequest(scope)
+        request = PublishRequest(scope["headers"], scope["query_string"])
         config = runtime.state.config
-        replicated = _wants_replicated(request.parameters.get("acks"), config)
+        replicated = wants_replicated(request.parameters.get("acks"), config)
         wait = config.overflow == "block"
         limit_bytes = broker.settings.max_body_bytes
-        _refuse_forms(request.content_type, topic)
+        refuse_forms(request.content_type, topic)
         body_format = PUBLISH_FORMATS.get(request.content_type)
         if body_format is not None and body_format.is_json:
             limit_bytes = min(limit_bytes, broker.settings.max_json_bytes)
@@ -140,7 +144,7 @@ class Publisher:
                     positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)
                 else:
                     if not request.content_type:
-                        _refuse_envelope(request, body)
+                        refuse_envelope(request, body)
                     single = await self._single(request, body, config)
                     positions = (
                         await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated),
@@ -149,17 +153,34 @@ class Publisher:
                 if request.id is None:
                     raise
                 raise Repeatable(error) from error
+        return self.acknowledge(positions, len(body), arrived_seconds, replicated=replicated)
+
+    def acknowledge(
+        self, positions: Sequence[Position], size_bytes: int, arrived_seconds: float, *, replicated: bool
+    ) -> Reply:
+        """The answer to a publish whose messages are at these positions, and whose body had arrived at that time."""
         took = self._replicated if replicated else self._stored
         took.observe(self._now_seconds() - arrived_seconds)
         if (span := tracing.current()).is_recording:
-            _note(span, positions, len(body))
+            _note(span, positions, size_bytes)
         return _answer(positions)
+
+    async def finish_single(self, publisher: TopicPublisher, begun: SinglePublish) -> Reply:
+        """The answer to a single message that this publisher has begun. Raises as a call does."""
+        try:
+            position = await publisher.finish_single(begun)
+        except Exception as error:
+            self._count_refused(error)
+            if begun.request is None or not isinstance(error, OutcomeUnknown | PublishIncomplete):
+                raise
+            raise Repeatable(error) from error
+        return self.acknowledge((position,), begun.size_bytes, begun.began_seconds, replicated=begun.replicated)
 
     async def _single(self, request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
         """The one value of a body. A large one is checked in a thread: it would hold up the event loop."""
         if config.value_type == "binary" or len(body) <= LARGE_BYTES:
-            return _single(request, body, config)
-        work = partial(_single, request, body, config)
+            return single_of(request, body, config)
+        work = partial(single_of, request, body, config)
         return await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, work)
 
     async def _publish_rows(
@@ -200,7 +221,7 @@ class Publisher:
         return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
 
 
-def _wants_replicated(acks: str | None, config: TopicConfig) -> bool:
+def wants_replicated(acks: str | None, config: TopicConfig) -> bool:
     """Whether to answer the request as soon as all replicas hold it. Raises `InvalidInput`."""
     wanted = acks or config.acks
     if wanted not in ("stored", "replicated"):
@@ -210,7 +231,7 @@ def _wants_replicated(acks: str | None, config: TopicConfig) -> bool:
     return wanted == "replicated"
 
 
-def _refuse_forms(content_type: bytes, topic: str) -> None:
+def refuse_forms(content_type: bytes, topic: str) -> None:
     """Raises `UnsupportedMedia`. curl says that a body is a form unless it is told what it is; nobody means that."""
     if content_type in _FORMS:
         raise UnsupportedMedia(
@@ -221,7 +242,7 @@ def _refuse_forms(content_type: bytes, topic: str) -> None:
         )
 
 
-def _refuse_envelope(request: PublishRequest, body: bytes) -> None:
+def refuse_envelope(request: PublishRequest, body: bytes) -> None:
     """Raises `UnsupportedMedia` if a body without a type is a document of messages: nobody means that as a value.
 
     With a key in the query, it is one value.
@@ -251,7 +272,8 @@ def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns
     return partial(body_format.decode, body, columns)
 
 
-def _single(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+def single_of(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+    """The one value of a body, with its key and its headers. Raises `InvalidInput`."""
     key: bytes | None = None
     if request.parameters:
         if "key_base64" in request.parameters:

@@ -53,11 +53,6 @@ _uvicorn_log = logging.getLogger("uvicorn.error.requests")
 _uvicorn_log.addFilter(_is_news)
 
 
-def limited_protocol(watch: ConnectionWatch) -> "type[asyncio.Protocol]":
-    """The protocol for the connections that this watch looks after, as uvicorn's configuration takes it."""
-    return cast("type[asyncio.Protocol]", partial(LimitedProtocol, watch=watch))
-
-
 def _new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
     """A parser as the base class has it."""
     parser = httptools.HttpRequestParser(protocol)
@@ -225,10 +220,7 @@ class LimitedProtocol(HttpToolsProtocol):
         cycle = self.cycle if self._in_message and not self._in_head else None
         body_bytes = self._body_bytes
         try:
-            if self._fed_bytes < LEAST_BYTES:
-                self.parser.feed_data(data)
-            else:
-                self._parse_large(data)
+            self._parse(data)
         except httptools.HttpParserUpgrade:
             # Upgrades are not supported: the request is answered as any other.
             pass
@@ -250,6 +242,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._look_at_rate()
         if self._in_head and not self._ended and not self.flow.read_paused:
             self._watch.half_heads.came(self)
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser, which calls the methods below."""
+        if self._fed_bytes < LEAST_BYTES:
+            self.parser.feed_data(data)
+        else:
+            self._parse_large(data)
 
     def _parse_large(self, data: bytes) -> None:
         """Feed the parser. Of a large body of a known length it gets no more than what has come with its headers.
@@ -414,6 +413,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if refusal is not None:
             self._refuse(refusal)
         self._in_head = False
+        self._begin_request()
+
+    def _begin_request(self) -> None:
+        """Have the ASGI app begin with the request whose headers are complete, once those before it are answered."""
         super().on_headers_complete()
 
     def _parsed_bytes(self) -> int:
@@ -437,6 +440,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is there as a whole."""
         super().on_message_complete()
+        self._message_is_complete()
+
+    def _message_is_complete(self) -> None:
         self._in_message = False
         if self._body_is_late:
             self._body_is_late = False

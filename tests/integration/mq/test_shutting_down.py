@@ -95,7 +95,7 @@ async def test_it_names_the_segments_and_gives_up_in_time(caplog: pytest.LogCapt
 
 
 async def test_a_publish_that_comes_when_the_time_is_over_is_not_appended() -> None:
-    """Its body arrives in the last second, which others have to take their answers."""
+    """Its body's end arrives in the last second, which others have to take their answers."""
     process = Process(drain_timeout=0.1)
     running = asyncio.create_task(process.run())
     await process.started()
@@ -106,7 +106,7 @@ async def test_a_publish_that_comes_when_the_time_is_over_is_not_appended() -> N
         await until(lambda: writer.accepted_end == 1)
         late, body = await asyncio.open_connection("127.0.0.1", process.port)
         with contextlib.closing(body):
-            body.write(b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\n")
+            body.write(b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nx")
             await until(lambda: "braidmq_connections 2.0" in connections(process.broker))
             process.asked.set()
             await held

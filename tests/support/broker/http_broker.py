@@ -22,9 +22,9 @@ from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.http.app import create_asgi
+from mq.http.app import create_served
 from mq.peers.transport import PeerTransport
-from mq.process.connections.protocol import limited_protocol
+from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.server import connection_watch
 from mq.tracing.tracer import NO_TRACER, Tracer
@@ -67,11 +67,13 @@ async def http_broker(
     store_health: StoreHealth | None = None,
     tracer: Tracer = NO_TRACER,
     incarnation: Incarnation | None = None,
+    is_fast: bool = True,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
 
-    A store that takes payloads itself also takes uploads, unless `payloads` says otherwise.
+    A store that takes payloads itself also takes uploads, unless `payloads` says otherwise. Without `is_fast`, the ASGI
+    app serves every publish.
     """
     payloads = payloads or (store if isinstance(store, StreamingStore) else None)
     broker = Broker(
@@ -93,7 +95,7 @@ async def http_broker(
         await broker.start(url)
         watch = connection_watch(broker)
         watching = asyncio.create_task(watch.run())
-        server = _Server(_config(broker, watch))
+        server = _Server(_config(broker, watch, is_fast))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await _started(server, serving)
@@ -108,10 +110,11 @@ async def http_broker(
             await broker.close()
 
 
-def _config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:
+def _config(broker: Broker, watch: ConnectionWatch, is_fast: bool) -> uvicorn.Config:
+    app, fast = create_served(broker)
     return uvicorn.Config(
-        create_asgi(broker),
-        http=limited_protocol(watch),
+        app,
+        http=served_protocol(watch, fast if is_fast else None),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -11,13 +11,20 @@ from tests.support.broker.http_broker import HttpBroker, http_broker
 
 @pytest.fixture(params=["memory", "local"])
 async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpBroker]:
-    """A broker on each kind of store that needs no other process."""
-    store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "data", clock=SystemClock())
-    async with http_broker(store) as running:
+    """A broker on each kind of store that needs no other process. One of the two has no fast path for publishes."""
+    in_memory = request.param == "memory"
+    store = MemoryStore() if in_memory else LocalStore(tmp_path / "data", clock=SystemClock())
+    async with http_broker(store, is_fast=in_memory) as running:
         yield running
 
 
 @pytest.fixture
-async def memory_broker() -> AsyncIterator[HttpBroker]:
-    async with http_broker(MemoryStore()) as running:
+async def memory_broker(is_fast: bool) -> AsyncIterator[HttpBroker]:
+    async with http_broker(MemoryStore(), is_fast=is_fast) as running:
         yield running
+
+
+@pytest.fixture
+def is_fast() -> bool:
+    """Whether publishes may take the fast path; modules that test publishing have both."""
+    return True

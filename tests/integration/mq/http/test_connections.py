@@ -191,9 +191,10 @@ async def test_bodies_that_stall_give_way_to_others(overflow: str) -> None:
         front_store = broker.broker.front_store
         async with contextlib.AsyncExitStack() as stack:
             halves = [await stack.enter_async_context(connected(broker)) for _ in range(3)]
-            for raw in halves:
+            for number, raw in enumerate(halves, 1):
                 await raw.send(POST + b"content-length: %d\r\n\r\n" % MIB + bytes(MIB - 1))
-            await until(lambda: front_store.pending_bytes == 3 * (MIB - 1))
+                # All of it is there before the next one begins: so the first is the one that stalls first.
+                await until(lambda number=number: front_store.pending_bytes == number * (MIB - 1))
             await until(lambda: front_store.has_stalled)
             answer = await broker.client.post("/v1/topics/t/messages", content=b"x" * 1000)
             assert answer.status_code == 200

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.broker.http_broker import HttpBroker
+from tests.support.broker.publish_paths import is_fast as is_fast
 
 MESSAGES = "/v1/topics/t/messages"
 ENVELOPE = b'{"messages": [{"value": "a"}, {"value": "b"}]}'

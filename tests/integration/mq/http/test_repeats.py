@@ -18,6 +18,8 @@ from filer.clock import SystemClock
 from filer.errors import BraidError, OutcomeUnknown
 from filer.segment import sequence_window
 from filer.segment.segment_log import seal_at_end
+from filer.segment.writer.pending_request import Waiter
+from filer.segment.writer.segment_writer import SegmentWriter
 from filer.segment.writer.writer_state import WriterState
 from filer.slots import SLOTS, equal_ranges, slot_of
 from filer.stores.decorators.failing_store import FailingStore
@@ -28,11 +30,11 @@ from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Data, Fetched, MakeData, Store
 from filer.topic.topic_state import Segment, TopicState, Transition
 from mq.broker import Broker
-from mq.topic.topic_publisher import TopicPublisher
 from tests.cluster.checker.consumers import read_topic
 from tests.cluster.checker.producers import ARROW_TYPE, arrow_stream
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
+from tests.support.broker.publish_paths import is_fast as is_fast
 
 MESSAGES = "/v1/topics/t/messages"
 ID = {"producer": "p", "sequence": "1"}
@@ -346,11 +348,12 @@ async def test_without_an_id_a_part_may_not_be_repeated(moody: HttpBroker) -> No
 async def test_an_unknown_outcome_may_be_repeated_with_an_id(
     topic: HttpBroker, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unknown(*arguments: object, **named: object) -> None:
-        raise OutcomeUnknown("no answer")
+    def unknown(*arguments: object, **named: object) -> Waiter:
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        waiter.set_exception(OutcomeUnknown("no answer"))
+        return waiter
 
-    monkeypatch.setattr(TopicPublisher, "publish_rows", unknown)
-    monkeypatch.setattr(TopicPublisher, "publish_single", unknown)
+    monkeypatch.setattr(SegmentWriter, "append", unknown)
     for request, retryable in ((ID, True), ({}, False)):
         problem = check_problem(await publish(topic, FORMS[form](KEYS), request), 503, "store-unavailable", "no answer")
         assert problem["retryable"] == retryable

@@ -49,7 +49,7 @@ class Connection:
         told = asyncio.Event()
         told.set()
         cycle = RequestResponseCycle(
-            scope=cast("Any", {"method": method, "http_version": "1.1"}),
+            scope=cast("Any", {"method": method, "path": "/", "http_version": "1.1"}),
             transport=cast("asyncio.Transport", self.transport),
             flow=FlowControl(cast("asyncio.Transport", self.transport)),
             logger=cast("Any", None),

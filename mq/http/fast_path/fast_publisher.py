@@ -1,0 +1,158 @@
+"""Publishes one message, if nothing has to be waited for before it is appended to its segment."""
+
+import asyncio
+from collections.abc import Callable
+
+from filer import request_ids
+from filer.errors import InvalidInput
+from filer.format.requests import Position
+from filer.segment.next_file import Single
+from mq.broker import Broker
+from mq.http.endpoints.publish import Publisher, refuse_envelope, single_of, wants_replicated
+from mq.http.fast_path.head import Head
+from mq.http.guard import Guard
+from mq.http.reply import Reply, cut_off, problem_reply, reply_of
+from mq.topic.topic_publisher import SinglePublish, TopicPublisher
+from mq.topic.topic_runtime import TopicRuntime
+
+OnReply = Callable[[Reply, str], None]
+"""Gets the answer to a publish, and the id of the request."""
+
+
+class FastPublisher:
+    """Serves publishes of one broker. Belongs to its event loop."""
+
+    def __init__(self, broker: Broker, guard: Guard, publisher: Publisher) -> None:
+        self._broker, self._guard, self._publisher = broker, guard, publisher
+        self._topics, self._front_store, self._turns = broker.topics, broker.front_store, broker.turns
+        self._limit_bytes = min(broker.settings.max_body_bytes, broker.front_store.limit_bytes)
+        self._is_draining, self._new_id = broker.draining.is_set, broker.new_request_id
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    def admits(self, head: Head, address: str) -> bool:
+        """Whether nothing refuses a publish whose body is still to come. If something does, the app answers it now."""
+        runtime = self._admitting(head, address)
+        if runtime is None or not self._front_store.has_room(head.size_bytes):
+            return False
+        try:
+            wants_replicated(head.request.parameters.get("acks"), runtime.state.config)
+        except InvalidInput:
+            return False
+        return True
+
+    def _admitting(self, head: Head, address: str) -> TopicRuntime | None:
+        """The topic, if the head alone does not keep the message out of it."""
+        if self._is_draining() or self._guard.refusal(address, "POST", head.path, head.headers) is not None:
+            return None
+        runtime = self._topics.get(head.topic)
+        if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
+            return None
+        return runtime
+
+    def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
+        """Append the message, and have `on_reply` called once, later.
+
+        False if that takes a wait, or is refused: then nothing was done, and the ASGI app is to serve the request.
+        """
+        runtime = self._admitting(head, address)
+        if runtime is None:
+            return False
+        try:
+            single, replicated = _checked(head, body, runtime)
+        except Exception:
+            # The ASGI app comes upon the same, and answers it.
+            return False
+        if not self._front_store.try_reserve(len(body)):
+            return False
+        id_ = head.request_id or self._new_id()
+        # What forwards the message takes the id from here.
+        work = request_ids.begin(id_)
+        publisher = runtime.publisher
+        try:
+            begun = publisher.begin_single(single, len(body), head.request.id, replicated=replicated)
+        except Exception:
+            # As above: what it raises, it raises before it appends anything.
+            begun = None
+        if begun is None:
+            self._front_store.release(len(body))
+            work.ended = True
+            return False
+        # From here on the message may be stored, whatever becomes of the connection: nobody may append it again. If the
+        # process stops, the client has no answer, and knows as much as it does about any request without one.
+        self._turns.publishing.__enter__()
+        under_way = _UnderWay(self, self._publisher, publisher, begun, head.path, work, on_reply)
+        begun.waiter.add_done_callback(under_way.has_outcome)
+        return True
+
+    def finish(self, under_way: "_UnderWay") -> None:
+        """Have a publish that has failed at first go on, as the ASGI app would."""
+        task = asyncio.create_task(under_way.finish(), name="publish")
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    def has_ended(self, size_bytes: int) -> None:
+        """A publish has its outcome: give back what it holds."""
+        self._turns.publishing.__exit__(None, None, None)
+        self._front_store.release(size_bytes)
+
+
+class _UnderWay:
+    """A publish that is begun."""
+
+    __slots__ = ("_begun", "_fast", "_on_reply", "_path", "_publisher", "_topic", "_work")
+
+    def __init__(
+        self,
+        fast: FastPublisher,
+        publisher: Publisher,
+        topic: TopicPublisher,
+        begun: SinglePublish,
+        path: str,
+        work: request_ids.Work,
+        on_reply: OnReply,
+    ) -> None:
+        self._fast, self._publisher, self._topic = fast, publisher, topic
+        self._begun, self._path, self._work, self._on_reply = begun, path, work, on_reply
+
+    def has_outcome(self, waiter: "asyncio.Future[list[Position]]") -> None:
+        """The waiter is done: answer, as what it was appended to has acknowledged it, or go on."""
+        begun = self._begun
+        if waiter.cancelled() or waiter.exception() is not None:
+            self._fast.finish(self)
+            return
+        try:
+            begun.group.waiters.discard(waiter)
+            positions = waiter.result()[:1]
+            self._reply(
+                self._publisher.acknowledge(
+                    positions, begun.size_bytes, begun.began_seconds, replicated=begun.replicated
+                )
+            )
+        finally:
+            self._fast.has_ended(begun.size_bytes)
+
+    async def finish(self) -> None:
+        """Answer with what comes of it."""
+        begun = self._begun
+        try:
+            try:
+                reply = await reply_of(self._publisher.finish_single(self._topic, begun), "POST", self._path)
+            except asyncio.CancelledError:
+                # The process ends. The app answers then too.
+                reply = problem_reply(cut_off())
+            self._reply(reply)
+        finally:
+            self._fast.has_ended(begun.size_bytes)
+
+    def _reply(self, reply: Reply) -> None:
+        self._on_reply(reply, self._work.id)
+        self._work.ended = True
+
+
+def _checked(head: Head, body: bytes, runtime: TopicRuntime) -> tuple[Single, bool]:
+    """The message, and whether it is acknowledged by replicas. Raises what the publish endpoint raises."""
+    config, request = runtime.state.config, head.request
+    replicated = wants_replicated(request.parameters.get("acks"), config)
+    if not request.content_type:
+        refuse_envelope(request, body)
+    return single_of(request, body, config), replicated

@@ -1,0 +1,65 @@
+"""What the fast path understands of the head of a request: all that it says, or nothing."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from filer import request_ids
+from mq.http.endpoints.publish import HEADER_PREFIX, PublishRequest, refuse_forms
+from mq.http.formats import PUBLISH_FORMATS
+
+_TARGET = re.compile(rb"(/v1/topics/([A-Za-z0-9._-]{1,200})/messages)(?:\?([^#]*))?\Z")
+_REQUEST_ID = request_ids.HEADER.encode()
+# A publish is the same with any value of these, or the guard, the publish endpoint or the parser look at it.
+_UNDERSTOOD = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"cache-control",
+        b"connection",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"pragma",
+        b"sec-fetch-mode",
+        b"user-agent",
+        _REQUEST_ID,
+    }
+)
+
+
+@dataclass(slots=True)
+class Head:
+    """The head of a publish of one message of `size_bytes`. `request_id` is the client's, if it gives a valid one."""
+
+    path: str
+    topic: str
+    headers: Sequence[tuple[bytes, bytes]]
+    size_bytes: int
+    request: PublishRequest
+    request_id: str | None
+
+
+def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | None:
+    """The head of a POST to that target; None if anything in it is not understood. The names are in lower case."""
+    match = _TARGET.match(target)
+    given_id: bytes | None = None
+    if match is None:
+        return None
+    for name, value in headers:
+        if name not in _UNDERSTOOD and not name.startswith(HEADER_PREFIX):
+            return None
+        if name == _REQUEST_ID and given_id is None:
+            given_id = value
+    path, topic, query = match.groups(b"")
+    try:
+        request = PublishRequest(headers, query)
+        refuse_forms(request.content_type, topic.decode())
+    except Exception:
+        # The ASGI app comes upon the same, and answers it.
+        return None
+    if request.declared_bytes is None or request.content_type in PUBLISH_FORMATS:
+        return None
+    id_ = None if given_id is None else request_ids.taken(given_id, of_broker=False)
+    return Head(path.decode(), topic.decode(), headers, request.declared_bytes, request, id_)

@@ -1,0 +1,259 @@
+"""Publishes that are served before ASGI: the same answers, and the same messages stored, as the ASGI app has."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from filer.clock import settle
+from filer.errors import OutcomeUnknown, SegmentMoved
+from filer.segment.writer.pending_request import Waiter
+from filer.segment.writer.segment_writer import SegmentWriter
+from filer.stores.memory_store import MemoryStore
+from mq.http.app import create_served
+from mq.http.fast_path.fast_publisher import FastPublisher
+from tests.support.broker.http_broker import http_broker
+from tests.support.mutated_publishes.comparison import comparison
+from tests.support.mutated_publishes.http_bytes import MESSAGES, head_of, request
+from tests.support.mutated_publishes.sides import MOST_BYTES, Connection, Side, side
+
+
+@pytest.fixture
+async def fast() -> AsyncIterator[Side]:
+    async with side(is_fast=True) as made:
+        yield made
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What `FastPublisher.begin` returned, call by call."""
+    found: list[bool] = []
+    begin = FastPublisher.begin
+
+    def noted(*arguments: Any) -> bool:
+        found.append(begin(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(FastPublisher, "begin", noted)
+    return found
+
+
+PLAIN = [
+    pytest.param(request(), id="a value"),
+    pytest.param(request(body=b""), id="an empty value"),
+    pytest.param(request(f"{MESSAGES}?key=k&acks=stored"), id="with a key"),
+    pytest.param(request(f"{MESSAGES}?producer=p&sequence=7"), id="with an id"),
+    pytest.param(request(headers=["Braid-Header-A: b", "Content-Type: text/plain"]), id="with headers"),
+    pytest.param(request("/v1/topics/json/messages", b"[1]", ["Content-Type: text/plain"]), id="checked as JSON"),
+    pytest.param(
+        request(headers=["User-Agent: x", "Accept: */*", "Connection: keep-alive", "X-Request-Id: mine"]), id="usual"
+    ),
+]
+
+
+@pytest.mark.parametrize("whole", PLAIN)
+async def test_a_publish_that_is_understood_needs_no_app(fast: Side, begun: list[bool], whole: bytes) -> None:
+    connection = fast.connect()
+    head_bytes = whole.index(b"\r\n\r\n") + 4
+    for pieces in ([whole], [whole[:head_bytes], whole[head_bytes:]], [whole[:20], whole[20:]]):
+        assert (await connection.send(*filter(None, pieces))).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert begun == [True] * 3
+    assert fast.http.broker.front_store.pending_bytes == 0
+    assert fast.http.broker.turns.publishing.under_way == 0
+
+
+OTHER = [
+    pytest.param([request(headers=["Content-Type: application/json"], body=b'{"messages": []}')], 200, id="JSON"),
+    pytest.param([request(headers=["Expect: 100-continue"])], 100, id="waits to be asked"),
+    pytest.param([request(headers=["X-Unknown: 1"])], 200, id="an unknown header"),
+    pytest.param([request(headers=["Connection: close"])], 200, id="the last one"),
+    pytest.param([request(headers=["Content-Encoding: gzip"], body=gzip.compress(b"v"))], 200, id="compressed"),
+    pytest.param([request(f"{MESSAGES}?nonsense=1")], 422, id="an unknown parameter"),
+    pytest.param([request(version="1.0")], 200, id="HTTP/1.0"),
+    pytest.param([request(body=b"x" * 100)[:-50], b"x" * 50], 200, id="a body in two pieces"),
+    pytest.param([request() + request()], 200, id="two at once"),
+]
+
+
+@pytest.mark.parametrize(("pieces", "status"), OTHER)
+async def test_whatever_else_comes_the_app_serves(
+    fast: Side, begun: list[bool], pieces: list[bytes], status: int
+) -> None:
+    assert (await fast.connect().send(*pieces)).startswith(b"HTTP/1.1 %d " % status)
+    assert begun == []
+
+
+REFUSED = [
+    pytest.param(request(host="evil.example"), 403, id="foreign host"),
+    pytest.param(request("/v1/topics/none/messages"), 404, id="no such topic"),
+    pytest.param(request(body=b"x" * (MOST_BYTES + 1)), 413, id="too large"),
+    pytest.param(request(f"{MESSAGES}?acks=replicated"), 422, id="no replicas"),
+    pytest.param(request("/v1/topics/json/messages", b"{", ["Content-Type: text/plain"]), 422, id="not JSON"),
+    pytest.param(request(body=b'{"messages": []}'), 415, id="an envelope"),
+]
+
+
+@pytest.mark.parametrize(("whole", "status"), REFUSED)
+async def test_whatever_is_refused_the_app_answers(fast: Side, begun: list[bool], whole: bytes, status: int) -> None:
+    connection = fast.connect()
+    assert (await connection.send(whole)).startswith(b"HTTP/1.1 %d " % status)
+    assert begun == [False]
+    assert fast.http.broker.front_store.pending_bytes == 0
+    assert (await connection.send(request())).startswith(b"HTTP/1.1 200 ")
+
+
+async def until_answered(connection: Connection, data: bytes) -> bytes:
+    """The answer to a part of a request."""
+    await connection.send(data)
+    async with asyncio.timeout(10):
+        while not connection.transport.written:
+            await settle()
+    return connection.transport.written
+
+
+REFUSED_HEADS = [
+    pytest.param(request(host="evil.example"), 403, id="foreign host"),
+    pytest.param(request("/v1/topics/none/messages"), 404, id="no such topic"),
+    pytest.param(request(length=str(MOST_BYTES + 1)), 413, id="too large"),
+    pytest.param(request(f"{MESSAGES}?acks=replicated"), 422, id="no replicas"),
+]
+
+
+@pytest.mark.parametrize(("whole", "status"), REFUSED_HEADS)
+async def test_whatever_the_head_refuses_is_answered_before_its_body_comes(
+    fast: Side, whole: bytes, status: int
+) -> None:
+    assert (await until_answered(fast.connect(), head_of(whole))).startswith(b"HTTP/1.1 %d " % status)
+
+
+async def test_a_draining_broker_and_a_full_front_store_take_none(fast: Side, begun: list[bool]) -> None:
+    broker, connection = fast.http.broker, fast.connect()
+    assert broker.front_store.try_reserve(broker.front_store.limit_bytes)
+    assert (await connection.send(request())).startswith(b"HTTP/1.1 429 ")
+    assert (await until_answered(fast.connect(), head_of(request()))).startswith(b"HTTP/1.1 429 ")
+    broker.front_store.release(broker.front_store.limit_bytes)
+    broker.draining.set()
+    assert (await connection.send(request())).startswith(b"HTTP/1.1 503 ")
+    assert begun == [False] * 2
+
+
+class HeldWriter:
+    """Takes what is appended, and answers when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiters: list[Waiter] = []
+        self._append = SegmentWriter.append
+        self._patch = monkeypatch
+        monkeypatch.setattr(SegmentWriter, "append", self._hold)
+
+    def _hold(self, *arguments: object, **named: object) -> Waiter:
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        return waiter
+
+    def let_go(self) -> None:
+        self._patch.setattr(SegmentWriter, "append", self._append)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> HeldWriter:
+    return HeldWriter(monkeypatch)
+
+
+async def test_nothing_is_answered_before_the_segment_has_acknowledged_it(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request())
+    await settle()
+    assert connection.transport.written == b"" and fast.http.broker.front_store.pending_bytes == len(b"value")
+    assert fast.http.broker.turns.publishing.under_way == 1
+    held.waiters[0].set_exception(OutcomeUnknown("no answer"))
+    answered = await connection.send()
+    assert b"HTTP/1.1 503 " in answered and b'"retryable":false' in answered
+    assert fast.http.broker.front_store.pending_bytes == fast.http.broker.turns.publishing.under_way == 0
+
+
+async def test_whoever_is_cut_off_as_the_process_ends_gets_an_answer(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request())
+    await settle()
+    held.waiters[0].cancel()
+    assert (await connection.send()).startswith(b"HTTP/1.1 503 ")
+    assert fast.http.broker.front_store.pending_bytes == fast.http.broker.turns.publishing.under_way == 0
+
+
+async def test_what_was_moved_away_is_appended_again(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request())
+    held.let_go()
+    held.waiters[0].set_exception(SegmentMoved())
+    assert (await connection.send()).startswith(b"HTTP/1.1 200 ")
+    assert len(held.waiters) == 1 and sum((await fast.http.end_offsets("t")).values()) == 1
+
+
+async def test_an_unforeseen_error_is_answered_and_nothing_is_appended_twice(
+    fast: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def failing(*arguments: object, **named: object) -> Waiter:
+        calls.append(arguments)
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(SegmentWriter, "append", failing)
+    assert (await fast.connect().send(request())).startswith(b"HTTP/1.1 500 ")
+    assert len(calls) == 1
+
+
+async def test_what_is_sent_ahead_waits_for_the_answer(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request(headers=["X-Request-Id: first"]))
+    held.let_go()
+    connection.protocol.data_received(request(headers=["X-Request-Id: second"]))
+    await settle()
+    assert connection.transport.written == b""
+    held.waiters[0].set_exception(OutcomeUnknown("no answer"))
+    answered = await connection.send()
+    assert 0 < answered.index(b"x-request-id: first") < answered.index(b"x-request-id: second")
+
+
+async def test_a_client_that_is_gone_gets_nothing_and_leaves_nothing(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request())
+    await connection.end()
+    held.waiters[0].set_exception(OutcomeUnknown("no answer"))
+    await settle()
+    assert connection.transport.written == b""
+    assert fast.http.broker.front_store.pending_bytes == fast.http.broker.turns.publishing.under_way == 0
+
+
+async def test_a_server_that_stops_answers_first_and_closes_then(fast: Side, held: HeldWriter) -> None:
+    connection = fast.connect()
+    connection.protocol.data_received(request())
+    connection.protocol.shutdown()
+    assert not connection.transport.closed
+    held.waiters[0].set_exception(OutcomeUnknown("no answer"))
+    assert b"\r\nconnection: close\r\n" in await connection.send()
+    assert connection.transport.closed
+
+
+async def test_who_is_not_allowed_gets_no_message_in(begun: list[bool]) -> None:
+    async with side(is_fast=True) as made:
+        connection = made.connect()
+        connection.protocol.client = ("192.0.2.7", 1)
+        assert (await connection.send(request())).startswith(b"HTTP/1.1 403 ")
+        assert begun == [False] and not sum((await made.http.end_offsets("t")).values())
+
+
+@pytest.mark.parametrize("observed", [{"access_log": "on"}], ids=["access log"])
+async def test_a_broker_that_tells_of_each_request_has_the_app_serve_all(observed: dict[str, Any]) -> None:
+    async with http_broker(MemoryStore(), **observed) as http:
+        assert create_served(http.broker)[1] is None
+
+
+def test_any_bytes_are_answered_as_by_the_app() -> None:
+    with comparison() as both:
+        both.compare_each_deviation()
+        both.compare_any(200)
+        assert both.compare_stored() > 3
