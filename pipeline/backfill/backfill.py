@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from braidmq import Client, CommittedLoad
 from braidmq.bulk_load.loader import check_committed
-from braidmq.json_rows.encoding import NonFinite
+from braidmq.json_rows.texts import NonFinite
 from braidmq.publish.encoding.tables import EventTimeUnit
 from braidmq.transport.patience import patience
 from filer.clock import SystemClock

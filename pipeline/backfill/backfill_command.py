@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from braidmq.json_rows.encoding import NonFinite
+from braidmq.json_rows.texts import NonFinite
 from braidmq.publish.encoding.tables import EventTimeUnit
 from filer.clock import SystemClock
 from filer.topic.reservations import MOST_SEGMENTS

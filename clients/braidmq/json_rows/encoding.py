@@ -6,7 +6,7 @@ values, and Arrow joins the columns to rows. A hundred thousand rows of twenty c
 
 import base64
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 from braidmq.errors import InvalidArgument
 from braidmq.json_rows.plain import is_list, is_uuid, plain, plain_type
 from braidmq.json_rows.refusal import Refusal, shown
-from braidmq.json_rows.texts import decimal_text, duration_text, non_finite_name
+from braidmq.json_rows.texts import NonFinite, decimal_text, duration_text, non_finite_name
 from filer.times import EARLIEST_US, LATEST_US
 
-NonFinite = Literal["refuse", "null", "text"]
-"""What NaN and the infinities become, which JSON does not have."""
 Texts = Any
 """An array of JSON texts, as binary."""
 

@@ -1,6 +1,10 @@
 """The texts of single numbers that JSON, or Python, would write otherwise. They need no Arrow."""
 
 from decimal import Decimal
+from typing import Literal
+
+NonFinite = Literal["refuse", "null", "text"]
+"""What NaN and the infinities become, which JSON does not have."""
 
 _MOST_DIGITS = 1000
 """An exponent of a few digits would make a text of a billion. Decimals of Arrow have at most 76."""

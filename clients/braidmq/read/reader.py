@@ -20,7 +20,6 @@ from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.message import MessagePage
 from braidmq.names import topic_path
 from braidmq.read.start import start_parameters
-from braidmq.read.stored_pages import stored_pages
 from braidmq.transport.retry import NEVER_GIVE_UP
 from braidmq.transport.transport import ARROW, Call, Transport
 
@@ -91,6 +90,9 @@ class Reader:
         """Read from files next, unless that was tried recently. After a full page, many messages may lie ahead."""
         self._pages_to_file_check -= 1
         if not self._pages_to_file_check:
+            # Imported here: most readers are not so far behind, and start sooner without it.
+            from braidmq.read.stored_pages import stored_pages
+
             self._pages_to_file_check = _PAGES_BETWEEN_FILE_CHECKS
             self._stored = stored_pages(admin, self.topic, page.end, page.table.schema)
 

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from importlib.metadata import version
 from statistics import median
 from typing import Literal
 
 import httpx
-import pyarrow as pa
 
-from braidmq import AsyncClient
+from braidmq import AsyncClient, Cluster
 from braidmq.command_words import in_command_words
 from braidmq.transport.addresses import shown
 from braidmq.transport.tls import tls_context
@@ -71,7 +71,7 @@ def machine_findings() -> list[Finding]:
     return [
         Finding("braidmq", "ok", VERSION),
         Finding("python", "ok", f"{platform.python_version()} ({sys.executable})"),
-        Finding("pyarrow", "ok", pa.__version__),
+        Finding("pyarrow", "ok", version("pyarrow")),
         Finding(
             "open files",
             "ok" if enough else "warning",
@@ -98,20 +98,30 @@ async def store_findings(store: Store, clock: Clock) -> list[Finding]:
 
 async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
     """Check that a broker answers, how fast, which brokers its cluster has, and that it can read its store."""
-    findings = [await _check("broker", lambda: _broker(client, clock))]
-    if findings[0].result != "failed":
-        findings.append(await _check("readiness", lambda: _readiness(client)))
-        findings.append(await _check("topics", lambda: _topics(client)))
-        findings.append(await _check("damage", lambda: _damage(client)))
-    return findings
+    try:
+        started = clock.monotonic_seconds()
+        cluster = await client.cluster()
+        seconds = clock.monotonic_seconds() - started
+    except BraidError as error:
+        return [_failed("broker", error)]
+    return [
+        Finding("broker", *_broker(client.url, cluster, seconds)),
+        await _check("readiness", lambda: _readiness(client)),
+        await _check("topics", lambda: _topics(client)),
+        Finding("damage", *_damage(cluster)),
+    ]
 
 
 async def _check(name: str, check: Callable[[], Awaitable[_Outcome]]) -> Finding:
     try:
         result, detail = await check()
     except BraidError as error:
-        return Finding(name, "failed", in_command_words(str(error)))
+        return _failed(name, error)
     return Finding(name, result, detail)
+
+
+def _failed(name: str, error: BraidError) -> Finding:
+    return Finding(name, "failed", in_command_words(str(error)))
 
 
 async def _fencing(store: Store, clock: Clock) -> _Outcome:
@@ -170,13 +180,10 @@ async def _signed(store: Store) -> _Outcome:
     )
 
 
-async def _broker(client: AsyncClient, clock: Clock) -> _Outcome:
-    started = clock.monotonic_seconds()
-    cluster = await client.cluster()
-    milliseconds = (clock.monotonic_seconds() - started) * 1000
+def _broker(url: str, cluster: Cluster, seconds: float) -> _Outcome:
     states = ", ".join(f"{broker.broker} {broker.state}" for broker in cluster.brokers)
     answer = (
-        f"{shown(client.url)} answers in {milliseconds:.1f} ms: version {cluster.version}, "
+        f"{shown(url)} answers in {seconds * 1000:.1f} ms: version {cluster.version}, "
         f"cluster {cluster.cluster}, {states}"
     )
     if cluster.version != VERSION:
@@ -214,9 +221,9 @@ async def _topics(client: AsyncClient) -> _Outcome:
     return "ok", f"{count} in the catalogue"
 
 
-async def _damage(client: AsyncClient) -> _Outcome:
+def _damage(cluster: Cluster) -> _Outcome:
     """What the scrubs of all brokers have found, and the readers of this one."""
-    damaged = (await client.cluster()).damaged
+    damaged = cluster.damaged
     if not damaged:
         return "ok", "nothing is known to be damaged"
     objects = sum(each.objects for each in damaged)

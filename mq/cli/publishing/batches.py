@@ -3,42 +3,25 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filer.nearest import unknown_name
 from mq.base import exact_json
 from mq.cli.failures import CommandFailed
-from mq.cli.publishing.csv_batches import csv_tables
-from mq.cli.publishing.input_stream import COMPRESSED, STDIN_NAME, InputStream
+from mq.cli.publishing.input_forms import Fields
+from mq.cli.publishing.input_stream import STDIN_NAME, InputStream
 
-Format = Literal["lines", "ndjson", "csv", "parquet", "raw"]
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _PARQUET_ROWS = 16_384
 # Those of a file are named in an error, of which some may be as many as it has lines.
 _MOST_NAMES = 50
-_ENDINGS: dict[str, Format] = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".txt": "lines",
-    ".log": "lines",
-    ".json": "raw",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields of a record that become the key and the value. Without `value`, the value is the record as JSON."""
-
-    key: str | None = None
-    value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +35,6 @@ class Batch:
     key: str | None
     value: str | None
     is_json: bool = False
-
-
-def format_of(name: str) -> Format:
-    """The format that the ending of a file name stands for. Raises `CommandFailed` for an unknown ending."""
-    plain = name.lower()
-    for ending in COMPRESSED:
-        plain = plain.removesuffix(ending)
-    for ending, form in _ENDINGS.items():
-        if plain.endswith(ending):
-            return form
-    raise CommandFailed(f"the name {name!r} does not tell the format: give --format lines, ndjson, csv, parquet or raw")
 
 
 def line_batches(stream: InputStream) -> Iterator[Batch]:
@@ -98,12 +70,14 @@ def ndjson_batches(stream: InputStream, fields: Fields) -> Iterator[Batch]:
 
 def csv_batches(stream: InputStream, fields: Fields, *, nulls: list[str], as_text: bool) -> Iterator[Batch]:
     """Each row is a JSON object, or its value field is the value. Raises `CommandFailed`."""
+    from mq.cli.publishing.csv_batches import csv_tables
+
     text = [each for each in (fields.key, fields.value) if each is not None]
     for table in csv_tables(stream, text_columns=text, nulls=nulls, as_text=as_text):
         yield Batch(table, fields.key, fields.value)
 
 
-def parquet_batches(file: pq.ParquetFile, fields: Fields, name: str) -> Iterator[Batch]:
+def parquet_batches(file: "pq.ParquetFile", fields: Fields, name: str) -> Iterator[Batch]:
     """Each row is a JSON object, or its value field is the value. Raises `CommandFailed` for a damaged file."""
     rows = file.iter_batches(batch_size=_PARQUET_ROWS)
     while True:

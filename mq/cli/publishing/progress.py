@@ -1,59 +1,46 @@
-"""A progress bar on the terminal."""
+"""How far an input of `mq publish` has been read and published."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
-
-from rich import progress as bars
-from rich.console import Console
-from rich.table import Column
+from typing import TYPE_CHECKING, Self
 
 from mq.cli.publishing.batches import Batch
 from mq.cli.publishing.input_stream import InputStream
 
-# All columns together fit on a terminal of 80 characters.
-_NAME_WIDTH, _BAR_WIDTH = 16, 10
+if TYPE_CHECKING:
+    from mq.cli.publishing.progress_bar import ProgressBar
 
 
 class Progress:
     """The progress through one input, measured in bytes or in rows. Draws nothing unless `shown`."""
 
     def __init__(self, name: str, *, shown: bool) -> None:
-        self._name = name
-        self._bars = bars.Progress(
-            bars.TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=_NAME_WIDTH)),
-            bars.BarColumn(bar_width=_BAR_WIDTH),
-            bars.TaskProgressColumn(),
-            bars.TextColumn("{task.fields[messages]:,} messages, {task.fields[per_second]:,.0f}/s"),
-            bars.TimeRemainingColumn(),
-            bars.TextColumn("left"),
-            console=Console(file=sys.stderr),
-            disable=not shown,
-            transient=True,
-        )
-        self._task = self._bars.add_task(Path(name).name, total=None, messages=0, per_second=0)
+        self._bar = _bar(name) if shown else None
+        self._drawn = ExitStack()
         self._stream: InputStream | None = None
+        self._total: int | None = None
         self._rows = self._messages = 0
 
     def __enter__(self) -> Self:
-        self._bars.start()
+        if self._bar is not None:
+            self._drawn.enter_context(self._bar)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        self._drawn.close()
 
     def follow(self, stream: InputStream) -> None:
         """Measure by the bytes read from `stream`."""
-        self._stream = stream
-        self._bars.update(self._task, total=stream.size_bytes)
+        self._stream, self._total = stream, stream.size_bytes
+        self._draw()
 
     def count(self, batches: Iterator[Batch], total_rows: int) -> Iterator[Batch]:
         """Measure by the rows yielded."""
-        self._bars.update(self._task, total=total_rows)
+        self._total = total_rows
+        self._draw()
         for batch in batches:
             yield batch
             self._rows += batch.table.num_rows
@@ -61,9 +48,16 @@ class Progress:
     def update(self, published: int) -> None:
         """Draw the current state, after so many more messages were published."""
         self._messages += published
-        self._bars.update(
-            self._task,
-            completed=self._rows if self._stream is None else self._stream.done_bytes,
-            messages=self._messages,
-            per_second=self._messages / (self._bars.tasks[self._task].elapsed or 1),
-        )
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._bar is not None:
+            done = self._rows if self._stream is None else self._stream.done_bytes
+            self._bar.draw(done, self._total, self._messages)
+
+
+def _bar(name: str) -> "ProgressBar":
+    # Imported here: where no bar is drawn, the command starts sooner.
+    from mq.cli.publishing.progress_bar import ProgressBar
+
+    return ProgressBar(name)

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 import orjson
@@ -12,10 +11,10 @@ import pyarrow.compute as pc
 
 from filer.topic.topic_config import TopicConfig
 from mq.cli.output import shown
+from mq.cli.reading.reading import Form
 from mq.http.render import MessageRenderer
 from mq.topic.run import Run
 
-Form = Literal["lines", "json", "ndjson", "raw", "table"]
 Messages = Callable[[pa.Table], Iterator[dict[str, object]]]
 
 _ID_WIDTH, _TIME_WIDTH, _KEY_WIDTH = 16, 27, 24

@@ -1,28 +1,19 @@
 """`mq subscribe`: print the messages of a topic on stdout, or write them into a Parquet file."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-import numpy as np
-import pyarrow as pa
 import typer
 
-from braidmq import AsyncClient, Message, Reference
+from braidmq import AsyncClient
 from filer.clock import SystemClock
-from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url
-from mq.cli.output import write_out
-from mq.cli.reading.message_forms import Form, MessageForm, ValuesForm, form_of
 from mq.cli.reading.moments import moment, start_of
-from mq.cli.reading.reading import Reading, read
-
-if TYPE_CHECKING:
-    from mq.cli.reading.parquet_file import ParquetFile
+from mq.cli.reading.reading import Form, Reading
 
 _Output = Literal[Form, "parquet"]
 
@@ -101,16 +92,13 @@ def subscribe(
         patient=timeout is None,
     )
 
-    async def work(client: AsyncClient) -> None:
-        found = (await client.topic(topic)).config
-        config = TopicConfig(key_type=found["key_type"], value_type=found["value_type"])
-        async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
-            if output is not None:
-                from mq.cli.reading.parquet_file import ParquetFile
+    # Imported here: help, completion and wrong usage come sooner without Arrow.
+    from mq.cli.reading.output import print_messages, write_parquet
 
-                await _write_parquet(pages, ParquetFile(output, config, clock))
-            else:
-                await _print_all(client, topic, pages, form_of("ndjson" if as_json else _printed(form), topic, config))
+    def work(client: AsyncClient) -> Coroutine[Any, Any, None]:
+        if output is not None:
+            return write_parquet(client, clock, reading, limit, output)
+        return print_messages(client, clock, reading, limit, "ndjson" if as_json else _printed(form))
 
     with_client(url, timeout, work, ends_with_reader=output is None)
 
@@ -127,50 +115,3 @@ def _check_output(form: _Output, output: Path | None, *, has_end: bool, as_json:
 def _printed(form: _Output) -> Form:
     assert form != "parquet", "it is written into a file"
     return form
-
-
-async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncGenerator[pa.Table]:
-    """Yield at most `limit` rows."""
-    left = limit
-    async with aclosing(pages):
-        while left is None or left > 0:
-            rows = await anext(pages, None)
-            if rows is None:
-                return
-            yield rows if left is None else rows.slice(0, left)
-            left = None if left is None else left - rows.num_rows
-
-
-async def _write_parquet(pages: AsyncIterator[pa.Table], file: "ParquetFile") -> None:
-    with file:
-        async for rows in pages:
-            file.write(rows)
-
-
-async def _print_all(client: AsyncClient, topic: str, pages: AsyncIterator[pa.Table], form: MessageForm) -> None:
-    write_out(form.head)
-    try:
-        async for rows in pages:
-            await _print(client, topic, rows, form)
-    finally:
-        write_out(form.tail)
-
-
-async def _print(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
-    """Print a page. Where only values are printed, payloads stored beside the log replace theirs."""
-    done = 0
-    if isinstance(form, ValuesForm):
-        for row in np.flatnonzero(rows["_ref"].is_valid().to_numpy()).tolist():
-            write_out(form.page(rows.slice(done, row - done)))
-            await _print_payload(client, topic, rows.slice(row, 1).to_pylist()[0])
-            write_out(form.end)
-            done = row + 1
-    write_out(form.page(rows.slice(done)))
-
-
-async def _print_payload(client: AsyncClient, topic: str, row: dict[str, Any]) -> None:
-    ref = Reference(row["_ref"]["uri"], row["_ref"]["size"], row["_ref"]["etag"], row["_ref"]["sha256"])
-    message = Message(topic, row["segment"], row["_offset"], row["_timestamp"], row["key"], None, ref=ref)
-    async with client.open(message) as payload:
-        async for chunk in payload:
-            write_out(chunk)

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from braidmq.errors import InvalidArgument
-from braidmq.json_rows.encoding import NonFinite, json_values, rows_to_json
+from braidmq.json_rows.encoding import json_values, rows_to_json
 from braidmq.json_rows.plain import plain_column, plain_type
+from braidmq.json_rows.texts import NonFinite
 from braidmq.publish.encoding.outgoing import CONTENT_TYPE, JSON_TYPE, Headers
 from filer.format.schema import HEADERS, TIMESTAMP
 from filer.nearest import unknown_name

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mq.cli.failures import CommandFailed
-from mq.cli.publishing.batches import Batch, Fields, csv_batches, format_of, line_batches, ndjson_batches
+from mq.cli.publishing.batches import Batch, csv_batches, line_batches, ndjson_batches
+from mq.cli.publishing.input_forms import Fields, format_of
 from mq.cli.publishing.input_stream import InputStream, open_input
 
 

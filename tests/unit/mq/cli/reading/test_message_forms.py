@@ -5,7 +5,8 @@ import pytest
 
 from filer.format.schema import HEADERS, REF, TIMESTAMP
 from filer.topic.topic_config import TopicConfig
-from mq.cli.reading.message_forms import Form, MessageForm, form_of
+from mq.cli.reading.message_forms import MessageForm, form_of
+from mq.cli.reading.reading import Form
 
 NOW_US = 1_700_000_000_000_000
 

@@ -1,0 +1,78 @@
+"""What `mq subscribe` makes of a reading: messages on stdout, or a Parquet file."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from braidmq import AsyncClient, Message, Reference
+from filer.clock import Clock
+from filer.topic.topic_config import TopicConfig
+from mq.cli.output import write_out
+from mq.cli.reading.message_forms import MessageForm, ValuesForm, form_of
+from mq.cli.reading.read_topic import read
+from mq.cli.reading.reading import Form, Reading
+
+
+async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, limit: int | None, name: Form) -> None:
+    """Print at most `limit` messages in the form of that name."""
+    form = form_of(name, reading.topic, await _config(client, reading.topic))
+    async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
+        write_out(form.head)
+        try:
+            async for rows in pages:
+                await _print(client, reading.topic, rows, form)
+        finally:
+            write_out(form.tail)
+
+
+async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, limit: int | None, path: Path) -> None:
+    """Write at most `limit` messages into a new file."""
+    # Imported here: printing does not need it.
+    from mq.cli.reading.parquet_file import ParquetFile
+
+    config = await _config(client, reading.topic)
+    async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
+        with ParquetFile(path, config, clock) as file:
+            async for rows in pages:
+                file.write(rows)
+
+
+async def _config(client: AsyncClient, topic: str) -> TopicConfig:
+    found = (await client.topic(topic)).config
+    return TopicConfig(key_type=found["key_type"], value_type=found["value_type"])
+
+
+async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncGenerator[pa.Table]:
+    """Yield at most `limit` rows."""
+    left = limit
+    async with aclosing(pages):
+        while left is None or left > 0:
+            rows = await anext(pages, None)
+            if rows is None:
+                return
+            yield rows if left is None else rows.slice(0, left)
+            left = None if left is None else left - rows.num_rows
+
+
+async def _print(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
+    """Print a page. Where only values are printed, payloads stored beside the log replace theirs."""
+    done = 0
+    if isinstance(form, ValuesForm):
+        for row in np.flatnonzero(rows["_ref"].is_valid().to_numpy()).tolist():
+            write_out(form.page(rows.slice(done, row - done)))
+            await _print_payload(client, topic, rows.slice(row, 1).to_pylist()[0])
+            write_out(form.end)
+            done = row + 1
+    write_out(form.page(rows.slice(done)))
+
+
+async def _print_payload(client: AsyncClient, topic: str, row: dict[str, Any]) -> None:
+    ref = Reference(row["_ref"]["uri"], row["_ref"]["size"], row["_ref"]["etag"], row["_ref"]["sha256"])
+    message = Message(topic, row["segment"], row["_offset"], row["_timestamp"], row["key"], None, ref=ref)
+    async with client.open(message) as payload:
+        async for chunk in payload:
+            write_out(chunk)
