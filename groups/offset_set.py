@@ -2,9 +2,11 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
+
+_FEW = 8
 
 
 class Part(NamedTuple):
@@ -26,8 +28,7 @@ class OffsetSet:
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._bounds = array("q")
         self._count = 0
-        for start, stop in ranges:
-            self.add(start, stop)
+        self.add_all(ranges)
 
     def __len__(self) -> int:
         """How many offsets it has."""
@@ -65,6 +66,41 @@ class OffsetSet:
             # What ends where this begins, or begins where it ends, becomes one range with it.
             low, high = bisect_left(self._bounds, start), bisect_right(self._bounds, stop)
             self._replace(low, high, [*([] if low % 2 else [start]), *([] if high % 2 else [stop])])
+
+    def add_all(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Add many. Where they are not few beside what it has, all are put in order once."""
+        added = list(ranges)
+        if len(added) * _FEW < self.range_count or len(added) < _FEW:
+            for start, stop in added:
+                self.add(start, stop)
+            return
+        bounds: list[int] = []
+        reached = -1
+        for start, stop in sorted([*self.ranges(), *added]):
+            if start > reached:
+                if start < stop:
+                    bounds += (start, stop)
+                    reached = stop
+            elif stop > reached:
+                bounds[-1] = reached = stop
+        self._set(bounds)
+
+    def to_plain(self) -> list[int]:
+        """Starts and stops by turns, for `from_plain`."""
+        return self._bounds.tolist()
+
+    @classmethod
+    def from_plain(cls, bounds: Sequence[int]) -> "OffsetSet":
+        """From what `to_plain` gave. Raises `TypeError` and `ValueError` for anything else."""
+        if len(bounds) % 2:
+            raise ValueError("a start without a stop")
+        made = cls()
+        made._set(bounds)
+        return made
+
+    def _set(self, bounds: Sequence[int]) -> None:
+        self._bounds = array("q", bounds)
+        self._count = sum(self._bounds[1::2]) - sum(self._bounds[::2])
 
     def remove(self, start: int, stop: int) -> None:
         """Take `[start, stop)` out, as far as it is in."""

@@ -362,7 +362,7 @@ def from_json(value: bytes | str) -> Record:
         if kind in _PARTS:
             for name, part in _PARTS[kind].items():
                 if part is not int and name in given:
-                    given[name] = [part(*each) for each in given[name]]
+                    given[name] = list(map(part._make, given[name]))
         elif kind is Leases:
             given["leases"] = [Leased(*each) for each in given.get("leases", ())]
         elif kind in (Created, Reset, Checkpoint):

@@ -1,6 +1,6 @@
 """What the records of a queue group add up to: the one thing that a coordinator which takes over knows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,12 +88,14 @@ class SegmentProgress:
         """Whether all of it was handed out, and is done."""
         return self.has_left and len(self.done) >= self.horizon - self.start
 
-    def finish(self, start: int, stop: int) -> None:
+    def finish(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Have these done."""
-        self.done.add(start, stop)
-        self.dying.remove(start, stop)
-        _remove_from_all(self.over, start, stop)
-        self.expose(start, stop)
+        self.done.add_all(ranges)
+        if self.dying or self.over or self.resting or self.delayed:
+            for start, stop in ranges:
+                self.dying.remove(start, stop)
+                _remove_from_all(self.over, start, stop)
+                self.expose(start, stop)
 
     def end(self, start: int, stop: int, delivery: int) -> None:
         """Have a delivery over."""
@@ -119,11 +121,11 @@ class SegmentProgress:
             "start": self.start,
             "horizon": self.horizon,
             "has_left": self.has_left,
-            "done": self.done.ranges(),
-            "dying": self.dying.ranges(),
-            "over": [[delivery, offsets.ranges()] for delivery, offsets in self.over.items()],
-            "resting": [[due_ms, offsets.ranges()] for due_ms, offsets in self.resting.items()],
-            "delayed": [[due_ms, offsets.ranges()] for due_ms, offsets in self.delayed.items()],
+            "done": self.done.to_plain(),
+            "dying": self.dying.to_plain(),
+            "over": [[delivery, offsets.to_plain()] for delivery, offsets in self.over.items()],
+            "resting": [[due_ms, offsets.to_plain()] for due_ms, offsets in self.resting.items()],
+            "delayed": [[due_ms, offsets.to_plain()] for due_ms, offsets in self.delayed.items()],
         }
 
     @classmethod
@@ -133,11 +135,11 @@ class SegmentProgress:
             plain["start"],
             plain["horizon"],
             plain["has_left"],
-            OffsetSet(plain["done"]),
-            OffsetSet(plain["dying"]),
-            {delivery: OffsetSet(ranges) for delivery, ranges in plain["over"]},
-            {due_ms: OffsetSet(ranges) for due_ms, ranges in plain["resting"]},
-            {due_ms: OffsetSet(ranges) for due_ms, ranges in plain["delayed"]},
+            OffsetSet.from_plain(plain["done"]),
+            OffsetSet.from_plain(plain["dying"]),
+            {delivery: OffsetSet.from_plain(bounds) for delivery, bounds in plain["over"]},
+            {due_ms: OffsetSet.from_plain(bounds) for due_ms, bounds in plain["resting"]},
+            {due_ms: OffsetSet.from_plain(bounds) for due_ms, bounds in plain["delayed"]},
         )
 
 
@@ -209,7 +211,7 @@ class QueueProgress:
         for each in news.dead:
             self._bury(each.segment, each.start, each.stop)
         for each in (*news.expired, *news.skipped):
-            self.segments[each.segment].finish(each.start, each.stop)
+            self.segments[each.segment].finish([(each.start, each.stop)])
         self.expired_count += sum(each.stop - each.start for each in news.expired)
         self.skipped_count += sum(each.stop - each.start for each in news.skipped)
         for segment in news.left:
@@ -241,12 +243,15 @@ class QueueProgress:
 
     def _ack(self, acked: Iterable[Acked], at_ms: int) -> None:
         self.recent_acks.rotate(at_ms, self.longest_lease_ms)
-        for each in acked:
-            self.segments[each.segment].finish(each.start, each.stop)
-            self.recent_acks.add(each)
+        by_claim: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for segment, start, stop, delivery in acked:
+            by_claim.setdefault((segment, delivery), []).append((start, stop))
+        for (segment, delivery), ranges in by_claim.items():
+            self.segments[segment].finish(ranges)
+            self.recent_acks.add(segment, delivery, ranges)
 
     def _bury(self, segment: int, start: int, stop: int) -> None:
-        self.segments[segment].finish(start, stop)
+        self.segments[segment].finish([(start, stop)])
         self.dead_count += stop - start
         self.dying = [
             each for each in self.dying if not (each.segment == segment and start <= each.start and each.stop <= stop)

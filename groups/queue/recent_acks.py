@@ -1,10 +1,9 @@
 """By which delivery messages were acked, for as long as somebody may repeat an ack whose answer was lost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from groups.offset_set import OffsetSet
-from groups.records import Acked
 
 _Generation = dict[tuple[int, int], OffsetSet]
 """Offsets by segment and delivery."""
@@ -26,10 +25,9 @@ class RecentAcks:
             self._generations = ({}, self._generations[0])
             self._began_ms = now_ms
 
-    def add(self, acked: Acked) -> None:
-        """Note an ack."""
-        newest = self._generations[0]
-        newest.setdefault((acked.segment, acked.delivery), OffsetSet()).add(acked.start, acked.stop)
+    def add(self, segment: int, delivery: int, ranges: Iterable[tuple[int, int]]) -> None:
+        """Note acks of a delivery."""
+        self._generations[0].setdefault((segment, delivery), OffsetSet()).add_all(ranges)
 
     def within(self, segment: int, start: int, stop: int, delivery: int) -> OffsetSet:
         """Which of `[start, stop)` that delivery has acked, as far as it is known."""
@@ -45,7 +43,7 @@ class RecentAcks:
         return {
             "began_ms": self._began_ms,
             "generations": [
-                [[segment, delivery, offsets.ranges()] for (segment, delivery), offsets in generation.items()]
+                [[segment, delivery, offsets.to_plain()] for (segment, delivery), offsets in generation.items()]
                 for generation in self._generations
             ],
         }
@@ -56,7 +54,7 @@ class RecentAcks:
         recent = cls()
         recent._began_ms = plain["began_ms"]
         newest, older = (
-            {(segment, delivery): OffsetSet(ranges) for segment, delivery, ranges in generation}
+            {(segment, delivery): OffsetSet.from_plain(bounds) for segment, delivery, bounds in generation}
             for generation in plain["generations"]
         )
         recent._generations = (newest, older)

@@ -68,7 +68,7 @@ class Redrives:
             "pending": None if self.pending is None else asdict(self.pending),
             "next_sequence": self.next_sequence,
             "settled": [
-                [topic, [[segment, settled.ranges()] for segment, settled in by_segment.items()]]
+                [topic, [[segment, settled.to_plain()] for segment, settled in by_segment.items()]]
                 for topic, by_segment in self._settled.items()
             ],
         }
@@ -79,7 +79,7 @@ class Redrives:
         redrives = cls(plain["producer"])
         redrives.next_sequence = plain["next_sequence"]
         redrives._settled = {
-            topic: {segment: OffsetSet(ranges) for segment, ranges in by_segment}
+            topic: {segment: OffsetSet.from_plain(bounds) for segment, bounds in by_segment}
             for topic, by_segment in plain["settled"]
         }
         if (pending := plain["pending"]) is not None:

@@ -38,6 +38,18 @@ def test_it_has_what_was_added_and_not_removed(changes: list[tuple[bool, tuple[i
     assert OffsetSet(found.ranges()).ranges() == found.ranges()
 
 
+@given(_CHANGES, st.lists(_RANGES, max_size=40))
+def test_many_are_added_at_once(changes: list[tuple[bool, tuple[int, int]]], ranges: list[tuple[int, int]]) -> None:
+    found, plain = changed(changes)
+    found.add_all(ranges)
+    assert offsets_of(found.ranges()) == sorted(plain | set(offsets_of(ranges))) and len(found) == len(
+        plain | set(offsets_of(ranges))
+    )
+    assert all(left[1] < right[0] for left, right in pairwise(found.ranges()))
+    again = OffsetSet.from_plain(found.to_plain())
+    assert again.ranges() == found.ranges() and len(again) == len(found)
+
+
 @given(_CHANGES, _RANGES)
 def test_the_parts_of_a_range(changes: list[tuple[bool, tuple[int, int]]], window: tuple[int, int]) -> None:
     found, plain = changed(changes)
