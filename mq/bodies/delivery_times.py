@@ -31,6 +31,17 @@ def delivery_headers(message: Mapping[str, Any], headers: list[_Header], now_us:
     return [(name, rfc3339(time_us).encode()) for name, time_us in given.items()]
 
 
+def delivery_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Parameters of a query as the fields of a message, whose delay is a number. Raises `InvalidInput`."""
+    fields: dict[str, Any] = dict(parameters)
+    if (delay := fields.get("delay_seconds")) is not None:
+        try:
+            fields["delay_seconds"] = float(delay)
+        except ValueError as error:
+            raise InvalidInput(f"delay_seconds must be a number, not {delay!r:.80}") from error
+    return fields
+
+
 def _deliver_at(message: Mapping[str, Any], now_us: int, where: str) -> int | None:
     delay_seconds = exact_json.plain(message.get("delay_seconds"))
     if delay_seconds is None:

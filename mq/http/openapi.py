@@ -31,6 +31,7 @@ _PROBLEM = {
 }
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXT = {"type": "string"}
+_TIME = {"type": "string", "format": "date-time"}
 
 
 def _stored(properties: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +81,14 @@ _PUBLISH = {
         },
         {"name": "key", "in": "query", "description": "The key of a body that is one value.", "schema": _TEXT},
         {"name": "key_base64", "in": "query", "description": "The same, as base64.", "schema": _TEXT},
+        {
+            "name": "delay_seconds",
+            "in": "query",
+            "description": "Queue groups do not hand out a body that is one value before.",
+            "schema": {"type": "number", "minimum": 0},
+        },
+        {"name": "deliver_at", "in": "query", "description": "The same, as a time.", "schema": _TIME},
+        {"name": "expires_at", "in": "query", "description": "Nor after this time.", "schema": _TIME},
     ],
     "requestBody": {
         "content": {

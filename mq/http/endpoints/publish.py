@@ -13,6 +13,7 @@ import pyarrow as pa
 from starlette.types import Receive, Scope
 
 from filer import tracing
+from filer.clock import Clock
 from filer.errors import InvalidInput, OutcomeUnknown
 from filer.format.requests import Position
 from filer.format.schema import REF
@@ -23,6 +24,7 @@ from filer.tracing import Span
 from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable, UnsupportedMedia
 from mq.base.json_size import LARGE_BYTES
 from mq.bodies.arriving_body import arriving_body
+from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
 from mq.bodies.intake import ClientGone, Intake
 from mq.bodies.json_body import check_types, decode_base64, decode_json_value
 from mq.bodies.rows import Columns, Rows
@@ -37,7 +39,7 @@ from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_runtime import TopicRuntime
 
 _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
-_RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64")
+_RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64", *DELIVERY_FIELDS)
 HEADER_PREFIX = b"braid-header-"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 _ENVELOPE = re.compile(rb'\s{0,64}\{\s{0,64}"messages"\s{0,64}:')
@@ -179,8 +181,8 @@ class Publisher:
     async def _single(self, request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
         """The one value of a body. A large one is checked in a thread: it would hold up the event loop."""
         if config.value_type == "binary" or len(body) <= LARGE_BYTES:
-            return single_of(request, body, config)
-        work = partial(single_of, request, body, config)
+            return single_of(request, body, config, self._broker.clock)
+        work = partial(single_of, request, body, config, self._broker.clock)
         return await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, work)
 
     async def _publish_rows(
@@ -259,7 +261,7 @@ def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns
     keys = {name: value for name, value in request.parameters.items() if name not in _ANY_PARAMETERS}
     if keys and body_format.media_type == JSON:
         headers = {name: {"base64": base64.b64encode(value).decode()} for name, value in request.headers}
-        return partial(decode_json_value, body, columns, {**keys, "headers": headers})
+        return partial(decode_json_value, body, columns, {**delivery_parameters(keys), "headers": headers})
     for name in keys:
         raise InvalidInput(
             f"parameter {name!r} is only for a body that is a single value; here, each message has its own key"
@@ -272,10 +274,14 @@ def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns
     return partial(body_format.decode, body, columns)
 
 
-def single_of(request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+def single_of(request: PublishRequest, body: bytes, config: TopicConfig, clock: Clock) -> Single:
     """The one value of a body, with its key and its headers. Raises `InvalidInput`."""
     key: bytes | None = None
+    headers = request.headers
     if request.parameters:
+        if not request.parameters.keys().isdisjoint(DELIVERY_FIELDS):
+            fields = delivery_parameters(request.parameters)
+            headers = [*headers, *delivery_headers(fields, headers, clock.now_us(), "the query")]
         if "key_base64" in request.parameters:
             if "key" in request.parameters:
                 raise InvalidInput("give key or key_base64, not both")
@@ -284,7 +290,7 @@ def single_of(request: PublishRequest, body: bytes, config: TopicConfig) -> Sing
             key = request.parameters["key"].encode()
     if config.value_type != "binary" or (key is not None and config.key_type != "binary"):
         check_types(key, body, Columns(config.key_type, config.value_type), "the body")
-    return Single(key, body, tuple(request.headers) or None, None)
+    return Single(key, body, tuple(headers) or None, None)
 
 
 def _note(span: Span, positions: Sequence[Position], size_bytes: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from filer import request_ids
+from filer.clock import Clock
 from filer.errors import InvalidInput
 from filer.format.requests import Position
 from filer.segment.next_file import Single
@@ -58,7 +59,7 @@ class FastPublisher:
         if runtime is None:
             return False
         try:
-            single, replicated = _checked(head, body, runtime)
+            single, replicated = _checked(head, body, runtime, self._broker.clock)
         except Exception:
             # The ASGI app comes upon the same, and answers it.
             return False
@@ -149,10 +150,10 @@ class _UnderWay:
         self._work.ended = True
 
 
-def _checked(head: Head, body: bytes, runtime: TopicRuntime) -> tuple[Single, bool]:
+def _checked(head: Head, body: bytes, runtime: TopicRuntime, clock: Clock) -> tuple[Single, bool]:
     """The message, and whether it is acknowledged by replicas. Raises what the publish endpoint raises."""
     config, request = runtime.state.config, head.request
     replicated = wants_replicated(request.parameters.get("acks"), config)
     if not request.content_type:
         refuse_envelope(request, body)
-    return single_of(request, body, config), replicated
+    return single_of(request, body, config, clock), replicated

@@ -88,9 +88,18 @@ async def test_a_message_says_when_it_may_be_delivered(memory_broker: HttpBroker
     messages = [{"value": "later", "delay_seconds": 0.5}, {"value": "now", "expires_at": "2999-01-01T00:00:00Z"}]
     published = await memory_broker.client.post(f"{T}/messages", json={"messages": messages})
     published.raise_for_status()
+    for parameters in ({"expires_at": "2999-01-01T00:00:00Z"}, {"key": "k", "delay_seconds": "0.5"}):
+        answer = await memory_broker.client.post(f"{T}/messages", content=b"alone", params=parameters)
+        answer.raise_for_status()
+        answer = await memory_broker.client.post(f"{T}/messages", json={"n": 1}, params=parameters)
+        answer.raise_for_status()
     began = datetime.now(UTC)
-    assert await values(memory_broker) == ["now"]
-    assert await values(memory_broker, wait=10) == ["later"]
+    assert await values(memory_broker) == ["now", "alone", {"n": 1}]
+    assert [value for _ in range(3) for value in await values(memory_broker, max=1, wait=10)] == [
+        "later",
+        "alone",
+        {"n": 1},
+    ]
     assert timedelta(seconds=0.3) <= datetime.now(UTC) - began < timedelta(seconds=2)
 
 
