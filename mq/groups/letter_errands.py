@@ -24,9 +24,9 @@ class LetterErrands:
     """Publishes by `bury` and `publish_again`, then has it noted. What fails is tried again for as long as it takes."""
 
     def __init__(
-        self, label: str, clock: Clock, records: GroupRecords, *, bury: Bury, publish_again: PublishAgain
+        self, topic: str, group: str, clock: Clock, records: GroupRecords, *, bury: Bury, publish_again: PublishAgain
     ) -> None:
-        self._label, self._clock, self._records = label, clock, records
+        self._topic, self._group, self._clock, self._records = topic, group, clock, records
         self._bury, self._publish_again = bury, publish_again
         self._attempt: asyncio.Future[None] | None = None
 
@@ -39,7 +39,7 @@ class LetterErrands:
             try:
                 await self._bury(progress, each)
             except BraidError as error:
-                _log.warning("dead_letters_delayed", group=self._label, error=error)
+                _log.warning("dead_letters_delayed", topic=self._topic, group=self._group, error=error)
                 await self._clock.sleep(RETRY_SECONDS)
                 return
             buried(each)
@@ -52,7 +52,7 @@ class LetterErrands:
         try:
             await self._publish_again(progress, redriving)
         except BraidError as error:
-            _log.warning("redrive_delayed", group=self._label, error=error)
+            _log.warning("redrive_delayed", topic=self._topic, group=self._group, error=error)
             self._end_attempt(error)
             await self._clock.sleep(RETRY_SECONDS)
             return

@@ -86,7 +86,7 @@ class QueueGroup:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hands_over = False
         self._records = GroupRecords(topic, name, append=append, on_lost=on_lost, on_end=self._tell_those_who_wait)
-        self._errands = LetterErrands(key_of(topic, name), clock, self._records, bury=bury, publish_again=publish_again)
+        self._errands = LetterErrands(topic, name, clock, self._records, bury=bury, publish_again=publish_again)
         self._redrive_lock = asyncio.Lock()
         self._asked_seconds = clock.monotonic_seconds()
 
