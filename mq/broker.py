@@ -425,6 +425,8 @@ class Broker:
             self.store, self.clock, self.settings.cluster, grace_seconds=self.settings.grace
         )
         await self.incarnation.take()
+        if (before := self.incarnation.left_running) is not None:
+            _log.warning("broker_before_not_stopped", broker=before, store=self.store.uri(keys.INCARNATION))
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         self.peers.open(self.cluster.secret, self.id)
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)

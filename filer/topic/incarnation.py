@@ -81,6 +81,11 @@ class Incarnation:
         return {} if self._found is None else self._found.ends.get(topic, {})
 
     @property
+    def left_running(self) -> str | None:
+        """The id of the broker before this one if it has not noted a stop: it was killed, or it still runs."""
+        return None if self._found is None or self._found.stopped else self._found.broker
+
+    @property
     def topics(self) -> set[str]:
         """The topics of which ends are known."""
         return set() if self._found is None else set(self._found.ends)

@@ -14,7 +14,7 @@ from filer.topic.topic_config import AT_CREATION, FIXED_FIELDS, TopicConfig, par
 from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import Coordinator
 from leader.transitions import new_topic, recreated
-from mq.base.errors import Conflict, TopicExists
+from mq.base.errors import Conflict, NotFound, TopicExists
 from mq.base.internal_topics import check_new_name
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
@@ -109,7 +109,11 @@ class TopicAdministration:
 
     async def delete(self, name: str) -> None:
         """Seal all segments and leave a tombstone; the files go after the grace period. Raises `NotFound`."""
-        await self._topics.topic(name)
+        try:
+            await self._topics.topic(name)
+        except NotFound as error:
+            # Without the advice to create it.
+            raise NotFound("topic", f"there is no topic {name!r}") from error
         await self._executor.delete(name)
         _log.info("topic_deleted", topic=name)
 

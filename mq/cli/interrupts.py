@@ -1,14 +1,14 @@
-"""Ctrl-C in a command: it always ends with 130, and never with a stack trace.
+"""Ctrl-C and SIGTERM in a command: it always ends with 130 or 143, and never with a stack trace.
 
 Python raises `KeyboardInterrupt` at whichever line runs: in an import, in a finalizer, between the steps of closing an
 event loop. Nobody can write code that bears that everywhere. So here a signal raises nothing. While a coroutine runs
-(`run`), the first Ctrl-C cancels it, and it ends in order. At all other times, and the second time, the process ends
+(`run`), the first signal cancels it, and it ends in order. At all other times, and the second time, the process ends
 at once, after the last words of the command if it has any.
 """
 
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -17,30 +17,37 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 INTERRUPTED = 130
+_SIGNALLED = 128
 _STDERR = 2
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Interrupts:
-    """What SIGINT does to this process from `begin` on, until `end`."""
+    """What SIGINT and SIGTERM do to this process from `begin` on, until `end`."""
 
     def __init__(self) -> None:
         self._cancel: Callable[[], object] | None = None
         self._last_words: Callable[[], str] | None = None
-        self._came = False
+        self._came: int | None = None
 
-    def begin(self) -> None:
-        """Take over SIGINT."""
-        signal.signal(signal.SIGINT, self._interrupted)
+    def begin(self, signals: Iterable[int]) -> None:
+        """Take over these signals."""
+        for number in signals:
+            signal.signal(number, self._interrupted)
 
-    def end(self) -> None:
-        """The command is done and its exit code is known: nothing is left that could be interrupted."""
-        if signal.getsignal(signal.SIGINT) == self._interrupted:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    def end(self, code: int) -> int:
+        """The command is done with this exit code: nothing is left that could be interrupted.
+
+        Returns the exit code of the process, which tells the signal if one has ended the command.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) == self._interrupted:
+                signal.signal(number, signal.SIG_IGN)
+        return code if self._came is None or code != INTERRUPTED else _SIGNALLED + self._came
 
     @contextmanager
     def last_words(self, words: Callable[[], str]) -> Iterator[None]:
-        """Within the block, print one line if Ctrl-C ends the command. It is asked for once, at that moment."""
+        """Within the block, print one line if a signal ends the command. It is asked for once, at that moment."""
         self._last_words = words
         try:
             yield
@@ -51,7 +58,7 @@ class Interrupts:
             self._last_words = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. Raises `KeyboardInterrupt` if Ctrl-C has cancelled it."""
+        """Run a coroutine to its end. Raises `KeyboardInterrupt` if a signal has cancelled it."""
         # Imported here: commands without coroutines start sooner.
         import asyncio
 
@@ -71,13 +78,13 @@ class Interrupts:
             return uvloop.run(cancellable())
         except BaseException:
             # However it ended: it was about to go on.
-            if self._came:
+            if self._came is not None:
                 raise KeyboardInterrupt from None
             raise
 
-    def _interrupted(self, _: int, __: FrameType | None) -> None:
+    def _interrupted(self, number: int, _: FrameType | None) -> None:
         cancel, self._cancel = self._cancel, None
-        self._came = True
+        self._came = number
         if cancel is not None:
             cancel()
             return
@@ -87,7 +94,7 @@ class Interrupts:
                 os.write(_STDERR, _SHOW_CURSOR + b"\n")
             self._say_last_words()
         finally:
-            os._exit(INTERRUPTED)
+            os._exit(_SIGNALLED + number)
 
     def _say_last_words(self) -> None:
         words, self._last_words = self._last_words, None

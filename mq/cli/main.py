@@ -38,14 +38,15 @@ def main() -> None:
     from mq.cli.interrupts import INTERRUPTS
     from mq.cli.streams import open_streams
 
-    if is_interruptible:
-        INTERRUPTS.begin()
+    signals = [signal.SIGINT] if is_interruptible else []
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signals.append(signal.SIGTERM)
+    INTERRUPTS.begin(signals)
     open_streams()
     refuse_imports(*_NEVER_USED)
     # There are none. Pydantic would look through all that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
-    code = run(sys.argv[1:])
-    INTERRUPTS.end()
+    code = INTERRUPTS.end(run(sys.argv[1:]))
     # All objects go with the process. Python would look for garbage among them first, for a fifth of a short command.
     gc.freeze()
     sys.exit(code)

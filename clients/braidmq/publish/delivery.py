@@ -1,6 +1,8 @@
 """Delivers one request to the owner of its keys, and repeats it until the outcome is known."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import httpx
 
@@ -14,6 +16,8 @@ from braidmq.transport.problems import json_of
 from braidmq.transport.retry import share_of_time
 from braidmq.transport.trace_context import TraceHeaders
 from braidmq.transport.transport import ARROW, Call, Transport, Try
+
+T = TypeVar("T")
 
 # A broker that answers with these asks for time, but the pause may end as soon as the route has changed.
 _MOVES = ("segment-moved", "draining")
@@ -63,13 +67,21 @@ class Delivery:
         self._routes = routes
         self._timeout_seconds = timeout_seconds
 
-    async def deliver(self, request: ProduceRequest) -> tuple[PositionRange, ...]:
-        """Return the positions of the request's rows. Raises the failure if they are not acknowledged in time."""
+    async def timed(self, work: Awaitable[T]) -> tuple[T, float]:
+        """Return a result, and how many seconds it took."""
+        began_seconds = self._transport.clock.monotonic_seconds()
+        return await work, self._transport.clock.monotonic_seconds() - began_seconds
+
+    async def deliver(self, request: ProduceRequest, *, spent_seconds: float = 0.0) -> tuple[PositionRange, ...]:
+        """Return the positions of the request's rows. Raises the failure if they are not acknowledged in time.
+
+        `spent_seconds` of that time are over: it took them to find the owners.
+        """
         route = None if self._routes is None else self._routes.of(request.topic)
         timeout_seconds = self._timeout_seconds
         if request.producer_id is None:
             timeout_seconds = self._transport.retry.give_up_after_seconds
-        attempts = _Attempts(self._transport, self._routes, route, request, timeout_seconds)
+        attempts = _Attempts(self._transport, self._routes, route, request, timeout_seconds, spent_seconds)
         call = request.call()
         with self._transport.waits.of_call() as wait:
             while True:
@@ -95,6 +107,7 @@ class _Attempts:
     route: TopicRoute | None
     request: ProduceRequest
     timeout_seconds: float
+    spent_seconds: float
     tries: int = 0
     rounds: int = 0
     unknown: BraidMQError | None = None
@@ -103,7 +116,7 @@ class _Attempts:
     failover: BrokerFailover = field(init=False)
 
     def __post_init__(self) -> None:
-        self.started_seconds = self.transport.clock.monotonic_seconds()
+        self.started_seconds = self.transport.clock.monotonic_seconds() - self.spent_seconds
         self.failover = BrokerFailover(self.transport.addresses)
 
     def next_try(self) -> tuple[Owner | None, Try]:

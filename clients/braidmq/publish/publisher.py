@@ -34,10 +34,14 @@ _CONCURRENT_SHARES = 32
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A number of rows, and the bodies that carry them: each with the slot that it goes to, if that is known."""
+    """A number of rows, and the bodies that carry them: each with the slot that it goes to, if that is known.
+
+    It took `route_seconds` to find the owners.
+    """
 
     rows: int
     bodies: tuple[tuple[int | None, bytes], ...]
+    route_seconds: float
 
 
 class Publisher:
@@ -77,17 +81,27 @@ class Publisher:
     async def publish(self, topic: str, message: OutgoingMessage) -> tuple[PositionRange, ...]:
         """Publish one message."""
         row = await self.row(topic, message)
-        await self._route(topic)
+        _, route_seconds = await self._route(topic)
         with self._borrowed_identity() as identity:
-            return await self.send_rows(topic, [row], identity)
+            return await self.send_rows(topic, [row], identity, route_seconds=route_seconds)
 
     async def send_rows(
-        self, topic: str, rows: Sequence[Row], identity: Identity | None, *, trace: TraceHeaders | None = None
+        self,
+        topic: str,
+        rows: Sequence[Row],
+        identity: Identity | None,
+        *,
+        trace: TraceHeaders | None = None,
+        route_seconds: float = 0.0,
     ) -> tuple[PositionRange, ...]:
-        """Send one request to the owner of the first key among the rows. `trace` as for `Call`."""
+        """Send one request to the owner of the first key among the rows. `trace` as for `Call`.
+
+        `route_seconds` is how long it took to find the owners.
+        """
         key = next((row.key for row in rows if row.key is not None), None)
         body = ipc_bytes(rows_table(rows)).to_pybytes()
-        return await self._send(topic, None if key is None else slot_of(key), body, identity, trace)
+        slot = None if key is None else slot_of(key)
+        return await self._send(topic, slot, body, identity, trace, route_seconds=route_seconds)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish all messages, in order, in as few requests as their bytes allow."""
@@ -134,8 +148,8 @@ class Publisher:
         tables = message_tables(table, plan, slice_bytes=REQUEST_BYTES)
         while (columns := await anyio.to_thread.run_sync(next, tables, None)) is not None:
             sliced = await self._by_reference(topic, columns)
-            route = await self._route(topic)
-            requests = (_request(rows, route) for rows in cut(sliced, REQUEST_BYTES))
+            route, seconds = await self._route(topic)
+            requests = (_request(rows, route, seconds) for rows in cut(sliced, REQUEST_BYTES))
             while (request := await anyio.to_thread.run_sync(next, requests, None)) is not None:
                 yield request
 
@@ -151,7 +165,7 @@ class Publisher:
         return with_uploads(columns, uploads)
 
     async def _send_table(self, topic: str, table: pa.Table, identity: Identity | None) -> Published:
-        return await self._send_request(topic, _request(table, await self._route(topic)), identity)
+        return await self._send_request(topic, _request(table, *await self._route(topic)), identity)
 
     async def _send_request(self, topic: str, request: _Request, identity: Identity | None) -> Published:
         """Send all bodies of a request concurrently: no two of them hold the same key."""
@@ -159,7 +173,7 @@ class Publisher:
 
         async def send(slot: int | None, body: bytes) -> tuple[PositionRange, ...]:
             async with permits:
-                return await self._send(topic, slot, body, identity)
+                return await self._send(topic, slot, body, identity, route_seconds=request.route_seconds)
 
         if len(request.bodies) == 1:
             return Published(request.rows, await send(*request.bodies[0]))
@@ -179,18 +193,24 @@ class Publisher:
         body: bytes,
         identity: Identity | None,
         trace: TraceHeaders | None = None,
+        *,
+        route_seconds: float,
     ) -> tuple[PositionRange, ...]:
         if identity is None:
-            return await self._delivery.deliver(ProduceRequest(topic, body, slot, trace=trace))
+            request = ProduceRequest(topic, body, slot, trace=trace)
+            return await self._delivery.deliver(request, spent_seconds=route_seconds)
         # From here on the sequence belongs to these bytes, whatever their outcome is.
         sequence = identity.next_sequence()
         if slot is None:
             slot = keyless_slot(identity.producer_id, sequence)
         request = ProduceRequest(topic, body, slot, identity.producer_id, sequence, trace)
-        return await self._delivery.deliver(request)
+        return await self._delivery.deliver(request, spent_seconds=route_seconds)
 
-    async def _route(self, topic: str) -> Route | None:
-        return None if self._routes is None else await self._routes.of(topic).current()
+    async def _route(self, topic: str) -> tuple[Route | None, float]:
+        """The owners of the topic's segments, if any broker tells, and how many seconds it took to find them."""
+        if self._routes is None:
+            return None, 0.0
+        return await self._delivery.timed(self._routes.of(topic).current())
 
     @contextmanager
     def _borrowed_identity(self) -> Iterator[Identity | None]:
@@ -201,9 +221,10 @@ class Publisher:
                 yield identity
 
 
-def _request(table: pa.Table, route: Route | None) -> _Request:
+def _request(table: pa.Table, route: Route | None, route_seconds: float) -> _Request:
     shares: list[Share] = shares_of(table, None if route is None else [entry.range for entry in route.segments])
-    return _Request(table.num_rows, tuple((share.slot, ipc_bytes(share.table).to_pybytes()) for share in shares))
+    bodies = tuple((share.slot, ipc_bytes(share.table).to_pybytes()) for share in shares)
+    return _Request(table.num_rows, bodies, route_seconds)
 
 
 @contextmanager

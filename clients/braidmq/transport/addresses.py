@@ -82,6 +82,11 @@ def parse_addresses(url: object) -> tuple[str, ...]:
     urls = url.split(",") if isinstance(url, str) else list(url) if isinstance(url, Iterable) else [url]
     if not urls:
         raise InvalidArgument("give the address of at least one broker")
+    if isinstance(url, str) and len(urls) > 1 and (empty := [n for n, each in enumerate(urls, 1) if not each.strip()]):
+        raise InvalidArgument(
+            f"address {empty[0]} of {len(urls)} is empty: put one comma between two addresses, as in "
+            "http://host:port,http://host:port"
+        )
     return tuple(dict.fromkeys(_checked(each) for each in urls))
 
 

@@ -1,10 +1,16 @@
 """The TLS settings that all connections of a process share."""
 
+import os
 import ssl
 from functools import cache, cached_property
 from typing import Any
 
 import httpx
+
+from braidmq.errors import InvalidArgument
+
+# httpx reads it.
+_TRUSTED = "SSL_CERT_FILE"
 
 
 class _MadeOnUse(ssl.SSLContext):
@@ -12,7 +18,16 @@ class _MadeOnUse(ssl.SSLContext):
 
     @cached_property
     def _trusting(self) -> ssl.SSLContext:
-        return httpx.create_ssl_context()
+        try:
+            return httpx.create_ssl_context()
+        except OSError as failure:  # also what TLS makes of a file without certificates
+            name = os.environ.get(_TRUSTED)
+            if not name:
+                raise
+            reason = "it has no certificates" if isinstance(failure, ssl.SSLError) else failure.strerror
+            raise InvalidArgument(
+                f"{_TRUSTED} is {name!r}, which cannot be read: {reason}; it names a file of certificates to trust"
+            ) from failure
 
     def set_alpn_protocols(self, alpn_protocols: Any) -> None:
         """Offer these protocols."""

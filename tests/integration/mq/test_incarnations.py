@@ -99,6 +99,18 @@ async def test_a_request_of_the_life_before_is_answered_and_not_stored_again(sto
         assert await values(broker) == [b"0", b"once"]
 
 
+async def test_a_broker_that_starts_beside_another_tells_so(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with life(store):
+        pass
+    async with life(store) as broker:
+        assert "broker_before_not_stopped" not in caplog.text
+        async with life(store):
+            (told,) = [each for each in caplog.messages if "broker_before_not_stopped" in each]
+    assert f"broker={broker.id}" in told and "cluster/incarnation.json" in told
+
+
 async def test_after_a_kill_only_topics_that_are_used_are_sealed(store: MemoryStore) -> None:
     for number in range(1, 4):
         async with life(store, clean=False) as broker:

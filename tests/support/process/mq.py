@@ -67,6 +67,10 @@ class MqProcess:
         """Send SIGINT to it and to all its children, as Ctrl-C in a terminal does."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to it alone."""
+        self._process.terminate()
+
     def wait(self, timeout_seconds: float) -> int:
         """Its exit code."""
         return self._process.wait(timeout_seconds)

@@ -71,6 +71,17 @@ def test_without_an_answer_it_says_what_is_not_known(tmp_path: Path) -> None:
     assert said.endswith(b" --skip 2")
 
 
+def test_a_publish_that_is_ended_by_sigterm_tells_the_same(mq: Mq, broker: BrokerProcess, topic: str) -> None:
+    mq("topic", "create", topic)
+    with mq_process("publish", topic, "--url", broker.url) as publisher:
+        first_lines(publisher, broker, topic, b"1\n2\n")
+        publisher.terminate()
+        assert publisher.wait(20) == 143
+        said = publisher.stderr().decode()
+    assert said.startswith("mq: interrupted: 2 messages were stored; go on with the same input: mq publish ")
+    assert said.endswith(" --skip 2\n") and said.count("\n") == 1
+
+
 def test_skipping_goes_over_files_of_all_kinds(
     mq: Mq, values: Callable[[str], list[str]], topic: str, tmp_path: Path
 ) -> None:

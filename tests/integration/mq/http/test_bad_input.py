@@ -37,7 +37,6 @@ async def topic(broker: HttpBroker) -> AsyncIterator[HttpBroker]:
 
 UNKNOWN_TOPIC = [
     ("GET", "/v1/topics/nothing"),
-    ("DELETE", "/v1/topics/nothing"),
     ("GET", "/v1/topics/nothing/route"),
     ("GET", "/v1/topics/nothing/files"),
     ("GET", "/v1/topics/nothing/messages"),
@@ -53,6 +52,10 @@ UNKNOWN_TOPIC = [
 async def test_unknown_topic(broker: HttpBroker) -> None:
     for method, path in UNKNOWN_TOPIC:
         check_problem(await broker.client.request(method, path), 404, "topic-not-found", "PUT /v1/topics/nothing")
+    answer = await broker.client.delete("/v1/topics/nothing")
+    check_problem(answer, 404, "topic-not-found")
+    # Nobody who deletes one wants to create it.
+    assert answer.json()["detail"] == "there is no topic 'nothing'"
 
 
 BAD_NAMES = ["a b", "ü", "日本", "%00", "a%0a", "x" * 201, "x" * 300, "...%20", "a;b", "a:b", "~", "*"]

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from braidmq import AsyncClient, InvalidArgument, NoConnection, NotABroker
+from braidmq import AsyncClient, InvalidArgument, NoConnection, NotABroker, OutcomeUnknown
 from braidmq.transport.addresses import Addresses, parse_addresses
+from braidmq.transport.patience import patience
 from filer.clock import settle
 from tests.support.broker.fake_broker import FakeBroker, problem, refused
 from tests.support.instant_clock import InstantClock
@@ -240,16 +241,41 @@ async def test_a_publish_that_is_not_idempotent_moves_on_only_where_nothing_was_
     assert hosts.broker.values("t") == [b"v"]
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("many", [True, False])
+async def test_finding_the_owners_counts_for_the_time_that_a_publish_may_take(
+    clock: InstantClock, many: bool, idempotent: bool
+) -> None:
+    async def silent(request: httpx.Request) -> httpx.Response:
+        await clock.sleep(request.extensions["timeout"]["read"])
+        raise httpx.ReadTimeout("no answer", request=request)
+
+    transport = httpx.MockTransport(silent)
+    async with AsyncClient(
+        "http://a", http_transport=transport, clock=clock, idempotent=idempotent, **patience(8)
+    ) as client:
+        began_seconds = clock.monotonic_seconds()
+        with pytest.raises(OutcomeUnknown):
+            await (client.publish_many("t", ["v"]) if many else client.publish("t", "v"))
+        assert 7 < clock.monotonic_seconds() - began_seconds < 9
+
+
 def test_addresses_may_be_a_list_or_separated_by_commas() -> None:
     expected = ("http://a:1", "https://b")
     assert parse_addresses("http://a:1, https://b/") == expected
     assert parse_addresses(["http://a:1", "https://b", "http://a:1/"]) == expected
 
 
+@pytest.mark.parametrize(("text", "which"), [("http://a,", "2 of 2"), (",http://a", "1 of 2"), ("a,, b", "2 of 3")])
+def test_of_addresses_separated_by_commas_the_empty_one_is_told(text: str, which: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"^address {which} is empty: put one comma between two"):
+        parse_addresses(text)
+
+
 @pytest.mark.parametrize(
     "bad",
-    ["", "http://a,", [], ["a:1"], "http://a:99999", "http://a:0"],
-    ids=["empty", "empty part", "no address", "no scheme", "port beyond all", "port 0"],
+    ["", [], ["a:1"], "http://a:99999", "http://a:0"],
+    ids=["empty", "no address", "no scheme", "port beyond all", "port 0"],
 )
 def test_invalid_addresses_are_refused(bad: str | list[str]) -> None:
     with pytest.raises(InvalidArgument):

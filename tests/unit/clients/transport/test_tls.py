@@ -1,11 +1,12 @@
 """The TLS context of clients: made when it is needed, and no less strict for that."""
 
 import ssl
+from pathlib import Path
 
 import httpx
 import pytest
 
-from braidmq import Client
+from braidmq import Client, InvalidArgument
 from braidmq.transport.tls import tls_context
 
 
@@ -38,3 +39,18 @@ def test_connections_are_of_the_context_that_httpx_makes(made: list[ssl.SSLConte
     assert tunnel.context is trusting and len(made) == 1
     assert trusting.verify_mode is ssl.CERT_REQUIRED and trusting.check_hostname
     assert trusting.cert_store_stats()["x509_ca"] > 0
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file or directory"), ("no", "it has no certificates")])
+def test_certificates_that_cannot_be_read_are_told_by_name(
+    content: str | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "certificates.pem"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    tls_context.cache_clear()
+    with pytest.raises(InvalidArgument) as failure:
+        tls_context().set_alpn_protocols(["http/1.1"])
+    assert str(failure.value).startswith(f"SSL_CERT_FILE is '{path}', which cannot be read: {reason}; ")
+    tls_context.cache_clear()
