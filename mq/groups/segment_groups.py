@@ -165,8 +165,8 @@ class SegmentGroups:
         groups, self._groups, self._untouched = self._groups, {}, {}
         await asyncio.gather(*(group.close() for group in groups.values()), return_exceptions=True)
         fold = await self._log.replay()
-        self._untouched, self._appended, self._is_broken = fold.groups, fold.records, False
-        for key, progress in list(fold.groups.items()):
+        self._untouched, self._appended, self._is_broken = dict(fold.groups), fold.records, False
+        for key, progress in fold.groups.items():
             if progress.has_errands:
                 del self._untouched[key]
                 self._make(key, progress).run()

@@ -17,7 +17,8 @@ def epochs(document: dict[str, Any], name: str = "segments") -> dict[int, int]:
 class Member:
     """A member as one writes it with curl: it does what it is told, and keeps nothing but that.
 
-    `holds` are segments by epoch, and where it goes on reading.
+    `holds` are its segments, by epoch, and `positions` where it goes on reading them. `let_go` is what it has released,
+    which it never takes again under that epoch; `released` is what of that it names in its next heartbeat.
     """
 
     def __init__(self, client: httpx.AsyncClient, name: str, group: str = G) -> None:
@@ -27,11 +28,12 @@ class Member:
         self.holds: dict[int, int] = {}
         self.positions: dict[int, int] = {}
         self.released: list[dict[str, int]] = []
+        self.let_go: set[tuple[int, int]] = set()
 
     async def join(self) -> dict[str, Any]:
         answer = (await self.client.post(f"{self.group}/members", json={"member_id": self.name})).raise_for_status()
         told: dict[str, Any] = answer.json()
-        self.epoch, self.holds, self.released = told["member_epoch"], {}, []
+        self.epoch, self.holds, self.released, self.let_go = told["member_epoch"], {}, [], set()
         self.take(told)
         return told
 
@@ -45,10 +47,15 @@ class Member:
         return answer
 
     def take(self, told: dict[str, Any]) -> None:
-        for each in told["segments"]:
+        """Have what it is told, from the position that it is told."""
+        mine = [each for each in told["segments"] if (each["segment"], each["epoch"]) not in self.let_go]
+        for each in mine:
             if self.holds.get(each["segment"]) != each["epoch"]:
                 self.positions[each["segment"]] = each["position"]
-        self.holds, self.released = epochs(told), told["release"]
+        again = [{name: each[name] for name in ("segment", "epoch")} for each in told["segments"] if each not in mine]
+        self.holds = {each["segment"]: each["epoch"] for each in mine}
+        self.released = told["release"] + again
+        self.let_go |= {(each["segment"], each["epoch"]) for each in told["release"]}
 
     async def settle(self) -> dict[int, int]:
         """Heartbeats until it has been told the same twice; what it has then."""
