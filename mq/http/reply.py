@@ -21,7 +21,9 @@ from mq.bodies.intake import ClientGone
 from mq.http.chunks import Chunks, framed
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
+from mq.http.until_gone import until_gone
 from mq.limits.read_budget import ReadLease
+from mq.limits.turns import Line
 from mq.peers.calls import PREFIX
 
 JSON = "application/json"
@@ -166,8 +168,9 @@ class PageResponse(Response):
 class PacedStream(StreamingResponse):
     """A stream whose next part is made only once the socket has taken the last one.
 
-    If a part cannot be made, the answer breaks off (`BrokenOff`), and the client finds that it is not whole. By way of
-    `chunks` parts are sent without a copy, so that what many streams share is there once.
+    If a part cannot be made, the answer breaks off (`BrokenOff`), and the client finds that it is not whole. Once the
+    client is gone the stream ends in one of the `turns`. By way of `chunks` parts are sent without a copy, so that what
+    many streams share is there once.
     """
 
     def __init__(
@@ -175,10 +178,16 @@ class PacedStream(StreamingResponse):
         parts: AsyncGenerator[Part, None],
         headers: Mapping[str, str],
         media_type: str,
+        turns: Line,
         chunks: Chunks | None = None,
     ) -> None:
         super().__init__(parts, 200, headers, media_type)
-        self._parts, self._chunks = parts, chunks
+        self._parts, self._turns, self._chunks = parts, turns, chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, until the client is gone."""
+        with contextlib.suppress(ClientGone):
+            await until_gone(receive, self.stream_response(send), self._turns)
 
     async def stream_response(self, send: Send) -> None:
         """Send all parts."""

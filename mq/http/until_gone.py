@@ -7,19 +7,20 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from mq.bodies.intake import ClientGone
+from mq.limits.turns import Line
 
 T = TypeVar("T")
 NOBODY_READS = 499
 """No status is defined for it; this is the one of nginx, which shows in the access log."""
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, T], turns: Line | None = None) -> T:
     """What comes of the work; it is cancelled if the client goes away. Call it once the request's body has been read.
 
-    Raises `ClientGone`.
+    With `turns` it is cancelled when it is its turn: hundreds may go away at once. Raises `ClientGone`.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_leave(receive))
+    leaving = asyncio.ensure_future(_leave(receive, turns))
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -31,6 +32,8 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-async def _leave(receive: Receive) -> None:
+async def _leave(receive: Receive, turns: Line | None) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    if turns is not None:
+        await turns.wait()

@@ -256,7 +256,7 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
     # What is wrong with the first part is told in an answer of its own.
     first = await anext(parts, b"")
     headers = {"content-length": str(reference.size_bytes), "etag": f'"{reference.etag}"'}
-    return PacedStream(_in_order(first, parts), headers, "application/octet-stream")
+    return PacedStream(_in_order(first, parts), headers, "application/octet-stream", broker.turns.pages)
 
 
 @contextmanager

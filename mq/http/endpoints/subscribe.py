@@ -80,7 +80,8 @@ def subscribe_router(broker: Broker) -> APIRouter:
         assert chosen.stream is not None
         chunks = chunks_of(request.scope)
         stream = streams.parts(runtime, positions, chosen.stream, address, chunks)
-        return PacedStream(stream, {"cache-control": "no-store", "x-accel-buffering": "no"}, chosen.media_type, chunks)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return PacedStream(stream, headers, chosen.media_type, broker.turns.streams, chunks)
 
     return router
 

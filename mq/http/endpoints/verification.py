@@ -48,7 +48,8 @@ def verification_router(broker: Broker) -> APIRouter:
 
 
 def _answer(broker: Broker, verification: Verification) -> Response:
-    return PacedStream(_lines(broker, verification), {"cache-control": "no-store", "x-accel-buffering": "no"}, _NDJSON)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return PacedStream(_lines(broker, verification), headers, _NDJSON, broker.turns.others)
 
 
 async def _lines(broker: Broker, verification: Verification) -> AsyncGenerator[bytes, None]:
