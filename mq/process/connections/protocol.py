@@ -471,9 +471,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._connections.idle(self)
 
     def pause_writing(self) -> None:
-        """The client does not take its answer as fast as it is there. Streams look after themselves."""
+        """The client does not take its answer as fast as it is there."""
         super().pause_writing()
-        if self._served is not None and not self._served.chunked_encoding:
+        if self._served is not None:
             self._connections.answer_held_up(self)
 
     def resume_writing(self) -> None:

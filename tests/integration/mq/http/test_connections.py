@@ -264,16 +264,21 @@ async def test_where_all_are_busy_others_are_told_and_brokers_are_served() -> No
             assert not (await peer.rest()).startswith(b"HTTP/1.1 503 ")
 
 
-async def test_an_answer_that_is_not_taken_is_given_up() -> None:
+@pytest.mark.parametrize(
+    "path", ["messages?limit=1&max_bytes=33554432", "messages/0-0/payload", "subscribe?from=earliest"]
+)
+async def test_an_answer_that_is_not_taken_is_given_up(path: str) -> None:
     async with http_broker(MemoryStore(), stall_timeout=0.5, connections=8) as broker:
         await broker.client.put("/v1/topics/t", json={})
         for _ in range(4):
             (await broker.client.post("/v1/topics/t/messages", content=bytes(8 * MIB))).raise_for_status()
         async with connected(broker) as slow:
-            await slow.send(b"GET /v1/topics/t/messages?limit=1&max_bytes=33554432 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await slow.send(f"GET /v1/topics/t/{path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             await slow.head()
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not refused(broker, "answer-late"):
+                    await asyncio.sleep(0.01)
+                while broker.broker.streams.count or broker.broker.read_budget.held_bytes:
                     await asyncio.sleep(0.01)
             await until_open(broker, 1)
 
