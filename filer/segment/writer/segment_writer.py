@@ -229,6 +229,8 @@ class SegmentWriter(HasWriterState):
                 if batch or seal:
                     await self._store_batch(batch, seal)
                     queue.in_flight = ()
+                # While it waits for the next message it must not hold the last ones, which nobody counts any more.
+                del batch
 
     async def _store_batch(self, batch: Sequence[PendingRequest], seal: bool) -> None:
         store, clock = self._context.store, self._context.clock
