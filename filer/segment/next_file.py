@@ -21,6 +21,8 @@ from filer.tracing import NO_SPAN, Span
 
 # The memory of an accepted request besides its messages. For a single small message this is nearly all of it.
 ACCEPTED_OVERHEAD_BYTES = 1024
+_LARGE_BYTES = 1024 * 1024
+"""A value of so much is not copied to its column: the copy would stop the process, and be there twice."""
 
 
 @dataclass(slots=True)
@@ -183,12 +185,20 @@ def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         _column_of([single.key for single in singles], schema.field("key").type),
-        pa.array([single.value for single in singles], schema.field("value").type),
+        _values_of(singles, schema.field("value").type),
         _column_of([single.event_time_us for single in singles], schema.field("event_time").type),
         _column_of([single.headers for single in singles], schema.field("headers").type),
         null_column(len(singles), schema.field("_ref").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _values_of(singles: Sequence[Single], kind: pa.DataType) -> pa.Array:
+    value = singles[0].value
+    if len(singles) > 1 or value is None or len(value) < _LARGE_BYTES or isinstance(kind, pa.ExtensionType):
+        return pa.array([single.value for single in singles], kind)
+    ends = np.array([0, len(value)], dtype=np.int32)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(ends), pa.py_buffer(value)])
 
 
 def _column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -20,6 +20,7 @@ Part: TypeAlias = bytes | memoryview
 _LZ4 = pa.Codec("lz4_raw")
 _DATA_PAGE = 0
 _REMEMBERED = 1024
+_LARGE_BYTES = 1024 * 1024
 _INT64 = struct.Struct("<q")
 _INT32 = struct.Struct("<i")
 _WITHOUT_STATISTICS = b"\x1c" + END
@@ -70,7 +71,7 @@ class Pages:
         """Add a page of so many rows."""
         plain_bytes = sum(map(len, body))
         if self._codec == LZ4_RAW:
-            joined = body[0] if len(body) == 1 else b"".join(body)
+            joined = body[0] if len(body) == 1 else _joined(body, plain_bytes)
             body = (_LZ4.compress(joined, asbytes=True),)
         stored_bytes = sum(map(len, body))
         check = 0
@@ -131,6 +132,17 @@ class Pages:
         defined = [self._rows, *nulls] if are_null else [*nulls, self._rows]
         levels = items(I64, map(zigzag, repeated)) + b"\x19" + items(I64, map(zigzag, defined))
         return texts + levels
+
+
+def _joined(parts: Sequence[Part], size_bytes: int) -> Part:
+    """The parts in one. Large ones are copied by Arrow, which lets other threads go on meanwhile."""
+    if size_bytes <= _LARGE_BYTES:
+        return b"".join(parts)
+    joined = pa.allocate_buffer(size_bytes)
+    with pa.FixedSizeBufferWriter(joined) as sink:
+        for part in parts:
+            sink.write(part)
+    return memoryview(joined)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -25,7 +25,7 @@ from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncompl
 from mq.base.json_size import LARGE_BYTES
 from mq.bodies.arriving_body import arriving_body
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
-from mq.bodies.intake import ClientGone, Intake
+from mq.bodies.intake import ClientGone, Intake, as_bytes
 from mq.bodies.json_body import check_types, decode_base64, decode_json_value
 from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
@@ -140,7 +140,7 @@ class Publisher:
                 arrived = await intake.inflate(arrived, request.encoding)
             # Arrow reads a body where it lies. For all others it must be bytes.
             is_arrow = body_format is not None and not body_format.is_json
-            body = cast("bytes", arrived) if is_arrow else bytes(arrived)
+            body = cast("bytes", arrived) if is_arrow else await as_bytes(arrived, broker.turns.bodies)
             try:
                 if body_format is not None:
                     positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)

@@ -89,6 +89,14 @@ def test_a_file_is_the_one_that_arrow_writes(count: int, size_bytes: int, reques
     assert encode(rows, footer(rows)).to_pybytes() == by_arrow(rows, footer(rows))
 
 
+@pytest.mark.parametrize("size_bytes", [2**20 - 11, 2**20 - 10, 3 * 2**20])
+def test_a_large_page_that_is_compressed_is_the_one_that_arrow_writes(size_bytes: int) -> None:
+    rows = file_rows([request([b"key"], [bytes(size_bytes)], BINARY, None)], BINARY, [0])
+    data = encode(rows, footer(rows))
+    assert data.size < size_bytes // 10
+    assert data.to_pybytes() == by_arrow(rows, footer(rows))
+
+
 @st.composite
 def plain_rows(draw: st.DrawFn) -> pa.Table:
     key_type: KeyType = draw(st.sampled_from(["binary", "string"]))

@@ -8,9 +8,10 @@ import pytest
 
 from filer.clock import settle
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
-from mq.bodies.intake import ClientGone, Intake
+from mq.bodies.intake import ClientGone, Intake, as_bytes
 from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
+from mq.limits.turns import Turns
 
 MIB = 1024 * 1024
 ARRIVING_BYTES = 512 * 1024
@@ -82,6 +83,18 @@ async def test_gzip(size_bytes: int) -> None:
         assert await held.inflate(gzip.compress(data), "gzip") == data
         assert held.held_bytes == size_bytes
         assert await held.inflate(b"as it is", "identity") == b"as it is"
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 2 * MIB, 2 * MIB + 1, 9 * MIB + 7])
+async def test_a_large_body_is_copied_in_turns(size_bytes: int) -> None:
+    """A copy of 60 MiB stops everything else for some 30 ms."""
+    body, rounds = bytes(range(256)) * (size_bytes // 256 + 1), 0
+    copying = asyncio.create_task(as_bytes(memoryview(body)[:size_bytes], Turns(lambda: 0.0).bodies))
+    while not copying.done():
+        rounds += 1
+        await asyncio.sleep(0)
+    assert copying.result() == body[:size_bytes]
+    assert rounds >= size_bytes // (2 * MIB)
 
 
 async def test_gzip_bombs() -> None:
