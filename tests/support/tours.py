@@ -3,7 +3,7 @@
     python -m tests.support.tours docs/tours/application-developer.md [--store s3] [--write]
 
 types a page in here, in the folder of a fresh clone, behind the set-up of docs/tours/README.md (which has one block for
-each store). `--write` puts what was printed into the page where it differs.
+each store), unless the page has a set-up of its own. `--write` puts what was printed into the page where it differs.
 
 - Blocks `sh` are typed in whole, and must succeed; what they print is not compared.
 - Blocks with the name of a store (`console directory`) are for that store only.
@@ -37,6 +37,7 @@ _HOME = "/home/ada/braidmq"
 _BLOCK = re.compile(r"^```(sh|console|python)(?: (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _STEP_SECONDS = 240.0
 _END = "--- end of the step:"
+_SET_UP = "mkdir tour && cd tour"
 
 _VOLATILE = re.compile(
     r"""
@@ -227,7 +228,8 @@ def main() -> None:
         typist = stack.enter_context(Typist(Path.cwd(), environment))
         if given.write:
             stack.callback(lambda: given.page.write_text(page, "utf-8"))
-        typist.check(set_up(given.store))
+        if _SET_UP not in page:
+            typist.check(set_up(given.store))
         for step in steps_of(page):
             if step.mark in STORES and step.mark != given.store:
                 continue
