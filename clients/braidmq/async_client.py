@@ -38,6 +38,7 @@ from braidmq.models import (
     BrokerDrain,
     Cluster,
     CommittedLoad,
+    GroupSummary,
     Route,
     Segment,
     SegmentFile,
@@ -609,6 +610,16 @@ class AsyncClient:
             each_marker=each_marker,
             admin=self._file_admin,
         )
+
+    async def groups(self, topic: str) -> AsyncIterator[GroupSummary]:
+        """Iterate over the consumer groups of a topic, ordered by name. Raises `TopicNotFound`."""
+        after: str | None = None
+        while True:
+            page, after = await self._admin.groups(topic, after)
+            for each in page:
+                yield each
+            if after is None:
+                return
 
     def group(self, topic: str, group: str) -> AsyncGroup:
         """Return a consumer group, to create, describe or delete it. It need not exist."""

@@ -1,13 +1,13 @@
 """Workers, their deliveries and groups for blocking code."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack, cast
+from typing import Literal, Self, Unpack, cast
 
 from braidmq.blocking import LoopThread
 from braidmq.consume.claims import Claim
@@ -17,7 +17,7 @@ from braidmq.consume.signals import stopped_by_signals
 from braidmq.consume.worker import AsyncWorker, log_failure
 from braidmq.group_settings import GroupSettings
 from braidmq.message import Message
-from braidmq.models import GroupDescription
+from braidmq.models import GroupDescription, GroupMessage
 from braidmq.short_tracebacks import short_tracebacks
 
 
@@ -198,6 +198,22 @@ class Group:
     def describe(self) -> GroupDescription:
         """Return its settings, its lag (messages, seconds), and what has become of messages. Raises `GroupNotFound`."""
         return self._loop.call(self._group.describe)
+
+    def messages(
+        self, state: Literal["backlog", "in_flight", "dead"], *, limit: int | None = None
+    ) -> Iterator[GroupMessage]:
+        """Look at messages without claiming them; see `AsyncGroup.messages`."""
+        return self._loop.iterate(self._group.messages(state, limit=limit))
+
+    def redrive(self, ids: Iterable[str] | None = None, *, limit: int | None = None, discard: bool = False) -> int:
+        """Publish dead letters to their topic again, once each, and return how many; see `AsyncGroup.redrive`."""
+        return self._loop.call(self._group.redrive, ids, limit=limit, discard=discard)
+
+    def reset(
+        self, to: str | datetime | None = None, *, marker: str | None = None, force: bool = False
+    ) -> GroupDescription:
+        """Have the group begin anew; see `AsyncGroup.reset`."""
+        return self._loop.call(self._group.reset, to, marker=marker, force=force)
 
     def delete(self) -> None:
         """Delete the group; messages stay in their topics. Raises `GroupNotFound`."""

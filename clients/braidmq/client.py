@@ -34,6 +34,7 @@ from braidmq.models import (
     BrokerDrain,
     Cluster,
     CommittedLoad,
+    GroupSummary,
     Route,
     Segment,
     SegmentFile,
@@ -426,6 +427,10 @@ class Client:
     def subscribe_tables(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Tables:
         """As `subscribe`, but in pyarrow tables, as the broker sends them."""
         return Tables(self._loop, self._async.subscribe_tables(topic, from_=from_, marker=marker))
+
+    def groups(self, topic: str) -> Iterator[GroupSummary]:
+        """Iterate over the consumer groups of a topic, ordered by name. Raises `TopicNotFound`."""
+        return self._loop.iterate(self._async.groups(topic))
 
     def group(self, topic: str, group: str) -> Group:
         """Return a consumer group, to create, describe or delete it. It need not exist."""

@@ -8,6 +8,11 @@ _RULES = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
         # What to do instead.
+        (
+            r"create it with PUT /v1/topics/(\S+)/groups/(\S+?), or claim from it(?:, or join it)?",
+            r"create it with mq group create \1 \2",
+        ),
+        (r'or pass "force": true', "or pass --force"),
         (r"create it with PUT /v1/topics/(\S+)", r"create it with mq topic create \1"),
         (r", and the request wants a new one \(If-None-Match: \*\)", ": leave out --new to change its settings"),
         (

@@ -302,11 +302,53 @@ class CommittedLoad(_Answer):
     segments: tuple[LoadedSegment, ...]
 
 
+class GroupSummary(_Answer):
+    """A consumer group in the list of a topic's groups; `mode` is `queue` or `stream`."""
+
+    group: str
+    mode: str
+
+
 class GroupLag(_Answer):
     """How far a group is behind: the messages that are not done, and the age of the oldest of them in seconds."""
 
     messages: int
     seconds: float
+
+
+class GroupMessage(_Answer):
+    """A message of a group that was looked at without being claimed, as `Group.messages` gives it.
+
+    `key`, `value` and `headers` are in the JSON form of brokers. `deliveries` is how often it was handed out. One that
+    rests does so until `deliver_at`; the lease of one in flight still runs for `lease_seconds`. A dead letter has the
+    `id` that it has in its own topic, and tells why in its headers: `reason`, `origin` (the id that it had) and
+    `dead_deliveries`.
+    """
+
+    id: str
+    timestamp: datetime
+    key: Any = None
+    value: Any = None
+    headers: dict[str, Any] = {}
+    deliveries: int | None = None
+    deliver_at: datetime | None = None
+    lease_seconds: float | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is a dead letter; None if it is none."""
+        return self.headers.get("braid-dead-reason")
+
+    @property
+    def origin(self) -> str | None:
+        """The id that a dead letter had before."""
+        return self.headers.get("braid-dead-origin")
+
+    @property
+    def dead_deliveries(self) -> int | None:
+        """After how many deliveries it became a dead letter."""
+        told = self.headers.get("braid-dead-deliveries")
+        return int(told) if isinstance(told, str) and told.isdecimal() else None
 
 
 class GroupDescription(_Answer):

@@ -25,6 +25,43 @@ COMMANDS: dict[str, Place | Group] = {
     "subscribe": Place(
         "mq.cli.reading.subscribe:subscribe", "Print the messages of a topic, in order for each key, and wait for more."
     ),
+    "work": Place(
+        "mq.cli.consuming.work:work",
+        "Run a command for each message of a topic. It is done if the command exits with 0; else it comes again.",
+    ),
+    "dead-letters": Place(
+        "mq.cli.consuming.dead_letters:dead_letters",
+        "Show the dead letters of a group that were neither redriven nor discarded: why, and what they were.",
+    ),
+    "group": Group(
+        "Create, list, describe, reset and delete consumer groups; redrive their dead letters.",
+        {
+            "create": Place(
+                "mq.cli.consuming.group:create", "Create a consumer group. If it exists, change the given settings."
+            ),
+            "list": Place(
+                "mq.cli.consuming.group:list_groups",
+                "List the consumer groups of a topic, and how far each is behind.",
+            ),
+            "describe": Place(
+                "mq.cli.consuming.group:describe",
+                "Show how far a group is behind, what has become of messages, and its settings.",
+            ),
+            "reset": Place(
+                "mq.cli.consuming.group:reset",
+                "Have a group begin anew, further back or further on. What was claimed before cannot be acked any "
+                "more.",
+            ),
+            "redrive": Place(
+                "mq.cli.consuming.group:redrive",
+                "Publish the dead letters of a group to their topic again, once each.",
+            ),
+            "delete": Place(
+                "mq.cli.consuming.group:delete",
+                "Delete a consumer group, with its progress. Messages stay in their topics.",
+            ),
+        },
+    ),
     "bench": Place(
         "mq.cli.diagnosis.bench:bench", "Measure a broker: publish messages until they are stored, then read them back."
     ),

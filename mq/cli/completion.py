@@ -29,6 +29,19 @@ def complete_broker(context: typer.Context, incomplete: str) -> list[str]:
     return _completed(context, incomplete, _brokers)
 
 
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of a topic's groups that begin so, if the topic stands before; none if no broker answers in time."""
+    # Behind an option that lacks its value, arguments have not been parsed: the first is the topic.
+    topic = context.params.get("topic") or next(iter(context.args), "")
+
+    async def groups(client: AsyncClient, _: str) -> AsyncIterator[str]:
+        if topic:
+            async for each in client.groups(topic):
+                yield each.group
+
+    return _completed(context, incomplete, groups)
+
+
 def _completed(context: typer.Context, incomplete: str, names: Names) -> list[str]:
     # The shell completes a line that may lack anything, so the option may not have been parsed.
     url = context.params.get("url") or os.environ.get("BRAIDMQ_URL") or DEFAULT_URL

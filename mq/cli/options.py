@@ -75,7 +75,7 @@ Timeout = Annotated[
         parser=duration_seconds(0.1, LONGEST_DELIVERY_TIMEOUT_SECONDS),
         metavar="DURATION",
         help="Give up when no broker has answered for this time. Default: at once if none has answered this command "
-        "yet; later after 30s, a publish after 2m, and mq subscribe never.",
+        "yet; later after 30s, a publish after 2m, and mq subscribe and mq work never.",
         show_default=False,
     ),
 ]
@@ -84,6 +84,23 @@ TopicName = Annotated[
     str,
     typer.Argument(
         metavar="TOPIC", help="Name of the topic.", show_default=False, autocompletion=lazily("complete_topic")
+    ),
+]
+GroupName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP", help="Name of the group.", show_default=False, autocompletion=lazily("complete_group")
+    ),
+]
+GroupOption = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Name of the consumer group.",
+        show_default=False,
+        autocompletion=lazily("complete_group"),
     ),
 ]
 OfflineStore = Annotated[

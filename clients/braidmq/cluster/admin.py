@@ -14,6 +14,7 @@ from braidmq.json_rows.plain_values import value_json
 from braidmq.models import (
     BrokerDrain,
     Cluster,
+    GroupSummary,
     Route,
     Segment,
     SegmentFile,
@@ -69,6 +70,13 @@ class Admin:
             [_parse(UnusableTopic, each, response) for each in answer.get("unusable", ())],
             answer.get("next"),
         )
+
+    async def groups(self, topic: str, after: str | None) -> tuple[list[GroupSummary], str | None]:
+        """Return a page of a topic's groups, ordered by name, and where the next one begins. Raises `TopicNotFound`."""
+        params: dict[str, str | int] = {"limit": _PAGE} | ({} if after is None else {"after": after})
+        response = await self._transport.request(Call("GET", f"{topic_path(topic)}/groups", params=params))
+        answer = json_of(response)
+        return [_parse(GroupSummary, each, response) for each in answer["groups"]], answer.get("next")
 
     async def delete_topic(self, topic: str) -> None:
         """Delete the topic. Raises `TopicNotFound`."""

@@ -2,21 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from braidmq.consume.claims import ClaimedMessages, claimed_messages
 from braidmq.consume.decisions import Ack, Part, Request, Taken
 from braidmq.errors import ClaimLost, GroupNotFound, NotABroker
-from braidmq.models import GroupDescription
+from braidmq.models import GroupDescription, GroupMessage
 from braidmq.names import group_path
 from braidmq.transport.problems import json_of
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import ARROW, Call, Transport, Try
 
+if TYPE_CHECKING:
+    from braidmq.consume.claims import ClaimedMessages
+
+_Model = TypeVar("_Model", bound=BaseModel)
 _JSON = {"content-type": "application/json"}
 
 
@@ -40,6 +43,26 @@ class GroupCalls:
         """Return the group. Raises `GroupNotFound`."""
         return _description(await self.transport.request(Call("GET", self._path)))
 
+    async def messages(self, state: str, after: str | None, limit: int) -> tuple[list[GroupMessage], str | None]:
+        """Return a page of messages in that state, and what the next page comes after. Raises `GroupNotFound`."""
+        params: dict[str, str | int] = {"state": state, "limit": limit}
+        if after is not None:
+            params["after"] = after
+        response = await self.transport.request(Call("GET", f"{self._path}/messages", params=params))
+        answer = json_of(response)
+        return [_parsed(GroupMessage, each, response) for each in answer["messages"]], answer["next"]
+
+    async def redrive(self, chosen: Mapping[str, Any]) -> tuple[int, bool]:
+        """Redrive dead letters, or discard them; returns how many, and whether there are more."""
+        call = Call("POST", f"{self._path}/redrive", content=orjson.dumps(dict(chosen)), headers=_JSON)
+        answer = json_of(await self.transport.request(call))
+        return answer["discarded" if chosen["discard"] else "redriven"], answer.get("more", False)
+
+    async def reset(self, begin: Mapping[str, Any]) -> GroupDescription:
+        """Have the group begin anew. Raises `GroupNotFound`, and `Conflict` while it is used."""
+        call = Call("POST", f"{self._path}/reset", content=orjson.dumps(dict(begin)), headers=_JSON)
+        return _description(await self.transport.request(call))
+
     async def delete(self) -> None:
         """Delete the group. Raises `GroupNotFound`."""
         tries = 0
@@ -58,8 +81,11 @@ class GroupCalls:
 
     async def claim(
         self, most: int, *, wait_seconds: float, lease_seconds: float | None, retry: Retry | None
-    ) -> ClaimedMessages:
+    ) -> "ClaimedMessages":
         """Claim messages; wait so long for a first one. An answer that is lost costs a lease: nobody works on them."""
+        # Imported here: calls about groups themselves need no Arrow.
+        from braidmq.consume.claims import claimed_messages
+
         body = {"max": most, "wait": wait_seconds}
         if lease_seconds is not None:
             body["lease_seconds"] = lease_seconds
@@ -118,7 +144,11 @@ class GroupCalls:
 
 
 def _description(response: httpx.Response, **more: Any) -> GroupDescription:
+    return _parsed(GroupDescription, json_of(response) | more, response)
+
+
+def _parsed(model: type[_Model], document: Any, response: httpx.Response) -> _Model:
     try:
-        return GroupDescription.model_validate(json_of(response) | more)
+        return model.model_validate(document)
     except ValidationError as failure:
         raise NotABroker(f"{response.request.url} gave an unexpected answer: {failure}") from failure

@@ -176,7 +176,10 @@ class AsyncWorker:
         May be called from any thread, and by a signal's handler.
         """
         self._is_stopped = True
-        self._in_loop(self._stop_claiming)
+        # Not within a signal's handler, which may have interrupted anything.
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and has nothing to hand out
+                self._loop.call_soon_threadsafe(self._stop_claiming)
 
     async def flush(self) -> None:
         """Wait until all acks and releases so far are answered: then they are durable.

@@ -9,9 +9,9 @@ from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
+from mq.cli.input.moments import Start, start_of
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, write_out
-from mq.cli.reading.moments import Start, start_of
 from mq.cli.reading.queries.engines import QUERIES, Engine
 from mq.cli.reading.queries.stored_topic import stored_topic
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from mq.cli.reading.moments import Start
+from mq.cli.input.moments import Start
 
 Form = Literal["lines", "json", "ndjson", "raw", "table"]
 

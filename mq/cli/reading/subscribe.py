@@ -11,8 +11,8 @@ import typer
 from braidmq import AsyncClient
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
+from mq.cli.input.moments import moment, start_of
 from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url
-from mq.cli.reading.moments import moment, start_of
 from mq.cli.reading.reading import Form, Reading
 
 _Output = Literal[Form, "parquet"]

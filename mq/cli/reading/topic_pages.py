@@ -8,7 +8,7 @@ import pyarrow as pa
 from braidmq import AsyncClient
 from braidmq.models import Segment
 from filer.topic.positions import from_marker
-from mq.cli.reading.moments import Start
+from mq.cli.input.moments import Start
 
 
 class Pages(Protocol):

@@ -9,14 +9,14 @@ from braidmq import AsyncClient
 from braidmq.models import LostObject, Segment, Topic, TopicSummary
 from braidmq.topic_settings import TopicSettings
 from mq.cli.connect import with_client
-from mq.cli.failures import CommandFailed
+from mq.cli.input.confirmation import confirm
+from mq.cli.input.nested_settings import flatten, gather
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url, duration_seconds, size_bytes
 from mq.cli.output import print_json, print_lines, print_table, slots
 from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 from mq.cli.topics.lineage import lineage
 from mq.cli.topics.segment_traffic import COLUMNS as TRAFFIC_COLUMNS
 from mq.cli.topics.segment_traffic import traffic_rows
-from mq.cli.topics.topic_settings import flatten, gather
 
 _COLUMNS = (
     "segment", "slots", "state", "owner", "start offset", "end offset", "follows", "followed by",
@@ -182,18 +182,6 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, 
         print_table(GIVEN_UP_COLUMNS, rows)
 
 
-def _confirm(question: str) -> None:
-    """Raises `typer.Abort` if the answer is no, and `CommandFailed` if there is nobody to answer."""
-    try:
-        agrees = typer.confirm(question, err=True)
-    except (typer.Abort, OSError) as error:
-        # The line of the question ends here.
-        typer.echo(err=True)
-        raise CommandFailed("stdin gives no answer, so nothing was done: --yes does it without asking") from error
-    if not agrees:
-        raise typer.Abort
-
-
 def delete(
     topic: TopicName,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
@@ -203,7 +191,7 @@ def delete(
 ) -> None:
     """Delete a topic and all its messages."""
     if not yes:
-        _confirm(f"Delete topic {topic!r} with all its messages?")
+        confirm(f"Delete topic {topic!r} with all its messages?")
     with_client(url, timeout, lambda client: client.delete_topic(topic))
     if as_json:
         print_json({"deleted": topic})

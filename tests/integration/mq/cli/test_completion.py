@@ -76,6 +76,14 @@ def test_brokers_are_completed(broker: BrokerProcess) -> None:
     assert completed_in_time("bash", "mq cluster drain bro", broker.url).split() == ["broker"]
 
 
+def test_groups_of_the_topic_are_completed(mq: Mq, broker: BrokerProcess, topic: str) -> None:
+    mq("topic", "create", topic)
+    for group in ("billing", "books", "reports"):
+        mq("group", "create", topic, group)
+    assert completed_in_time("bash", f"mq group describe {topic} b", broker.url).split() == ["billing", "books"]
+    assert completed_in_time("bash", f"mq work {topic} --group r", broker.url).split() == ["reports"]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_without_a_broker_there_is_silence(shell: str) -> None:
     assert completed(shell, "mq topic describe d", "http://127.0.0.1:9").strip() in ("", "_files")

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from filer.times import microseconds
-from mq.cli.reading.moments import moment, start_of
+from mq.cli.input.moments import moment, start_of
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 NOW_US = microseconds(NOW)

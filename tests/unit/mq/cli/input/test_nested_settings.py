@@ -2,7 +2,7 @@ import pytest
 import typer
 
 from filer.topic.topic_config import TopicConfig, parse_config
-from mq.cli.topics.topic_settings import flatten, gather
+from mq.cli.input.nested_settings import flatten, gather
 
 
 def test_values_are_json_where_they_parse_and_text_elsewhere() -> None:

@@ -1,0 +1,166 @@
+"""A command that is run for a message: what it gets, and what its end says."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+
+import orjson
+
+from braidmq import AsyncClient, AsyncDelivery
+from braidmq.times import rfc3339
+
+PREFIX = "MQ_"
+_CHUNK_BYTES = 65_536
+_NOT_IN_A_NAME = re.compile(r"[^A-Z0-9]")
+_LAST_WORDS_SECONDS = 1.0
+_ENDING_SECONDS = 5.0
+_LINE_BYTES = 2_000
+"""What is kept of a line of stderr: more than a reason may have."""
+
+
+async def run_command(command: Sequence[str], client: AsyncClient, delivery: AsyncDelivery, group: str) -> str | None:
+    """Run a command for a message; returns None if it exits with 0, else why it has failed.
+
+    It gets the value on stdin and the rest in its environment. It has a process group of its own, so that Ctrl-C does
+    not reach it: whoever stops the worker lets it end. If this is cancelled, it gets SIGTERM, and SIGKILL if that does
+    not end it.
+    """
+    try:
+        process = await _start(command, variables(delivery, group))
+    except (OSError, ValueError) as error:  # the environment may be too large, or the machine full
+        return f"{command[0]}: {error}"
+    last_words = _LastLine()
+    feeding = asyncio.create_task(_feed(process, client, delivery))
+    listening = asyncio.create_task(_pass_on(process, last_words))
+    ending = asyncio.create_task(process.wait())
+    try:
+        await asyncio.wait([feeding, ending], return_when=asyncio.FIRST_COMPLETED)
+        if feeding.done() and (failure := feeding.exception()) is not None:
+            return f"the value could not be read: {failure}"
+        await asyncio.wait([ending])
+        # What it has left running may hold its stderr open.
+        await asyncio.wait([listening], timeout=_LAST_WORDS_SECONDS)
+    finally:
+        await _end(process)
+        for task in (feeding, listening, ending):
+            task.cancel()
+        await asyncio.gather(feeding, listening, ending, return_exceptions=True)
+    code = ending.result()
+    return None if code == 0 else last_words.text or _ending(code)
+
+
+async def _start(command: Sequence[str], told: Mapping[str, bytes]) -> asyncio.subprocess.Process:
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environb, **{name.encode(): value for name, value in told.items()}},
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It may run by now, and nobody else would end it.
+        with suppress(OSError, ValueError):
+            await _end(await starting)
+        raise
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Have it end, and all that it has started, if it has not ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _ENDING_SECONDS)
+
+
+def variables(delivery: AsyncDelivery, group: str) -> dict[str, bytes]:
+    """What the environment of the command tells about its message. What has a NUL byte cannot stand there."""
+    told: dict[str, bytes] = {
+        "TOPIC": delivery.topic.encode(),
+        "GROUP": group.encode(),
+        "ID": delivery.id.encode(),
+        "DELIVERIES": b"%d" % delivery.deliveries,
+        "TIMESTAMP": rfc3339(delivery.timestamp).encode(),
+        "HEADERS": _json(delivery.headers),
+        **{f"HEADER_{_NOT_IN_A_NAME.sub('_', name.upper())}": value for name, value in delivery.headers.items()},
+    }
+    if delivery.key is not None:
+        told["KEY"] = delivery.key
+    return {f"{PREFIX}{name}": value for name, value in told.items() if b"\0" not in value}
+
+
+def _json(headers: Mapping[str, bytes]) -> bytes:
+    return orjson.dumps({name: value.decode("utf-8", "replace") for name, value in headers.items()})
+
+
+async def _feed(process: asyncio.subprocess.Process, client: AsyncClient, delivery: AsyncDelivery) -> None:
+    """Write the value to stdin. A command need not read it."""
+    stdin = process.stdin
+    assert stdin is not None, "it is a pipe"
+    try:
+        async for piece in _pieces(client, delivery):
+            try:
+                stdin.write(piece)
+                await stdin.drain()
+            except (OSError, RuntimeError):  # it has closed its stdin; uvloop raises either
+                return
+    finally:
+        stdin.close()
+
+
+async def _pieces(client: AsyncClient, delivery: AsyncDelivery) -> AsyncIterator[bytes]:
+    if delivery.message.ref is None:
+        yield delivery.value or b""
+        return
+    async with client.open(delivery.message) as payload:
+        async for piece in payload:
+            yield piece
+
+
+async def _pass_on(process: asyncio.subprocess.Process, last_words: "_LastLine") -> None:
+    """What the command says on stderr is said there, and its last line is kept."""
+    assert process.stderr is not None, "it is a pipe"
+    while piece := await process.stderr.read(_CHUNK_BYTES):
+        last_words.add(piece)
+        with suppress(OSError, ValueError):  # nobody reads it
+            sys.stderr.buffer.write(piece)
+            sys.stderr.buffer.flush()
+
+
+class _LastLine:
+    """The last line of a stream that is not blank."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=2)
+        self._rest = b""
+
+    def add(self, piece: bytes) -> None:
+        """More of the stream."""
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[:_LINE_BYTES]
+        self._lines.extend(line[:_LINE_BYTES] for line in lines if line.strip())
+
+    @property
+    def text(self) -> str:
+        """The line; empty if there is none."""
+        line = self._rest if self._rest.strip() else self._lines[-1] if self._lines else b""
+        return line.decode("utf-8", "replace").strip()
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
