@@ -13,6 +13,8 @@ _RULES = tuple(
             r"create it with mq group create \1 \2",
         ),
         (r'or pass "force": true', "or pass --force"),
+        (r"\. Join it with POST /v1/topics/\S+/members", ""),
+        (r"Claim messages with POST /v1/topics/(\S+)/groups/(\S+)/claims", r"Work on them with mq work \1 --group \2"),
         (r"create it with PUT /v1/topics/(\S+)", r"create it with mq topic create \1"),
         (r", and the request wants a new one \(If-None-Match: \*\)", ": leave out --new to change its settings"),
         (
