@@ -26,6 +26,15 @@ class Acked(NamedTuple):
     delivery: int
 
 
+class Released(NamedTuple):
+    """That delivery was given back by whoever had it, and is over, or the messages are given up."""
+
+    segment: int
+    start: int
+    stop: int
+    delivery: int
+
+
 class Ended(NamedTuple):
     """That delivery is over without an ack. They rest until `due_ms`; 0: they may be handed out at once."""
 
@@ -187,6 +196,8 @@ class Progress:
     at: int
     reached: list[Reached] = field(default_factory=list)
     acked: list[Acked] = field(default_factory=list)
+    released: list[Released] = field(default_factory=list)
+    """A repeated release is known by it. What becomes of the messages, other parts tell."""
     ended: list[Ended] = field(default_factory=list)
     rested: list[Rested] = field(default_factory=list)
     exposed: list[Exposed] = field(default_factory=list)
@@ -286,6 +297,7 @@ Record = (
 PROGRESS_PARTS = {
     "reached": Reached,
     "acked": Acked,
+    "released": Released,
     "ended": Ended,
     "rested": Rested,
     "exposed": Exposed,
@@ -309,7 +321,7 @@ _PARTS: dict[type[Any], dict[str, type[Any]]] = {
     Membership: MEMBERSHIP_PARTS,
     Redriving: {"letters": Done, "passed": Done},
 }
-_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left"))
+_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left", "released"))
 _TYPES: dict[str, type[Any]] = {
     each.__name__.lower(): each
     for each in (

@@ -14,6 +14,7 @@ from groups.offset_set import OffsetSet
 from groups.queue.key_lines import KeyLines
 from groups.queue.leases import Claim, Leases
 from groups.queue.progress import QueueProgress, SegmentProgress
+from groups.queue.recent_decisions import RecentDecisions
 from groups.records import (
     Acked,
     Done,
@@ -23,6 +24,7 @@ from groups.records import (
     Leased,
     Progress,
     Reached,
+    Released,
     Rested,
 )
 
@@ -292,14 +294,15 @@ class QueueClaims:
         An ack after the lease has run out counts as long as the end of the delivery is not decided. A repeated one is
         accepted again.
         """
-        outcomes, taken = self._take(claim, start, stop, repeats=True)
+        outcomes, taken = self._take(claim, start, stop, self.progress.recent_acks)
         self._news.acked.extend(Acked(claim.segment, *each, claim.delivery) for each in taken)
         return outcomes
 
     def release(self, claim: Claim, start: int, stop: int, why: GivingBack, *, due_ms: int) -> list[Outcome]:
-        """Give messages of a claim back: they rest until `due_ms` (0: not at all)."""
-        outcomes, taken = self._take(claim, start, stop, repeats=False)
+        """Give messages of a claim back: they rest until `due_ms` (0: not at all). A repeated one is accepted again."""
+        outcomes, taken = self._take(claim, start, stop, self.progress.recent_releases)
         for first, behind in taken:
+            self._news.released.append(Released(claim.segment, first, behind, claim.delivery))
             self._end(claim.segment, first, behind, claim.delivery, why, due_ms=due_ms)
         return outcomes
 
@@ -312,7 +315,7 @@ class QueueClaims:
         outcomes: list[Outcome] = []
         for part in leased.parts(start, stop):
             found = [Outcome(part.start, part.stop, Verdict.ACCEPTED)] if part.inside else None
-            for each in found or self._verdicts(claim, part.start, part.stop, repeats=False):
+            for each in found or self._verdicts(claim, part.start, part.stop, None):
                 verdict = Verdict.ACCEPTED if each.verdict is Verdict.LATER else each.verdict
                 outcomes.append(Outcome(each.start, each.stop, verdict))
                 if verdict is Verdict.ACCEPTED:
@@ -321,7 +324,7 @@ class QueueClaims:
         return outcomes
 
     def _take(
-        self, claim: Claim, start: int, stop: int, *, repeats: bool
+        self, claim: Claim, start: int, stop: int, recent: RecentDecisions
     ) -> tuple[list[Outcome], list[tuple[int, int]]]:
         """Decide about messages of a claim: the verdicts, and the ranges about which the next record has to tell."""
         leased = OffsetSet(self.leases.take(claim, start, stop))
@@ -329,25 +332,30 @@ class QueueClaims:
         taken: list[tuple[int, int]] = []
         for part in leased.parts(start, stop):
             found = [Outcome(part.start, part.stop, Verdict.LATER)] if part.inside else None
-            for outcome in found or self._verdicts(claim, part.start, part.stop, repeats=repeats):
+            for outcome in found or self._verdicts(claim, part.start, part.stop, recent):
                 outcomes.append(outcome)
                 if outcome.verdict is Verdict.LATER:
                     taken.append((outcome.start, outcome.stop))
                     self._decide(claim.segment, outcome.start, outcome.stop)
         return outcomes, taken
 
-    def _verdicts(self, claim: Claim, start: int, stop: int, *, repeats: bool) -> Iterator[Outcome]:
-        """About messages that are not leased by the claim, as far as this coordinator knows."""
+    def _verdicts(self, claim: Claim, start: int, stop: int, recent: RecentDecisions | None) -> Iterator[Outcome]:
+        """About messages that are not leased by the claim, as far as this coordinator knows.
+
+        What is among the `recent` ones was decided in the same way: the request is a repeat.
+        """
         live, progress = self._live.get(claim.segment), self.progress.segments.get(claim.segment)
         undecided = live.undecided if live is not None else OffsetSet()
         for part in undecided.parts(start, stop):
             if part.inside:
                 yield Outcome(part.start, part.stop, Verdict.WAIT)
                 continue
-            acked = self.progress.recent_acks.within(claim.segment, part.start, part.stop, claim.delivery)
-            for each in acked.parts(part.start, part.stop):
+            known = OffsetSet()
+            if recent is not None:
+                known = recent.within(claim.segment, part.start, part.stop, claim.delivery)
+            for each in known.parts(part.start, part.stop):
                 if each.inside:
-                    yield Outcome(each.start, each.stop, Verdict.ACCEPTED if repeats else Verdict.LOST)
+                    yield Outcome(each.start, each.stop, Verdict.ACCEPTED)
                 elif live is None or progress is None:
                     # Either it is finished, or this coordinator has not heard of it.
                     verdict = Verdict.NEWER if claim.segment > self._newest_segment else Verdict.LOST

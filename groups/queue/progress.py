@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from groups.offset_set import OffsetSet
-from groups.queue.recent_acks import RecentAcks
+from groups.queue.recent_decisions import RecentDecisions
 from groups.queue.redrives import Redrives
 from groups.records import (
     Acked,
@@ -18,6 +18,7 @@ from groups.records import (
     Reached,
     Redriven,
     Redriving,
+    Released,
     Reset,
     Rested,
 )
@@ -159,7 +160,7 @@ class QueueProgress:
         self.dead_count = 0
         self.expired_count = self.skipped_count = 0
         self.longest_lease_ms = settings.lease_ms
-        self.recent_acks = RecentAcks()
+        self.recent_acks, self.recent_releases = RecentDecisions(), RecentDecisions()
         self.redrives = Redrives(group_id)
         self.leases: list[Leased] | None = []
 
@@ -208,6 +209,9 @@ class QueueProgress:
         for dying in news.dying:
             self._give_up(dying)
         self._ack(news.acked, news.at)
+        self.recent_releases.rotate(news.at, self.longest_lease_ms)
+        for (segment, delivery), ranges in _by_claim(news.released).items():
+            self.recent_releases.add(segment, delivery, ranges)
         for each in news.dead:
             self._bury(each.segment, each.start, each.stop)
         for each in (*news.expired, *news.skipped):
@@ -243,10 +247,7 @@ class QueueProgress:
 
     def _ack(self, acked: Iterable[Acked], at_ms: int) -> None:
         self.recent_acks.rotate(at_ms, self.longest_lease_ms)
-        by_claim: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for segment, start, stop, delivery in acked:
-            by_claim.setdefault((segment, delivery), []).append((start, stop))
-        for (segment, delivery), ranges in by_claim.items():
+        for (segment, delivery), ranges in _by_claim(acked).items():
             self.segments[segment].finish(ranges)
             self.recent_acks.add(segment, delivery, ranges)
 
@@ -270,6 +271,7 @@ class QueueProgress:
             "skipped_count": self.skipped_count,
             "longest_lease_ms": self.longest_lease_ms,
             "recent_acks": self.recent_acks.to_plain(),
+            "recent_releases": self.recent_releases.to_plain(),
             "redrives": self.redrives.to_plain(),
             "leases": self.leases,
         }
@@ -283,11 +285,20 @@ class QueueProgress:
         progress.next_sequence, progress.dead_count = plain["next_sequence"], plain["dead_count"]
         progress.expired_count, progress.skipped_count = plain["expired_count"], plain["skipped_count"]
         progress.longest_lease_ms = plain["longest_lease_ms"]
-        progress.recent_acks = RecentAcks.from_plain(plain["recent_acks"])
+        progress.recent_acks = RecentDecisions.from_plain(plain["recent_acks"])
+        progress.recent_releases = RecentDecisions.from_plain(plain["recent_releases"])
         if "redrives" in plain:  # coordinators of earlier versions redrove nothing
             progress.redrives = Redrives.from_plain(plain["redrives"])
         progress.leases = None if plain["leases"] is None else [Leased(*each) for each in plain["leases"]]
         return progress
+
+
+def _by_claim(decided: Iterable[Acked | Released]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """Ranges by segment and delivery."""
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for segment, start, stop, delivery in decided:
+        found.setdefault((segment, delivery), []).append((start, stop))
+    return found
 
 
 def _remove_from_all(sets: dict[int, OffsetSet], start: int, stop: int) -> None:

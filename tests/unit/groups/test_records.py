@@ -25,6 +25,7 @@ from groups.records import (
     Record,
     Redriven,
     Redriving,
+    Released,
     Reset,
     Rested,
     Snapshot,
@@ -47,6 +48,7 @@ RECORDS: list[Record] = [
     Progress(
         at=6,
         reached=[Reached(0, 0, 10)],
+        released=[Released(0, 3, 4, 1)],
         acked=[Acked(0, 1, 2, 1)],
         ended=[Ended(0, 2, 3, 1, 99)],
         rested=[Rested(0, 3, 4, 98)],

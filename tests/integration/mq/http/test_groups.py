@@ -46,6 +46,21 @@ async def test_what_is_released_comes_again_first(memory_broker: HttpBroker) -> 
     assert [(m["value"], m["deliveries"]) for m in again["messages"]] == [("a", 2), ("b", 1)]
 
 
+async def test_a_repeated_release_is_answered_as_the_first_time(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await publish(memory_broker, "a", "b")
+    first, second = await claim(memory_broker, max=1), await claim(memory_broker)
+    for _ in range(2):
+        assert (await decide(memory_broker, "releases", first, delay_seconds=0)).json()["accepted"] == 1
+        assert (await decide(memory_broker, "releases", second, dead=True)).json()["accepted"] == 1
+    again = await claim(memory_broker, wait=5)
+    assert [(m["value"], m["deliveries"]) for m in again["messages"]] == [("a", 2)]
+    assert (await decide(memory_broker, "releases", first, delay_seconds=0)).json()["accepted"] == 1
+    assert (await decide(memory_broker, "acks", again)).json()["accepted"] == 1
+    check_problem(await decide(memory_broker, "acks", first), 409, "claim-lost")
+    check_problem(await decide(memory_broker, "acks", second), 409, "claim-lost")
+
+
 async def test_an_ack_after_the_lease_counts_until_somebody_else_has_the_message(memory_broker: HttpBroker) -> None:
     await memory_broker.client.put(T)
     await memory_broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})

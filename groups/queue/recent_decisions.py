@@ -1,4 +1,4 @@
-"""By which delivery messages were acked, for as long as somebody may repeat an ack whose answer was lost."""
+"""Of which delivery messages were acked or given back, for as long as somebody may repeat what was not answered."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,15 +9,23 @@ _Generation = dict[tuple[int, int], OffsetSet]
 """Offsets by segment and delivery."""
 
 
-class RecentAcks:
-    """Acks of the last lease time at least, and of twice that at most: two generations, of which the older one goes."""
+KEPT_MS = 60_000
+"""A failover takes some seconds, and leases may be shorter."""
+
+
+class RecentDecisions:
+    """Acks, or releases, of the last lease time and of `KEPT_MS` at least, and of twice that at most.
+
+    There are two generations, of which the older one goes.
+    """
 
     def __init__(self) -> None:
         self._began_ms = 0
         self._generations: tuple[_Generation, _Generation] = ({}, {})
 
     def rotate(self, now_ms: int, lease_ms: int) -> None:
-        """Forget what is older than a lease, by the times of the records."""
+        """Forget what is older, by the times of the records."""
+        lease_ms = max(lease_ms, KEPT_MS)
         if now_ms - self._began_ms >= 2 * lease_ms:
             self._generations = ({}, {})
             self._began_ms = now_ms
@@ -26,11 +34,11 @@ class RecentAcks:
             self._began_ms = now_ms
 
     def add(self, segment: int, delivery: int, ranges: Iterable[tuple[int, int]]) -> None:
-        """Note acks of a delivery."""
+        """Note what was decided of a delivery."""
         self._generations[0].setdefault((segment, delivery), OffsetSet()).add_all(ranges)
 
     def within(self, segment: int, start: int, stop: int, delivery: int) -> OffsetSet:
-        """Which of `[start, stop)` that delivery has acked, as far as it is known."""
+        """Which of `[start, stop)` were decided of that delivery, as far as it is known."""
         found = OffsetSet()
         for generation in self._generations:
             known = generation.get((segment, delivery))
@@ -49,7 +57,7 @@ class RecentAcks:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "RecentAcks":
+    def from_plain(cls, plain: Mapping[str, Any]) -> "RecentDecisions":
         """From a snapshot."""
         recent = cls()
         recent._began_ms = plain["began_ms"]
