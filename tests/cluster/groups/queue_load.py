@@ -1,0 +1,217 @@
+"""Publishers of a topic and workers of its queue group, which write down what they see."""
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from tests.cluster.groups.queue_history import Decided, Delivered, Fault, Published, QueueHistory
+
+LEASE_SECONDS = 2.0
+DELAY_SECONDS = 1.0
+KEYS = 10
+"""Of each publisher."""
+ASK_SECONDS = 20.0
+NOT_NOW_SECONDS = 0.1
+
+_Mine = tuple[Delivered, dict[str, str]]
+"""A message that a worker was given, and how it names that to the broker."""
+
+
+class QueueLoad:
+    """`publishers` and `workers` on a topic with a group `g`, through brokers at random."""
+
+    consumer_processes: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        urls: Callable[[], Sequence[str]],
+        topic: str,
+        *,
+        order: str,
+        seed: int,
+        publishers: int = 2,
+        workers: int = 6,
+    ) -> None:
+        self._urls, self._topic, self._order = urls, topic, order
+        self._chance = random.Random(seed)
+        self._publishers, self._workers = publishers, workers
+        self._client = httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False, limits=httpx.Limits(max_connections=100))
+        self._answers = itertools.count()
+        self._publishing = self._working = True
+        self.history = QueueHistory()
+        self._acked: set[str] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A context in which they run. At its end all is done. Raises `TimeoutError` if it does not get so."""
+        settings = {"lease_seconds": LEASE_SECONDS, "backoff_seconds": [0.1], "max_deliveries": 1000}
+        await self._call("PUT", self._group, json=settings | {"order": self._order})
+        publishers = [asyncio.create_task(self._publish(number)) for number in range(self._publishers)]
+        workers = [asyncio.create_task(self._work()) for _ in range(self._workers)]
+        try:
+            yield
+            self._publishing = False
+            await asyncio.gather(*publishers)
+            await self._until_done()
+        finally:
+            self._publishing = self._working = False
+            outcomes = await asyncio.gather(*publishers, *workers, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        await self._client.aclose()
+
+    async def each_acknowledged(self, count: int, *, timeout_seconds: float = 60.0) -> None:
+        """Wait until so many messages more of each publisher were published, and as many acked by anybody."""
+        published, acked = len(self.history.published), len(self._acked)
+        wanted = count * self._publishers
+        async with asyncio.timeout(timeout_seconds):
+            while len(self.history.published) < published + wanted or len(self._acked) < acked + wanted:
+                await asyncio.sleep(0.05)
+
+    def struck(self, name: str, began_at: float) -> None:
+        """A fault has been, from then until now."""
+        self.history.faults.append(Fault(name, began_at, time.monotonic()))
+
+    async def dead_values(self) -> list[str]:
+        """The values of all dead letters."""
+        found: list[str] = []
+        marker: dict[str, str] = {}
+        while True:
+            answer = await self._call(
+                "GET", f"/v1/topics/{self._topic}.dead/messages", params={"limit": "1000", **marker}
+            )
+            if answer.status_code == 404 or not (messages := answer.json()["messages"]):
+                return found
+            found += [message["value"] for message in messages]
+            marker = {"marker": answer.json()["marker"]}
+
+    @property
+    def _group(self) -> str:
+        return f"/v1/topics/{self._topic}/groups/g"
+
+    async def _until_done(self) -> None:
+        """Wait until nothing is left in the group."""
+        async with asyncio.timeout(120):
+            while True:
+                told = (await self._call("GET", self._group)).json()
+                if not told["lag"]["messages"]:
+                    return
+                await asyncio.sleep(0.2)
+
+    async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Ask any broker until one answers. Every request may be repeated."""
+        while True:
+            url = self._chance.choice(list(self._urls()))
+            try:
+                answer = await self._client.request(method, url + path, **request)
+            except httpx.TransportError:
+                await asyncio.sleep(NOT_NOW_SECONDS)
+                continue
+            if answer.status_code < 500 and answer.status_code != 429:
+                return answer
+            await asyncio.sleep(NOT_NOW_SECONDS)
+
+    # -- publishers ------------------------------------------------------------------------------------------
+
+    async def _publish(self, number: int) -> None:
+        """One message at a time, each under its sequence: those of a key are stored in their order, once each."""
+        counts = [itertools.count() for _ in range(KEYS)]
+        for sequence in itertools.count():
+            if not self._publishing:
+                return
+            chosen = self._chance.randrange(KEYS)
+            key = f"{number}.{chosen}"
+            is_delayed = self._order == "none" and self._chance.random() < 0.1
+            index, is_poison = next(counts[chosen]), self._chance.random() < 0.05
+            parameters = {"key": key, "producer": f"p{number}", "sequence": str(sequence)}
+            parameters |= {"delay_seconds": str(DELAY_SECONDS)} if is_delayed else {}
+            sent_at = time.monotonic()
+            value = f"{key} {index}"
+            answer = await self._call("POST", f"/v1/topics/{self._topic}/messages", params=parameters, content=value)
+            if answer.status_code != 200:
+                self.history.wrong_answers.append(f"publish: {answer.text}")
+                return
+            # The first of several attempts may have been stored.
+            due_at = sent_at + DELAY_SECONDS if is_delayed else None
+            self.history.published.append(Published(key, index, time.monotonic(), due_at, is_poison))
+            await asyncio.sleep(self._chance.uniform(0.0, 0.04))
+
+    # -- workers ---------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        poison: set[str] = set()
+        while self._working:
+            asked_at = time.monotonic()
+            answer = await self._once(f"{self._group}/claims", {"max": self._chance.choice([1, 3, 30]), "wait": 1})
+            if answer is None:
+                continue
+            if answer.status_code != 200:
+                self.history.wrong_answers.append(f"claims: {answer.text}")
+                return
+            delivered = self._written_down(answer.json()["messages"], asked_at)
+            if delivered:
+                poison |= {each.value for each in self.history.published[-1000:] if each.is_poison}
+                await self._decide_on(delivered, poison)
+
+    async def _once(self, path: str, body: dict[str, Any]) -> httpx.Response | None:
+        """Ask one broker once: what a claim whose answer is lost has given out comes again by itself."""
+        try:
+            answer = await self._client.post(self._chance.choice(list(self._urls())) + path, json=body)
+        except httpx.TransportError:
+            answer = None
+        if answer is not None and answer.status_code < 500 and answer.status_code != 429:
+            return answer
+        await asyncio.sleep(NOT_NOW_SECONDS)
+        return None
+
+    def _written_down(self, messages: Sequence[dict[str, Any]], asked_at: float) -> list[_Mine]:
+        answer, received_at = next(self._answers), time.monotonic()
+        found = [
+            Delivered(m["id"], m["value"], m["deliveries"], answer, place, asked_at, received_at, LEASE_SECONDS)
+            for place, m in enumerate(messages)
+        ]
+        self.history.delivered += found
+        return [(each, {"claim": m["claim"], "id": m["id"]}) for each, m in zip(found, messages, strict=True)]
+
+    async def _decide_on(self, delivered: Sequence[_Mine], poison: set[str]) -> None:
+        """Ack, mostly; be late sometimes, give back, or give up. Acks are sometimes sent twice."""
+        if self._chance.random() < 0.04:
+            await asyncio.sleep(LEASE_SECONDS * 1.3)
+        dead = [each for each in delivered if each[0].value in poison]
+        rest = [each for each in delivered if each[0].value not in poison]
+        if dead:
+            await self._decide("releases", dead, {"dead": True, "reason": "poison"}, told="dead")
+        if not rest:
+            return
+        if self._chance.random() < 0.08:
+            await self._decide("releases", rest, {"delay_seconds": self._chance.choice([0, 0.3])})
+            return
+        for _ in range(self._chance.choice([1, 1, 1, 2])):
+            await self._decide("acks", rest, {})
+
+    async def _decide(self, verb: str, delivered: Sequence[_Mine], body: dict[str, Any], *, told: str = "") -> None:
+        sent_at = time.monotonic()
+        answer = await self._call(
+            "POST", f"{self._group}/{verb}", json={"messages": [part for _, part in delivered], **body}
+        )
+        answered_at = time.monotonic()
+        if answer.status_code not in (200, 409):
+            self.history.wrong_answers.append(f"{verb}: {answer.text}")
+            return
+        results = answer.json()["results"] if answer.status_code == 200 else [{"accepted": []}] * len(delivered)
+        for (each, _), result in zip(delivered, results, strict=True):
+            held = bool(result["accepted"])
+            decided = Decided(each.message, each.deliveries, told or verb, sent_at, answered_at, held)
+            self.history.decided.append(decided)
+            if verb == "acks" and held:
+                self._acked.add(each.message)

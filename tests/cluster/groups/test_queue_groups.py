@@ -1,0 +1,31 @@
+"""Queue groups while brokers, coordinators among them, are killed, paused and cut off, and segments split and merged.
+
+A few faults for each order here; `python -m tests.cluster.groups.storm` goes on for as long as you like.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.groups.storm import SESSION_TIMEOUT_SECONDS, blow
+from tests.support.cluster.steered_cluster import SteeredCluster
+from tests.support.store.shared_store import SharedDirectory
+
+pytestmark = [pytest.mark.xdist_group("queue-groups"), pytest.mark.timeout(300)]
+
+KINDS = ("kill-owner", "pause-owner", "split", "merge", "split-and-kill-owner")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SteeredCluster]:
+    folder = tmp_path_factory.mktemp("groups")
+    store = SharedDirectory(folder / "store")
+    with SteeredCluster(
+        folder, store, brokers=3, peer_lines=True, session_timeout_seconds=SESSION_TIMEOUT_SECONDS
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("order", "seed"), [("none", 7), ("key", 3)])
+async def test_faults_under_a_queue_group(cluster: SteeredCluster, order: str, seed: int, rounds: int) -> None:
+    print(await blow(cluster, order=order, seed=seed, seconds=120, most_faults=rounds, kinds=KINDS))
