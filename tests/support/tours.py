@@ -45,6 +45,7 @@ _VOLATILE = re.compile(
     | \b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+\d\d(?::\d\d)?)?     # times
     | \b\w{3},[ ]\d\d[ ]\w{3}[ ]\d{4}[ ]\d\d:\d\d:\d\d[ ]GMT             # times in headers
     | (?<=marker":")[\w-]+(?=") | (?<=braid-marker:[ ])[\w-]+ | (?<=^id:[ ])[\w-]+ | (?<=marker=)[\w-]+   # markers
+    | (?<="claim":")[\w-]+(?=") | (?<="claim":[ ]")[\w-]+(?=")        # claims of groups
     | \b\d[\d,]*(?:\.\d+)?(?=[ ](?:s|ms|min|per[ ]second|per[ ]minute|[KMG]iB|B|messages[ ]were[ ]stored)\b)
     | \b\d+\.\d+(?=s\b) | (?<=--skip[ ])\d+ | (?<="seconds":)[\d.]+ | (?<="bytes":)\d+
     | \b\d{1,3}(?:,\d{3})+\b | (?<="request_id":")[0-9a-f]{12,}-\w+
