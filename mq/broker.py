@@ -326,6 +326,7 @@ class Broker:
             peers=self.peers,
             url_of=self.addresses.url_of,
             reports=self.traffic_reports,
+            turn=self.turns.others.wait,
         )
         self.traffic_view = TrafficView(
             broker=self.id,

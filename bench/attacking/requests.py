@@ -42,9 +42,9 @@ def _wide_topics(segments: int) -> Callable[[str, float], Awaitable[Seen]]:
     return _at_once([("PUT", f"/v1/topics/wide-{number}", body) for number in range(5)])
 
 
-def _again(method: str, path: str, clients: int = 20) -> Callable[[str, float], Awaitable[Seen]]:
+def _again(method: str, path: str, body: Any = None, clients: int = 20) -> Callable[[str, float], Awaitable[Seen]]:
     def request(url: str) -> Request:
-        return lambda session, number: session.request(method, f"{url}{path.replace('NUMBER', str(number))}")
+        return lambda session, number: session.request(method, f"{url}{path.replace('NUMBER', str(number))}", json=body)
 
     return by_clients(clients, request)
 
@@ -125,5 +125,5 @@ ATTACKS = {
     "scrapes": Attack("20 clients scrape the metrics", _again("GET", "/metrics")),
     "openapi": Attack("20 clients get the description of the interface", _again("GET", "/openapi.json")),
     "topics": Attack("20 clients create topics", _again("PUT", "/v1/topics/made-NUMBER")),
-    "uploads": Attack("20 clients begin uploads", _again("POST", f"/v1/topics/{TOPIC}/uploads")),
+    "uploads": Attack("20 clients begin uploads", _again("POST", f"/v1/topics/{TOPIC}/uploads", {"size": 11})),
 }

@@ -1,10 +1,26 @@
 """The topics that the scaling controller of a broker without a cluster looks after."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from filer.topic.topic_state import TopicState
 from mq.topic.topic_runtime import TopicRuntime
+
+
+class _States(Mapping[str, TopicState]):
+    """The states of running topics. Each change of a topic looks at its own: a copy of all would take too long."""
+
+    def __init__(self, topics: Mapping[str, TopicRuntime]) -> None:
+        self._topics = topics
+
+    def __getitem__(self, topic: str) -> TopicState:
+        return self._topics[topic].state
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
 
 
 class LocalTopics:
@@ -14,12 +30,8 @@ class LocalTopics:
     """
 
     def __init__(self, topics: Mapping[str, TopicRuntime], draining: asyncio.Event) -> None:
-        self._topics, self._draining = topics, draining
-
-    @property
-    def states(self) -> Mapping[str, TopicState]:
-        """As `LedTopics.states`."""
-        return {name: runtime.state for name, runtime in self._topics.items()}
+        self.states: Mapping[str, TopicState] = _States(topics)
+        self._draining = draining
 
     def is_free(self, topic: str) -> bool:
         """As `LedTopics.is_free`. Other transitions of the topic wait for its lock."""
