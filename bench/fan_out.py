@@ -133,6 +133,8 @@ async def measure(subscribers: int, per_second: float, rounds: int, seconds: flo
                 figures.seconds += time.perf_counter() - began_seconds
                 figures.processor_seconds += _used_seconds(pid) - used_seconds
                 await readers.end()
+    if not figures.delivered:
+        raise BenchFailed("nothing was delivered")
     return figures
 
 

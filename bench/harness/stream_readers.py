@@ -27,24 +27,24 @@ class _Lines:
             last = part[-1:]
 
 
-async def _begin(address: str, port: int, topic: str) -> asyncio.StreamReader:
+async def _begin(address: str, port: int, topic: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection(address, port)
     head = f"GET /v1/topics/{topic}/subscribe?from=latest HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson"
     writer.write(f"{head}\r\n\r\n".encode())
     await reader.readuntil(_BEGUN)
     await reader.readuntil(b"}\n")
-    return reader
+    return reader, writer
 
 
 async def _read(url: str, topic: str, count: int) -> None:
     where, lines = urlsplit(url), _Lines()
-    readers = [await _begin(where.hostname or "", where.port or 0, topic) for _ in range(count)]
-    reading = [asyncio.create_task(lines.of_one(reader)) for reader in readers]
+    begun = [await _begin(where.hostname or "", where.port or 0, topic) for _ in range(count)]
+    reading = [asyncio.create_task(lines.of_one(reader)) for reader, _ in begun]
     print("ready", flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         print(lines.count, flush=True)
-    for task in reading:
-        task.cancel()
+    for _, writer in begun:
+        writer.close()
     await asyncio.gather(*reading, return_exceptions=True)
 
 
