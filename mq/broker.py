@@ -39,6 +39,7 @@ from mq.bulk_load.bulk_loads import BulkLoads
 from mq.bulk_load.load_checker import LoadChecker
 from mq.drain import Drainer
 from mq.groups.groups import Groups
+from mq.groups.lag_watch import LagWatch
 from mq.groups.redriver import Redriver
 from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import FrontStore
@@ -421,6 +422,8 @@ class Broker:
         began_seconds = self.clock.monotonic_seconds()
         # First of all: a store that does not answer keeps everything below from ending.
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
+        lags = LagWatch(self.groups.known, self.topics, self._reader_of, self.metrics.groups, self.clock)
+        self._loops.append(asyncio.create_task(lags.run(), name="lags of groups"))
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(
             self.store, self.clock, self.settings.cluster, grace_seconds=self.settings.grace

@@ -25,7 +25,7 @@ from mq.groups.group_topic import ensure
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import GroupName, Redriver
-from mq.groups.segment_groups import Group, SegmentGroups
+from mq.groups.segment_groups import Group, Known, SegmentGroups
 from mq.groups.stream_group import StreamGroup
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
@@ -142,6 +142,10 @@ class Groups:
     def floors(self) -> dict[int, int]:
         """Below which offsets the records of this broker's segments are needed no more."""
         return {segment: floor for segment, groups in self._segments.items() if (floor := groups.floor) is not None}
+
+    def known(self) -> list[Known]:
+        """All groups that this broker coordinates, as far as it knows them by now."""
+        return [each for segment in sorted(self._segments) for each in self._segments[segment].known()]
 
     # -- as the observer of its segments ---------------------------------------------------------------------
 

@@ -26,8 +26,21 @@ class Lag(NamedTuple):
     unread: Mapping[int, int]
 
 
-async def lag_of(progress: GroupProgress, runtime: TopicRuntime, reader: TopicReader, clock: Clock) -> Lag:
-    """The lag of a group. Raises as `TopicReader.read_segment`."""
+OldestTimes = dict[tuple[int, int], int]
+"""When messages came, in microseconds since the epoch, by segment and offset."""
+
+
+async def lag_of(
+    progress: GroupProgress,
+    runtime: TopicRuntime,
+    reader: TopicReader,
+    clock: Clock,
+    known_us: OldestTimes | None = None,
+) -> Lag:
+    """The lag of a group. Raises as `TopicReader.read_segment`.
+
+    `known_us` has the times of the oldest messages afterwards; what it has before is not read again.
+    """
     behind = not_looked_at(progress, runtime.state)
     ends = dict(zip(behind, await asyncio.gather(*(runtime.reads.end_of(each) for each in behind)), strict=True))
     unread = {segment: ends[segment] - offset for segment, offset in behind.items() if ends[segment] > offset}
@@ -35,9 +48,15 @@ async def lag_of(progress: GroupProgress, runtime: TopicRuntime, reader: TopicRe
     messages = sum(unread.values()) + sum(map(len, unfinished.values()))
     oldest = [(segment, offsets.first) for segment, offsets in unfinished.items() if offsets.first is not None]
     oldest += [(segment, behind[segment]) for segment in unread]
-    times_us = await asyncio.gather(*(_time_us(reader, segment, offset) for segment, offset in oldest))
-    known_us = [each for each in times_us if each is not None]
-    return Lag(messages, max((clock.now_us() - min(known_us)) / 1e6, 0.0) if known_us else 0.0, unread)
+    known_us = {} if known_us is None else known_us
+    for place in known_us.keys() - set(oldest):
+        del known_us[place]
+    new = [place for place in oldest if place not in known_us]
+    for place, time_us in zip(new, await asyncio.gather(*(_time_us(reader, *place) for place in new)), strict=True):
+        if time_us is not None:
+            known_us[place] = time_us
+    seconds = max((clock.now_us() - min(known_us.values())) / 1e6, 0.0) if known_us else 0.0
+    return Lag(messages, seconds, unread)
 
 
 def _unfinished(progress: QueueProgress) -> dict[int, OffsetSet]:

@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from filer.clock import Clock
 from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
+from filer.keys import GROUPS_TOPIC
 from groups.fold import GroupProgress, new_progress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
-from mq.base.errors import NotFound
+from mq.base.errors import Conflict, NotFound
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
 from mq.groups.queue_group import QueueGroup
@@ -20,6 +21,8 @@ from mq.groups.stream_group import StreamGroup
 CHECKPOINT_RECORDS = 10_000
 """After so many records, or twice as many as there are groups, everything is written down anew."""
 AT_ONCE = 64
+MOST_GROUPS = 10_000
+"""Each takes some kilobytes of memory, and claims make groups."""
 
 Group = QueueGroup | StreamGroup
 
@@ -40,6 +43,14 @@ class MakeGroup(Protocol):
     ) -> Group:
         """As `QueueGroup` or `StreamGroup`, by the progress."""
         ...
+
+
+class Known(NamedTuple):
+    """A group by its topic and its own name. `in_flight` is 0 for one that nobody has asked for."""
+
+    name: tuple[str, str]
+    progress: GroupProgress
+    in_flight: int
 
 
 class SegmentGroups:
@@ -97,6 +108,12 @@ class SegmentGroups:
         async with self._creating:
             if (group := self.find(topic, name)) is not None:
                 return group, False
+            if len(self._groups) + len(self._untouched) >= MOST_GROUPS:
+                raise Conflict(
+                    "too-many-groups",
+                    f"the coordinator of group {name!r} has {MOST_GROUPS} groups, which is the most there may be: "
+                    f"delete some, or split topic {GROUPS_TOPIC}",
+                )
             begin = await positions()
             group_id = self._clock.ulid()
             record = Created(
@@ -140,6 +157,14 @@ class SegmentGroups:
         keys += [(key, each.progress) for key, each in self._groups.items()]
         named = [(*topic_and_group(key), progress.settings.mode) for key, progress in keys]
         return sorted((name, mode) for of_topic, name, mode in named if of_topic == topic)
+
+    def known(self) -> list[Known]:
+        """All groups; none before the log is replayed."""
+        untouched = [Known(topic_and_group(key), progress, 0) for key, progress in self._untouched.items()]
+        return untouched + [
+            Known(topic_and_group(key), group.progress, group.in_flight if isinstance(group, QueueGroup) else 0)
+            for key, group in self._groups.items()
+        ]
 
     async def delete(self, topic: str, name: str) -> None:
         """Delete a group. Raises `NotFound`."""

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from mq.base.settings import METRICS_TOPICS
 from mq.base.version import VERSION
 from mq.metrics.cluster_metrics import ClusterMetrics
+from mq.metrics.group_metrics import GroupMetrics
 from mq.metrics.registry import Registry
 from mq.metrics.request_metrics import RequestMetrics
 from mq.metrics.topic_metrics import TopicMetrics
@@ -31,13 +32,14 @@ class Metrics:
         self.requests = RequestMetrics(self.registry)
         self.cluster = ClusterMetrics(self.registry)
         self.upkeep = UpkeepMetrics(self.registry)
-        self.topics = TopicMetrics(most_topics)
+        self.topics, self.groups = TopicMetrics(most_topics), GroupMetrics()
 
     def pieces(self) -> Iterator[bytes]:
         """Prometheus' text format, family by family."""
         for family in self.registry.collect():
             yield generate_latest(_Only(family))
         yield from self.topics.pieces()
+        yield from self.groups.pieces()
 
 
 class _Only(Collector):

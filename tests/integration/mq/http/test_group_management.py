@@ -126,3 +126,15 @@ async def test_a_reset_that_is_not_stored_changes_nothing() -> None:
     async with http_broker(kept) as broker:
         assert (await decide(broker, "acks", done)).json()["accepted"] == 2
         assert await values(broker, wait=10) == ["c"]
+
+
+async def test_there_are_only_so_many_groups(memory_broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims make groups, of any names."""
+    monkeypatch.setattr("mq.groups.segment_groups.MOST_GROUPS", 2)
+    await memory_broker.client.put(T)
+    for name in "ab":
+        (await memory_broker.client.post(f"{T}/groups/{name}/claims")).raise_for_status()
+    problem = check_problem(await memory_broker.client.post(f"{T}/groups/c/claims"), 409, "too-many-groups")
+    assert "delete some, or split topic __groups" in problem["detail"]
+    await memory_broker.client.delete(f"{T}/groups/a")
+    (await memory_broker.client.post(f"{T}/groups/c/claims")).raise_for_status()

@@ -1,0 +1,61 @@
+"""The series of consumer groups, as their coordinator saw them last."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+MOST_GROUPS = 1_000
+"""So many groups have series of their own."""
+
+
+class GroupSample(NamedTuple):
+    """What is told of one group."""
+
+    lag_messages: int
+    lag_seconds: float
+    in_flight_messages: int
+    dead_messages_total: int
+    expired_messages_total: int
+    skipped_messages_total: int
+    members: int
+
+
+_HELP = {
+    "lag_messages": "Messages of the topic that the group is not done with.",
+    "lag_seconds": "Age of the oldest message that the group is not done with.",
+    "in_flight_messages": "Messages that were handed out by a queue group and are not done.",
+    "dead_messages_total": "Messages that a queue group has given up.",
+    "expired_messages_total": "Messages that had expired before a queue group handed them out.",
+    "skipped_messages_total": "Messages that retention removed before the group got to them.",
+    "members": "Members of a stream group.",
+}
+
+
+class GroupMetrics:
+    """The series of the groups that this broker coordinates. Belongs to the event loop's thread.
+
+    Whoever asks for metrics wakes up who measures (`asked`), and is told what was measured before that.
+    """
+
+    def __init__(self) -> None:
+        self._samples: Mapping[tuple[str, str], GroupSample] = {}
+        self.count = 0
+        self.was_asked = False
+
+    def show(self, samples: Mapping[tuple[str, str], GroupSample], count: int) -> None:
+        """Tell that of groups, by topic and name, and how many there are in all."""
+        self._samples, self.count = samples, count
+
+    def pieces(self) -> Iterator[bytes]:
+        """Prometheus' text format, family by family."""
+        self.was_asked = True
+        yield (
+            "# HELP braidmq_groups Consumer groups that this broker coordinates.\n"
+            f"# TYPE braidmq_groups gauge\nbraidmq_groups {self.count}.0\n"
+        ).encode()
+        for column, field in enumerate(GroupSample._fields):
+            name, kind = f"braidmq_group_{field}", "counter" if field.endswith("_total") else "gauge"
+            rows = (
+                f'{name}{{group="{group}",topic="{topic}"}} {float(sample[column])}\n'
+                for (topic, group), sample in self._samples.items()
+            )
+            yield f"# HELP {name} {_HELP[field]}\n# TYPE {name} {kind}\n{''.join(rows)}".encode()
