@@ -10,6 +10,7 @@ from filer.keys import check_name
 from filer.strict_settings import merged_settings
 
 Mode = Literal["queue", "stream"]
+Acks = Literal["stored", "replicated"]
 _Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 MOST_LEASE_SECONDS = 43_200
 MOST_SESSION_SECONDS = 3_600
@@ -31,12 +32,14 @@ class DeadLetter(BaseModel):
 class GroupSettings(BaseModel):
     """All settings of a group of either mode; `in_force` are those that mean something in its own.
 
+    `acks` says when what the group must not forget counts as durable, and is answered: as the messages of a topic.
     `dead_letter` is None if dead messages go nowhere; they are counted all the same.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Mode = "queue"
+    acks: Acks = "stored"
     lease_seconds: Annotated[float, Field(ge=1, le=MOST_LEASE_SECONDS, allow_inf_nan=False)] = 30
     max_deliveries: Annotated[int, Field(ge=1, le=1000)] = 5
     backoff_seconds: Annotated[tuple[_Seconds, ...], Field(min_length=1, max_length=100)] = (1, 5, 30, 300)
@@ -71,12 +74,12 @@ class GroupSettings(BaseModel):
 
 
 def _counts(name: str, mode: str) -> bool:
-    return name == "mode" or (name in STREAM_SETTINGS) == (mode == "stream")
+    return name in ("mode", "acks") or (name in STREAM_SETTINGS) == (mode == "stream")
 
 
-def default_settings(topic: str) -> GroupSettings:
-    """Those of a group of that topic about which nobody has said anything."""
-    return GroupSettings(dead_letter=_default_dead_letter(topic))
+def default_settings(topic: str, acks: Acks) -> GroupSettings:
+    """Those of a group about which nobody has said anything. It is as durable as its topic, which has these `acks`."""
+    return GroupSettings(acks=acks, dead_letter=_default_dead_letter(topic))
 
 
 def _default_dead_letter(topic: str) -> DeadLetter | None:
@@ -91,7 +94,7 @@ def parse_settings(given: Mapping[str, Any], base: GroupSettings) -> GroupSettin
     """
     mode = given.get("mode", base.mode)
     if mode == "stream" and base.mode == "queue":
-        base = GroupSettings(mode="stream")
+        base = GroupSettings(mode="stream", acks=base.acks)
     settings = merged_settings(base, given, what="setting of a group")
     for name in given:
         if not _counts(name, settings.mode):

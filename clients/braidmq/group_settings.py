@@ -14,6 +14,7 @@ class GroupSettings(TypedDict, total=False):
     """All settings; those that are not given keep their value, or have their default in a new group."""
 
     mode: Literal["queue", "stream"]
+    acks: Literal["stored", "replicated"]
     lease_seconds: float
     max_deliveries: int
     backoff_seconds: Sequence[float]

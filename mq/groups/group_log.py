@@ -30,15 +30,15 @@ class GroupLog:
         """All records below this offset are on the store."""
         return self._writer.index.end
 
-    async def append(self, key: str, record: Record) -> int:
-        """Store a record; its offset, once it is acknowledged.
+    async def append(self, key: str, record: Record, *, replicated: bool) -> int:
+        """Store a record; its offset, once it is on the store, or `replicated`, if there are brokers for that.
 
         Raises `SegmentSealed` and `SegmentMoved` if this broker does not own the segment any more: then the record does
         not count. Raises `OutcomeUnknown` if the broker ends meanwhile.
         """
         value = to_json(record)
         single = Single(key.encode(), value, None, None)
-        (position, *_) = await self._writer.append(single, len(value), replicated=True)
+        (position, *_) = await self._writer.append(single, len(value), replicated=replicated)
         return position.offset
 
     async def replay(self) -> GroupFold:

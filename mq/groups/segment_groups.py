@@ -223,7 +223,7 @@ class SegmentGroups:
             self._is_broken = True
 
     async def _append(self, key: str, record: Record) -> int:
-        offset = await self._log.append(key, record)
+        offset = await self._log.append(key, record, replicated=self._acks_of(key, record) == "replicated")
         self._appended += 1
         count = len(self._groups) + len(self._untouched)
         if self._appended >= max(CHECKPOINT_RECORDS, 2 * count) and self._checkpointing is None:
@@ -231,6 +231,13 @@ class SegmentGroups:
                 self._write_checkpoint(), name=f"checkpoint of __groups/{self._log.segment}"
             )
         return offset
+
+    def _acks_of(self, key: str, record: Record) -> str:
+        """When a record of that group counts as durable."""
+        if isinstance(record, Created):
+            return str(record.settings["acks"])
+        progress = self._untouched.get(key) or self._groups[key].progress
+        return progress.settings.acks
 
     async def _write_checkpoint(self) -> None:
         """Store a snapshot of each group, then where the first of them lies.
@@ -244,7 +251,7 @@ class SegmentGroups:
         async def write(key: str) -> None:
             if (progress := self._untouched.get(key)) is not None:
                 snapshot = Snapshot(at=self._clock.now_us() // 1000, state=progress.to_plain())
-                offsets.append(await self._log.append(key, snapshot))
+                offsets.append(await self._log.append(key, snapshot, replicated=True))
             elif (group := self._groups.get(key)) is not None:
                 offsets.append(await group.write_snapshot())
 
@@ -254,7 +261,7 @@ class SegmentGroups:
                 if offsets:
                     at_ms, first = self._clock.now_us() // 1000, min(offsets)
                     checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
-                    self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint)
+                    self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint, replicated=True)
         except BraidError as error:
             # Nothing depends on it: the next one comes after as many records again.
             _log.warning("checkpoint_failed", segment=self._log.segment, error=error)

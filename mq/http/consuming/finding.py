@@ -1,6 +1,6 @@
 """Finds the group that a request is about, and makes it if it is not there."""
 
-from groups.settings import Mode, default_settings, parse_settings
+from groups.settings import GroupSettings, Mode, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound
 from mq.broker import Broker
 from mq.groups.queue_group import QueueGroup
@@ -26,12 +26,16 @@ async def made_group(broker: Broker, groups: SegmentGroups, request: GroupReques
     """The group, which is made in that mode, with its defaults, if it is not there."""
     if (group := groups.find(request.topic, request.group)) is not None:
         return group
-    await broker.topics.topic(request.topic)
-    settings = parse_settings({"mode": mode}, default_settings(request.topic))
+    settings = parse_settings({"mode": mode}, await defaults_of(broker, request.topic))
     group, _ = await groups.create(
         request.topic, request.group, settings, lambda: first_positions(broker, request.topic, None)
     )
     return group
+
+
+async def defaults_of(broker: Broker, topic: str) -> GroupSettings:
+    """The settings of a new group. Raises `NotFound` for a topic that is not there."""
+    return default_settings(topic, (await broker.topics.topic(topic)).state.config.acks)
 
 
 async def first_positions(broker: Broker, topic: str, begin: str | None) -> dict[int, int]:

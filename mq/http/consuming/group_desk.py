@@ -10,7 +10,7 @@ from filer.topic.positions import Positions
 from groups.queue.backlog import Seen
 from groups.queue.claims import GivingBack, Grant, Outcome, Verdict
 from groups.queue.redrives import Redrives
-from groups.settings import FIXED_SETTINGS, default_settings, parse_settings
+from groups.settings import FIXED_SETTINGS, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
@@ -19,7 +19,7 @@ from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Claimed, Described, arrow_claims, described_page, json_claims
-from mq.http.consuming.finding import existing_group, first_positions, made_group, queue_of
+from mq.http.consuming.finding import defaults_of, existing_group, first_positions, made_group, queue_of
 from mq.http.consuming.group_bodies import (
     AckBody,
     ClaimBody,
@@ -102,7 +102,7 @@ class GroupDesk:
         group = groups.find(request.topic, request.group)
         created = False
         if group is None:
-            settings = parse_settings(given, default_settings(request.topic))
+            settings = parse_settings(given, await defaults_of(self._broker, request.topic))
             group, created = await groups.create(
                 request.topic, request.group, settings, lambda: first_positions(self._broker, request.topic, begin)
             )

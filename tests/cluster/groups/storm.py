@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from tests.cluster.checker.workload import Workload
-from tests.cluster.faults.faults import Need, NothingHappened, possible
+from tests.cluster.faults.faults import FaultKind, Need, NothingHappened, kill_all, possible
 from tests.cluster.faults.scene import Scene
 from tests.cluster.groups.queue_load import QueueLoad
 from tests.cluster.groups.queue_verdict import around, judge
@@ -26,6 +26,8 @@ from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedSt
 
 TOPIC, GROUPS = "work", "__groups"
 HAS: tuple[Need, ...] = ("zookeeper", "replicated", "peer-lines")
+# What two brokers hold does not outlive both of them. So they get time to copy it, too.
+TWO_DEATHS = ("kill-all", "kill-owner-and-leader", "lose-zookeeper-and-every-broker")
 # A storm of its own takes minutes; brokers that come and go for good leave too few of them.
 LEFT_OUT = ("storm", "add-broker", "remove-broker", "kill-broker-for-good")
 BETWEEN_FAULTS_SECONDS = (0.0, 1.0)
@@ -44,10 +46,11 @@ async def blow(
     seconds: float,
     most_faults: int | None = None,
     kinds: Sequence[str] = (),
+    acks: str = "stored",
 ) -> str:
     """Run load and faults; the figures. Raises `AssertionError` for what may not be."""
     topic = f"{TOPIC}-{order}-{seed}"
-    await cluster.create_topic(topic, segments=3, replicas=2, acks="replicated")
+    await cluster.create_topic(topic, segments=3, replicas=2, acks=acks)
     load = QueueLoad(lambda: cluster.urls, topic, order=order, seed=seed)
     try:
         async with load.running():
@@ -55,7 +58,9 @@ async def blow(
             # These faults ask a load for its progress alone.
             progress = cast("Workload", load)
             scene = Scene(cluster, progress, (topic, GROUPS), random.Random(seed), away_seconds=AWAY_SECONDS)
-            await _strike(scene, load, kinds, until=time.monotonic() + seconds, most_faults=most_faults)
+            settling = 1.0 if acks == "replicated" else SETTLING_CHANCE
+            usable, until = _usable(cluster, acks, kinds), time.monotonic() + seconds
+            await _strike(scene, load, usable, until=until, most_faults=most_faults, settling=settling)
         letters = await load.dead_values()
     finally:
         await load.close()
@@ -66,16 +71,23 @@ async def blow(
     return verdict.figures
 
 
+def _usable(cluster: Cluster, acks: str, kinds: Sequence[str]) -> list[FaultKind]:
+    s3: tuple[Need, ...] = ("s3",) if isinstance(cluster.store, S3Bucket) else ()
+    named = [FaultKind("kill-all", kill_all), *possible(frozenset((*HAS, *s3)))]
+    left_out = (*LEFT_OUT, *(TWO_DEATHS if acks == "replicated" else ()))
+    return [each for each in named if each.name not in left_out and (not kinds or each.name in kinds)]
+
+
 async def _strike(
-    scene: Scene, load: QueueLoad, kinds: Sequence[str], *, until: float, most_faults: int | None
+    scene: Scene,
+    load: QueueLoad,
+    usable: Sequence[FaultKind],
+    *,
+    until: float,
+    most_faults: int | None,
+    settling: float,
 ) -> None:
     """Faults at random. Now and then the cluster may settle: what comes upon another fault is worse than either."""
-    s3: tuple[Need, ...] = ("s3",) if isinstance(scene.cluster.store, S3Bucket) else ()
-    usable = [
-        each
-        for each in possible(frozenset((*HAS, *s3)))
-        if each.name not in LEFT_OUT and (not kinds or each.name in kinds)
-    ]
     faults = 0
     while time.monotonic() < until and (most_faults is None or faults < most_faults):
         kind, began_at = scene.chance.choice(usable), time.monotonic()
@@ -84,7 +96,7 @@ async def _strike(
         except NothingHappened:
             continue
         faults += 1
-        if scene.chance.random() < SETTLING_CHANCE:
+        if scene.chance.random() < settling:
             await scene.cluster.wait_until_settled(*scene.topics, timeout_seconds=SETTLE_SECONDS)
         await load.each_acknowledged(1)
         load.struck(kind.name, began_at)
@@ -98,6 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0, help="begin no fault after this time")
     parser.add_argument("--order", choices=["none", "key"], default="none")
+    parser.add_argument("--acks", choices=["stored", "replicated"], default="stored")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--store", choices=["s3", "directory"], default="directory")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT")
@@ -108,7 +121,14 @@ def main(arguments: Sequence[str]) -> int:
     with SteeredCluster(
         folder, store, brokers=3, peer_lines=True, session_timeout_seconds=SESSION_TIMEOUT_SECONDS
     ) as cluster:
-        storm = blow(cluster, order=options.order, seed=options.seed, seconds=options.seconds, kinds=options.only)
+        storm = blow(
+            cluster,
+            order=options.order,
+            seed=options.seed,
+            seconds=options.seconds,
+            kinds=options.only,
+            acks=options.acks,
+        )
         try:
             print(f"clean: {asyncio.run(storm)}")
         except AssertionError as error:

@@ -7,11 +7,15 @@ import pytest
 from filer.errors import InvalidConfig
 from groups.settings import default_settings, parse_settings
 
-QUEUE = default_settings("t")
+QUEUE = default_settings("t", "stored")
 
 
 def test_each_mode_shows_its_own_settings() -> None:
-    assert parse_settings({"mode": "stream"}, QUEUE).in_force() == {"mode": "stream", "session_seconds": 30}
+    assert parse_settings({"mode": "stream"}, QUEUE).in_force() == {
+        "mode": "stream",
+        "acks": "stored",
+        "session_seconds": 30,
+    }
     assert QUEUE.in_force().keys() >= {"mode", "lease_seconds", "dead_letter"}
     assert "session_seconds" not in QUEUE.in_force()
 
@@ -24,7 +28,7 @@ def test_each_mode_shows_its_own_settings() -> None:
             "lease_seconds: stream groups have no .* session_seconds",
         ),
         ({"mode": "stream", "dead_letter": None}, "dead_letter: stream groups have no such setting"),
-        ({"session_seconds": 5}, "session_seconds: queue groups have no such setting; theirs are lease_seconds"),
+        ({"session_seconds": 5}, "session_seconds: queue groups have no such setting; theirs are acks, lease_seconds"),
         ({"mode": "stream", "session_seconds": 0}, "session_seconds"),
         ({"mode": "stream", "session_seconds": 86_400}, "session_seconds"),
         ({"mode": "streams"}, "mode"),

@@ -91,3 +91,13 @@ async def test_a_coordinator_that_is_gone_is_followed_by_another(brokers: HttpCl
             seen[message["value"]] = message["deliveries"]
             await ack(brokers, other, message)
     assert seen.keys() == {"v1", "v3", "v4"} and seen["v1"] == 2
+
+
+async def test_a_group_is_as_durable_as_its_topic(brokers: HttpCluster) -> None:
+    await brokers.create("a", "t")
+    await brokers.create("a", "r", replicas=2, acks="replicated")
+    for topic, acks in (("t", "stored"), ("r", "replicated")):
+        made = (await brokers.up["b"].client.put(f"/v1/topics/{topic}/groups/g")).raise_for_status().json()
+        assert made["settings"]["acks"] == acks
+    changed = await brokers.up["c"].client.put("/v1/topics/t/groups/g", json={"acks": "replicated"})
+    assert changed.raise_for_status().json()["settings"]["acks"] == "replicated"

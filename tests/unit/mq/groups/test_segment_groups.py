@@ -28,7 +28,7 @@ class Log:
         self.held: set[str] = set()
         self.released = asyncio.Event()
 
-    async def append(self, key: str, record: Record) -> int:
+    async def append(self, key: str, record: Record, *, replicated: bool) -> int:
         offset = len(self.records)
         self.records.append((key, to_json(record)))
         if key in self.held:
@@ -89,7 +89,7 @@ async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pyte
         return {0: 0}
 
     async def create(name: str) -> None:
-        await groups.create("t", name, default_settings("t"), earliest)
+        await groups.create("t", name, default_settings("t", "stored"), earliest)
 
     log.held.add(key_of("t", "b"))
     both = [asyncio.create_task(create(name)) for name in "ab"]
