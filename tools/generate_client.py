@@ -33,6 +33,7 @@ from collections.abc import Iterator
 
 from braidmq.async_client import AsyncClient
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
 from braidmq.short_tracebacks import short_tracebacks
 '''
@@ -55,6 +56,7 @@ _WRAPPERS = {
     "AsyncProducer": ("Producer", "Producer(self._loop, {call})"),
     "AsyncGroup": ("Group", "Group(self._loop, {call})"),
     "AsyncWorker": ("Worker", "Worker(self._loop, {call})"),
+    "AsyncConsumer": ("Consumer", "Consumer(self._loop, {call})"),
     "AsyncPayload": ("io.BufferedReader", "io.BufferedReader(Payload(self._loop, {call}))"),
 }
 _RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "aclose": "close"}
@@ -68,7 +70,7 @@ _BODIES = {
 }
 _DOCSTRINGS = {
     "aclose": (
-        "Close every connection; later calls raise `ClientClosed`. Workers are closed first.\n\n"
+        "Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first.\n\n"
         "        Closing again does nothing.\n        "
     ),
     "open": (

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from braidmq.async_client import AsyncClient
     from braidmq.blocking import Messages, Producer, Receipt, Tables
+    from braidmq.blocking_consumers import Consumer
     from braidmq.blocking_groups import Delivery, Group, Worker
     from braidmq.client import Client
+    from braidmq.consume.consumer import AsyncConsumer
     from braidmq.consume.delivery import AsyncDelivery
     from braidmq.consume.group import AsyncGroup
     from braidmq.consume.worker import AsyncWorker
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         LoadNotFound,
         LoadOvertaken,
         LoadRefused,
+        MemberFenced,
         NoConnection,
         NotABroker,
         NotFound,
@@ -69,7 +72,9 @@ if TYPE_CHECKING:
         DamagedTopic,
         GroupDescription,
         GroupLag,
+        GroupMember,
         GroupMessage,
+        GroupSegment,
         GroupSummary,
         LoadedSegment,
         LostObject,
@@ -101,6 +106,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Acknowledgement",
     "AsyncClient",
+    "AsyncConsumer",
     "AsyncDelivery",
     "AsyncGroup",
     "AsyncMessages",
@@ -122,6 +128,7 @@ __all__ = [
     "CommittedLoad",
     "Conflict",
     "ConnectionBroken",
+    "Consumer",
     "DamagedTopic",
     "DataDamaged",
     "DataMissing",
@@ -133,8 +140,10 @@ __all__ = [
     "Group",
     "GroupDescription",
     "GroupLag",
+    "GroupMember",
     "GroupMessage",
     "GroupNotFound",
+    "GroupSegment",
     "GroupSummary",
     "InvalidArgument",
     "InvalidConfig",
@@ -148,6 +157,7 @@ __all__ = [
     "LoadRefused",
     "LoadedSegment",
     "LostObject",
+    "MemberFenced",
     "Message",
     "Messages",
     "NoConnection",
@@ -199,8 +209,10 @@ __all__ = [
 _NAMES = {
     "braidmq.async_client": ("AsyncClient",),
     "braidmq.blocking": ("Messages", "Producer", "Receipt", "Tables"),
+    "braidmq.blocking_consumers": ("Consumer",),
     "braidmq.blocking_groups": ("Delivery", "Group", "Worker"),
     "braidmq.client": ("Client",),
+    "braidmq.consume.consumer": ("AsyncConsumer",),
     "braidmq.consume.delivery": ("AsyncDelivery",),
     "braidmq.consume.group": ("AsyncGroup",),
     "braidmq.consume.worker": ("AsyncWorker",),
@@ -228,6 +240,7 @@ _NAMES = {
         "LoadCommitted",
         "LoadNotFound",
         "LoadOvertaken",
+        "MemberFenced",
         "LoadRefused",
         "NoConnection",
         "NotABroker",
@@ -257,7 +270,9 @@ _NAMES = {
         "DamagedTopic",
         "GroupDescription",
         "GroupLag",
+        "GroupMember",
         "GroupMessage",
+        "GroupSegment",
         "GroupSummary",
         "LoadedSegment",
         "LostObject",

@@ -22,6 +22,7 @@ from braidmq.cluster.discovery import Discovery
 from braidmq.cluster.routes import Routes
 from braidmq.defaults import (
     DEFAULT_BATCH_BYTES,
+    DEFAULT_COMMIT_SECONDS,
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_DELIVERY_TIMEOUT_SECONDS,
     DEFAULT_LINGER_SECONDS,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from braidmq.bulk_load.loader import Loader, WrittenFile
+    from braidmq.consume.consumer import AsyncConsumer
     from braidmq.consume.group import AsyncGroup
     from braidmq.consume.worker import AsyncWorker
     from braidmq.message import Message
@@ -144,7 +146,7 @@ class AsyncClient:
         self._routes = (
             Routes(self._admin, self._transport.addresses, self._clock, fetch_seconds=fetch_seconds) if direct else None
         )
-        self._workers: WeakSet[AsyncWorker] = WeakSet()
+        self._workers: WeakSet[AsyncWorker | AsyncConsumer] = WeakSet()
         self._idempotent = idempotent
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._upload_threshold_bytes = upload_threshold_bytes
@@ -201,7 +203,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close every connection; later calls raise `ClientClosed`. Workers are closed first."""
+        """Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first."""
         for worker in list(self._workers):
             # Whoever waits for its acks has called `flush`.
             with suppress(BraidMQError):
@@ -651,3 +653,28 @@ class AsyncClient:
         worker = AsyncWorker(GroupCalls(self._transport, topic, group), settings)
         self._workers.add(worker)
         return worker
+
+    def consumer(
+        self,
+        topic: str,
+        *,
+        group: str,
+        member_id: str | None = None,
+        prefetch: int = DEFAULT_PREFETCH,
+        commit_seconds: float | None = DEFAULT_COMMIT_SECONDS,
+        idle_seconds: float | None = None,
+    ) -> AsyncConsumer:
+        """Return a member of a stream group: iterate over it for the messages of the segments that it is given.
+
+        See `AsyncConsumer`. All members of a group divide the topic's segments. What is done is committed every
+        `commit_seconds`; with None, only by `commit`. A member that starts again under its `member_id` has its segments
+        at once, and ends a process before. At most `prefetch` messages of each segment are read ahead. With
+        `idle_seconds` iteration ends once there was no message for so long.
+        """
+        from braidmq.consume.consumer import AsyncConsumer, ConsumerSettings
+        from braidmq.consume.member_calls import MemberCalls
+
+        settings = ConsumerSettings(member_id or self._clock.ulid(), prefetch, commit_seconds, idle_seconds)
+        consumer = AsyncConsumer(MemberCalls(self._transport, topic, group), settings)
+        self._workers.add(consumer)
+        return consumer

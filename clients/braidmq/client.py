@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from braidmq.async_client import AsyncClient
 from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
 from braidmq.bulk_load.loader import WrittenFile
 from braidmq.defaults import (
     DEFAULT_BATCH_BYTES,
+    DEFAULT_COMMIT_SECONDS,
     DEFAULT_CONNECT_TIMEOUT_SECONDS,
     DEFAULT_DELIVERY_TIMEOUT_SECONDS,
     DEFAULT_LINGER_SECONDS,
@@ -126,7 +128,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close every connection; later calls raise `ClientClosed`. Workers are closed first.
+        """Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first.
 
         Closing again does nothing.
         """
@@ -456,5 +458,34 @@ class Client:
             self._loop,
             self._async.worker(
                 topic, group=group, prefetch=prefetch, lease_seconds=lease_seconds, idle_seconds=idle_seconds
+            ),
+        )
+
+    def consumer(
+        self,
+        topic: str,
+        *,
+        group: str,
+        member_id: str | None = None,
+        prefetch: int = DEFAULT_PREFETCH,
+        commit_seconds: float | None = DEFAULT_COMMIT_SECONDS,
+        idle_seconds: float | None = None,
+    ) -> Consumer:
+        """Return a member of a stream group: iterate over it for the messages of the segments that it is given.
+
+        See `Consumer`. All members of a group divide the topic's segments. What is done is committed every
+        `commit_seconds`; with None, only by `commit`. A member that starts again under its `member_id` has its segments
+        at once, and ends a process before. At most `prefetch` messages of each segment are read ahead. With
+        `idle_seconds` iteration ends once there was no message for so long.
+        """
+        return Consumer(
+            self._loop,
+            self._async.consumer(
+                topic,
+                group=group,
+                member_id=member_id,
+                prefetch=prefetch,
+                commit_seconds=commit_seconds,
+                idle_seconds=idle_seconds,
             ),
         )

@@ -29,6 +29,7 @@
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
         │   ├── ClaimLost            messages are with another consumer, or done
+        │   ├── MemberFenced         segments are with another member of the group
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
@@ -238,6 +239,10 @@ class ClaimLost(Conflict):
     """The leases of claimed messages have run out, and the messages are with another consumer, or done."""
 
 
+class MemberFenced(Conflict):
+    """The segments are with another member of the stream group, or this start of the member is over."""
+
+
 class LoadCommitted(Conflict):
     """The load has been committed: it takes no more files."""
 
@@ -323,6 +328,7 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "topic-exists": TopicExists,
     "group-not-found": GroupNotFound,
     "claim-lost": ClaimLost,
+    "member-fenced": MemberFenced,
 }
 # A broker that fails with one of these has certainly stored nothing of the publish.
 _NOTHING_STORED = ("segment-moved", "draining")

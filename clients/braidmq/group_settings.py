@@ -21,3 +21,4 @@ class GroupSettings(TypedDict, total=False):
     max_in_flight: int
     order: Literal["none", "key"]
     dead_letter: DeadLetterSettings | None
+    session_seconds: float

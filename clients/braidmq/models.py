@@ -351,9 +351,29 @@ class GroupMessage(_Answer):
         return int(told) if isinstance(told, str) and told.isdecimal() else None
 
 
+class GroupMember(_Answer):
+    """A member of a stream group, and the segments that it has."""
+
+    member_id: str
+    member_epoch: int
+    session_ends_in_seconds: float
+    segments: list[int]
+
+
+class GroupSegment(_Answer):
+    """A segment that a stream group is in: everything below `position` is done. `member_id` has it; None: nobody."""
+
+    segment: int
+    position: int
+    epoch: int
+    member_id: str | None
+    lag: int
+
+
 class GroupDescription(_Answer):
     """A consumer group: its settings, its lag, and what has become of messages.
 
+    A stream group has `members` and `segments`; the other counts but `skipped` are those of a queue group.
     `in_flight` messages were handed out and are not done. `waiting_consumers` wait for messages. `dead` messages were
     given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is the
     broker that runs the group. `created` says whether this call of `create` has made it.
@@ -369,4 +389,6 @@ class GroupDescription(_Answer):
     dead: int = 0
     expired: int = 0
     skipped: int = 0
+    members: list[GroupMember] = Field(default_factory=list)
+    segments: list[GroupSegment] = Field(default_factory=list)
     created: bool = False

@@ -9,6 +9,7 @@ from braidmq.defaults import PAGE_ROWS
 from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.names import topic_path
 from braidmq.read.reader import PAGE_BYTES, arrow_of
+from braidmq.transport.retry import Retry
 from braidmq.transport.transport import ARROW, Call, Transport
 
 
@@ -25,7 +26,14 @@ class SegmentPage:
 
 
 async def segment_page(
-    transport: Transport, topic: str, segment: int, offset: int, *, limit: int, wait_seconds: float
+    transport: Transport,
+    topic: str,
+    segment: int,
+    offset: int,
+    *,
+    limit: int,
+    wait_seconds: float,
+    retry: Retry | None = None,
 ) -> SegmentPage:
     """Return one page from an offset on, after waiting up to `wait_seconds` for a first message."""
     if limit < 1 or offset < 0:
@@ -38,7 +46,7 @@ async def segment_page(
     }
     target = f"{topic_path(topic)}/segments/{segment}/messages"
     call = Call("GET", target, params=params, headers={"accept": ARROW}, wait_seconds=wait_seconds)
-    response = await transport.request(call)
+    response = await transport.request(call, retry=retry)
     end = response.headers.get("braid-end-offset")
     return SegmentPage(arrow_of(response), _next_offset(response), None if end is None else int(end))
 
