@@ -66,6 +66,12 @@ def of_group(headers: Iterable[tuple[str, bytes]] | None, topic: str, group: str
     return told.get(TOPIC) == topic.encode() and told.get(GROUP) == group.encode()
 
 
+def deliveries_of(headers: Iterable[tuple[str, bytes]] | None) -> int:
+    """How often a dead letter's message was delivered; 0 if its headers tell no number."""
+    told = dict(headers or ()).get(DELIVERIES, b"")
+    return int(told) if told.isdigit() and len(told) < 10 else 0
+
+
 _LEFT_OUT = frozenset((DELIVER_AT, EXPIRES_AT, REDRIVEN_GROUP))
 
 

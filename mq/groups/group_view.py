@@ -8,7 +8,7 @@ from typing import NamedTuple
 from filer.topic.topic_state import TopicState
 from groups.queue.backlog import Seen, State
 from groups.queue.progress import QueueProgress
-from mq.groups.dead_letter_rows import of_group
+from mq.groups.dead_letter_rows import deliveries_of, of_group
 from mq.groups.lag import not_looked_at
 from mq.groups.redriver import GroupName, Redriver
 from mq.topic.run import Run
@@ -91,7 +91,10 @@ async def read_dead_letters(
                 shown.has_more = True
                 return shown
             start = first + row
-            shown.add(Seen(run.segment, start, start + 1, 0), Run.of(run.segment, start + 1, run.table.slice(row, 1)))
+            deliveries = deliveries_of(headers)
+            shown.add(
+                Seen(run.segment, start, start + 1, deliveries), Run.of(run.segment, start + 1, run.table.slice(row, 1))
+            )
     return shown
 
 

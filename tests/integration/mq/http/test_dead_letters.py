@@ -43,6 +43,7 @@ async def test_dead_letters_are_redriven_once_each(memory_broker: HttpBroker) ->
     await memory_broker.client.put(T)
     await kill(memory_broker, *"abc", colour="red")
     assert await seen(memory_broker, "dead") == ["a", "b", "c"]
+    assert [m["deliveries"] for m in (await look(memory_broker, "dead"))["messages"]] == [1, 1, 1]
     assert await redrive(memory_broker, max=2) == {"redriven": 2, "more": True}
     assert await seen(memory_broker, "dead") == ["c"]
     assert await redrive(memory_broker) == {"redriven": 1, "more": False}
