@@ -13,6 +13,8 @@ from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 
 PAGE_ROWS, PAGE_BYTES = 4096, 8 * 1024 * 1024
+CHECKPOINT_RECORDS = 10_000
+"""After so many records, or twice as many as there are groups, everything is written down anew."""
 
 
 class GroupLog:
@@ -69,12 +71,16 @@ class GroupLog:
 
     async def _first_positions(self, state: TopicState, segment: Segment) -> Mapping[int, int]:
         """Where to begin in a segment, and in those before it, to find all there is of its groups."""
-        checkpoint = await self._last_checkpoint(segment, self._end_of(state, segment.id))
+        end, predecessors = self._end_of(state, segment.id), [state.segment(each) for each in segment.predecessors]
+        if end - segment.start_offset < CHECKPOINT_RECORDS and not any(predecessors):
+            # To look for a checkpoint would be to read all of it twice.
+            return {segment.id: segment.start_offset}
+        checkpoint = await self._last_checkpoint(segment, end)
         if checkpoint is not None:
             return {segment.id: segment.start_offset, **dict(checkpoint.positions)}
         begin = {segment.id: segment.start_offset}
-        for each in segment.predecessors:
-            if (predecessor := state.segment(each)) is not None:
+        for predecessor in predecessors:
+            if predecessor is not None:
                 for found, offset in (await self._first_positions(state, predecessor)).items():
                     begin[found] = min(offset, begin.get(found, offset))
         return begin

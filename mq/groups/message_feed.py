@@ -159,7 +159,8 @@ def _make_ready(
     by_segment: dict[int, list[Run]] = {segment: [] for segment in (*known, *reached)}
     for run in runs:
         by_segment.setdefault(run.segment, []).append(run)
-    for segment_id, found in by_segment.items():
+    # A successor has a higher id than its predecessors, so messages of a key line up in their order.
+    for segment_id, found in sorted(by_segment.items()):
         segment = state.segment(segment_id)
         if segment is None:
             continue

@@ -13,13 +13,12 @@ from groups.fold import GroupProgress, new_progress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict, NotFound
+from mq.groups import group_log
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
 from mq.groups.queue_group import QueueGroup
 from mq.groups.stream_group import StreamGroup
 
-CHECKPOINT_RECORDS = 10_000
-"""After so many records, or twice as many as there are groups, everything is written down anew."""
 AT_ONCE = 64
 MOST_GROUPS = 10_000
 """Each takes some kilobytes of memory, and claims make groups."""
@@ -226,7 +225,7 @@ class SegmentGroups:
         offset = await self._log.append(key, record, replicated=self._acks_of(key, record) == "replicated")
         self._appended += 1
         count = len(self._groups) + len(self._untouched)
-        if self._appended >= max(CHECKPOINT_RECORDS, 2 * count) and self._checkpointing is None:
+        if self._appended >= max(group_log.CHECKPOINT_RECORDS, 2 * count) and self._checkpointing is None:
             self._checkpointing = asyncio.create_task(
                 self._write_checkpoint(), name=f"checkpoint of __groups/{self._log.segment}"
             )

@@ -6,7 +6,7 @@ import pytest
 
 from filer.keys import GROUPS_TOPIC
 from filer.stores.memory_store import MemoryStore
-from mq.groups import group_log, segment_groups
+from mq.groups import group_log
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.cluster.http_cluster import until
 from tests.support.store.dying_store import DyingStore
@@ -17,7 +17,7 @@ GROUPS = [f"g{number}" for number in range(5)]
 
 @pytest.fixture(autouse=True)
 def _few_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_groups, "CHECKPOINT_RECORDS", 12)
+    monkeypatch.setattr(group_log, "CHECKPOINT_RECORDS", 12)
     monkeypatch.setattr(group_log, "PAGE_ROWS", 7)
 
 

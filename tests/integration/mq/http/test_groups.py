@@ -193,6 +193,21 @@ async def test_messages_of_a_key_come_one_after_the_other(memory_broker: HttpBro
     assert "order of group 'g' is 'key' and stays so" in problem["detail"]
 
 
+async def test_messages_of_a_key_keep_their_order_over_segments_that_are_read_in_one_look(
+    memory_broker: HttpBroker,
+) -> None:
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"order": "key"})
+    await publish_keys(memory_broker, "a1")
+    split = await memory_broker.client.post(f"{T}/segments/0/split")
+    left, right = (each["segment"] for each in split.raise_for_status().json()["segments"])
+    await publish_keys(memory_broker, "a2")
+    merged = await memory_broker.client.post(f"{T}/segments/{left}/merge", json={"with": right})
+    merged.raise_for_status()
+    await publish_keys(memory_broker, "a3")
+    assert await values(memory_broker, wait=5) == ["a1", "a2", "a3"]
+
+
 async def test_the_order_of_keys_outlives_a_coordinator() -> None:
     kept = MemoryStore()
     store = DyingStore(kept)

@@ -11,7 +11,7 @@ from groups.fold import GroupFold
 from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, from_json, key_of, to_json
 from groups.settings import default_settings
-from mq.groups import segment_groups
+from mq.groups import group_log
 from mq.groups.group_records import Append
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
@@ -80,7 +80,7 @@ def make_group(
 
 async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first record lies below the checkpoint, and was acknowledged after that had begun."""
-    monkeypatch.setattr(segment_groups, "CHECKPOINT_RECORDS", 1)
+    monkeypatch.setattr(group_log, "CHECKPOINT_RECORDS", 1)
     clock, log = ManualClock(), Log()
     groups = SegmentGroups(log, clock, partial(make_group, clock))  # type: ignore[arg-type]
     await groups.ready()
