@@ -274,6 +274,7 @@ class QueueGroup:
 
     async def _until_redriven(self) -> None:
         while self.progress.redrives.pending is not None:
+            self._check()
             attempt = self._errands.attempt()
             self._ask()
             await asyncio.shield(attempt)
