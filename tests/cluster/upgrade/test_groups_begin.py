@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cluster.groups.queue_load import QueueLoad
-from tests.cluster.groups.queue_verdict import judge
+from tests.cluster.group_storms.queue_load import QueueLoad
+from tests.cluster.group_storms.queue_verdict import judge
 from tests.support.cluster.upgrading_cluster import UpgradingCluster
 from tests.support.store.shared_store import SharedDirectory
 

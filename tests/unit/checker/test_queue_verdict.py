@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.groups.queue_history import Decided, Delivered, Fault, Published, QueueHistory
-from tests.cluster.groups.queue_verdict import around, judge
+from tests.cluster.group_storms.queue_history import Decided, Delivered, Fault, Published, QueueHistory
+from tests.cluster.group_storms.queue_verdict import around, judge
 
 LEASE_SECONDS = 2.0
 

@@ -1,13 +1,13 @@
 """Queue groups while brokers, coordinators among them, are killed, paused and cut off, and segments split and merged.
 
-A few faults for each order here; `python -m tests.cluster.groups.storm` goes on for as long as you like.
+A few faults for each order here; `python -m tests.cluster.group_storms.storm` goes on for as long as you like.
 """
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.groups.storm import SESSION_TIMEOUT_SECONDS, blow
+from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, blow
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import SharedDirectory
 

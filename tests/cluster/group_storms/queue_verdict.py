@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.cluster.groups.queue_history import Decided, Delivered, QueueHistory
+from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
 
 LATE_SECONDS = 1.0
 """A delay is kept to within a second."""

@@ -1,4 +1,4 @@
-"""Faults at random under a queue group: `python -m tests.cluster.groups.storm --seconds 600 --order key`.
+"""Faults at random under a queue group: `python -m tests.cluster.group_storms.storm --seconds 600 --order key`.
 
 Brokers, coordinators among them, are killed, paused past their sessions and cut off; the topic and `__groups` are split
 and merged; ZooKeeper and the store go away. The seed is printed. A run that is not clean leaves the brokers' logs.
@@ -18,8 +18,8 @@ from typing import cast
 from tests.cluster.checker.workload import Workload
 from tests.cluster.faults.faults import FaultKind, Need, NothingHappened, kill_all, possible
 from tests.cluster.faults.scene import Scene
-from tests.cluster.groups.queue_load import QueueLoad
-from tests.cluster.groups.queue_verdict import around, judge
+from tests.cluster.group_storms.queue_load import QueueLoad
+from tests.cluster.group_storms.queue_verdict import around, judge
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore

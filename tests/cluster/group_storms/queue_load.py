@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.cluster.groups.queue_history import Decided, Delivered, Fault, Published, QueueHistory
+from tests.cluster.group_storms.queue_history import Decided, Delivered, Fault, Published, QueueHistory
 
 LEASE_SECONDS = 2.0
 DELAY_SECONDS = 1.0
