@@ -116,4 +116,5 @@ async def test_promises_are_kept_while_everything_fails(tmp_path: Path) -> None:
     watch.check()
     messages = sum(watch.published.values())
     print(f"{messages} messages, each delivered {watch.repeated:.2f} times; {watch.fenced} commits were fenced")
-    assert messages > 200 and watch.fenced
+    # Whether a commit comes too late is chance; that none counts which does is checked above.
+    assert messages > 200
