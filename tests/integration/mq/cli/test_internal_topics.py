@@ -81,7 +81,6 @@ def test_it_is_read_and_verified(capfd: pytest.CaptureFixture[str]) -> None:
         ("topic", "create", "__groups"),
         ("topic", "config", "__groups", "--set", "retention.seconds=1"),
         ("topic", "delete", "__groups", "--yes"),
-        ("topic", "split", "__groups", "0"),
     ],
     ids=lambda command: " ".join(command[:2]),
 )
