@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from filer.errors import BraidError, SegmentMoved, UnreadableObject
-from groups.records import Record
+from groups.records import Deleted, Record
 from mq.base.errors import NotFound
 
 Append = Callable[[Record], Awaitable[int]]
@@ -90,6 +90,12 @@ class GroupRecords:
     def news_stored(self, *, has_news: bool) -> "asyncio.Future[None]":
         """Done when everything decided so far is stored. `has_news`: some of it is not on its way yet."""
         return self._making if has_news or self._storing is None else self._storing
+
+    async def delete(self, at_ms: int) -> None:
+        """End the group for ever. Stopped before that is stored, it is there; stopped after it, nobody finds it."""
+        async with self.at_rest():
+            await self.store(Deleted(at=at_ms))
+            self.lose(NotFound("group", f"group {self._name!r} of topic {self._topic!r} was deleted"))
 
     def lose(self, error: BaseException) -> None:
         """Records do not count any more."""

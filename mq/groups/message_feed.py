@@ -1,7 +1,7 @@
 """New messages for a queue group: found in its topic, and made ready to be handed out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from filer.event_log import EventLog
@@ -180,9 +180,17 @@ def _make_ready(
 def _line_up(claims: QueueClaims, segment: int, runs: Iterable[Run], expired: Set[int]) -> None:
     for run in runs:
         first = run.end - run.table.num_rows
-        for offset, key in enumerate(run.table["key"].to_pylist(), first):
-            if offset not in expired:
-                claims.line_up(segment, offset, [key])
+        keys = run.table["key"].to_pylist()
+        for start, stop in _between(first, run.end, expired):
+            claims.line_up(segment, start, keys[start - first : stop - first])
+
+
+def _between(first: int, end: int, left_out: Set[int]) -> Iterator[tuple[int, int]]:
+    """`[first, end)` without some offsets."""
+    for offset in sorted(each for each in left_out if first <= each < end):
+        yield first, offset
+        first = offset + 1
+    yield first, end
 
 
 def _timed(segment: int, runs: Iterable[Run], wall_ms: int) -> tuple[list[Rested], list[Done]]:

@@ -17,9 +17,9 @@ from groups.queue.claims import GivingBack, Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.queue.redrives import Redrives
-from groups.records import Configured, Deleted, Done, Dying, Leases, Redriving, Reset, Snapshot, Taken, key_of
+from groups.records import Configured, Done, Dying, Leases, Redriving, Reset, Snapshot, Taken, key_of
 from groups.settings import GroupSettings
-from mq.base.errors import Conflict, NotFound
+from mq.base.errors import Conflict
 from mq.groups.group_records import Append, GroupRecords
 from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
 from mq.groups.message_feed import Feed
@@ -236,9 +236,7 @@ class QueueGroup:
 
     async def delete(self) -> None:
         """End the group for ever, once that is stored."""
-        async with self._records.at_rest():
-            await self._records.store(Deleted(at=self._wall_ms()))
-            self._records.lose(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
+        await self._records.delete(self._wall_ms())
 
     async def redrive(self, choose: Callable[[Redrives], Awaitable[Chosen]], *, discard: bool = False) -> Chosen:
         """Publish dead letters to the topic again, or with `discard` look at them no more; those that were chosen.

@@ -9,7 +9,7 @@ from filer.clock import Clock
 from filer.errors import BraidError, InvalidInput
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
-from groups.records import Configured, Deleted, Membership, Reset, Snapshot
+from groups.records import Configured, Membership, Reset, Snapshot
 from groups.settings import GroupSettings
 from groups.stream.members import StreamMembers, Told, Verdict
 from groups.stream.progress import StreamProgress
@@ -149,6 +149,8 @@ class StreamGroup:
     async def leave(self, member: str, start: int | None) -> None:
         """The member ends, and has nothing any more, once that is stored; without `start`, whichever it is.
 
+        Stopped before that is stored, it has its segments until its session ends.
+
         Raises `NotFound` if there is no such member, `Conflict` if that start of it is over.
         """
         while True:
@@ -168,7 +170,9 @@ class StreamGroup:
     async def commit(self, member: str, commits: Sequence[Commit]) -> list[bool]:
         """Have positions count that the member is done with: for each whether it counts, once that is stored.
 
-        One that does not, because the segment is with somebody else by now, moves nothing. Raises `InvalidInput` for a
+        One that does not, because the segment is with somebody else by now, moves nothing. Stopped before the record is
+        stored, no position has moved and nobody was answered; stopped after it, a repeat is answered as the first time.
+        Raises `InvalidInput` for a
         position that no message of the segment lies before.
         """
         drains = await self._check_positions(commits)
@@ -242,9 +246,7 @@ class StreamGroup:
 
     async def delete(self) -> None:
         """End the group for ever, once that is stored."""
-        async with self._records.at_rest():
-            await self._records.store(Deleted(at=self._wall_ms()))
-            self._records.lose(NotFound("group", f"group {self.name!r} of topic {self.topic!r} was deleted"))
+        await self._records.delete(self._wall_ms())
 
     async def reset(self, positions: Positions, *, force: bool) -> StreamProgress:
         """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.

@@ -12,14 +12,14 @@ _STATUS = "braid-answer-status"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCall:
+class GroupRequest:
     """What a client asks of a group: an operation with its body, and the media type for claimed messages."""
 
     topic: str
     group: str
     operation: str
-    accept: str
     body: bytes
+    accept: str = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,19 @@ class GroupReply:
     body: bytes
 
 
-def pack_group_call(call: GroupCall) -> bytes:
+def pack_group_call(call: GroupRequest) -> bytes:
     """One line of JSON, then the body as it came."""
     head = {"topic": call.topic, "group": call.group, "operation": call.operation, "accept": call.accept}
     return orjson.dumps(head) + b"\n" + call.body
 
 
-def unpack_group_call(data: bytes) -> GroupCall:
+def unpack_group_call(data: bytes) -> GroupRequest:
     """The call. Raises `InvalidInput` for what `pack_group_call` has not written."""
     head, _, body = data.partition(b"\n")
     try:
         given = orjson.loads(head)
         topic, group, operation, accept = (str(given[name]) for name in ("topic", "group", "operation", "accept"))
-        return GroupCall(topic, group, operation, accept, body)
+        return GroupRequest(topic, group, operation, body, accept)
     except (orjson.JSONDecodeError, LookupError, TypeError) as error:
         raise InvalidInput(f"that is no call about a group: {error}") from error
 

@@ -53,7 +53,7 @@ from mq.peers.calls import (
     ToTopicAt,
     ToWitness,
 )
-from mq.peers.group_call import GroupCall, GroupReply, pack_group_call
+from mq.peers.group_call import GroupReply, GroupRequest, pack_group_call
 from mq.peers.older_brokers import OlderBrokers
 from mq.peers.part_batch import Part, pack_parts
 from mq.peers.traffic_report import ShownTraffic, TrafficReport, pack_averages, pack_report
@@ -184,7 +184,7 @@ class Peers:
         return await self._call(READ_TAIL, url, asked, timeout_seconds=timeout_seconds, transport=transport)
 
     async def ask_group(
-        self, url: str | None, topic: str, segment: int, version: int, call: GroupCall, *, wait_seconds: float
+        self, url: str | None, topic: str, segment: int, version: int, call: GroupRequest, *, wait_seconds: float
     ) -> GroupReply:
         """Have the owner of a segment of `__groups` serve a request about a group whose key lies there.
 

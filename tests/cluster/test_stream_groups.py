@@ -89,6 +89,7 @@ async def test_promises_are_kept_while_everything_fails(tmp_path: Path) -> None:
                     await until(lambda told: len(told["members"]) == 4, client)
                     # A member is killed, and starts again; another stands still for longer than its session.
                     await workers[0].kill()
+                    former = workers[0].member
                     workers[0] = Worker(client, "a", watch, G, chance)
                     workers[1].goes_on.clear()
                     first = await coordinator(client)
@@ -111,6 +112,8 @@ async def test_promises_are_kept_while_everything_fails(tmp_path: Path) -> None:
                     await until(lambda told: not told["coordinator"].startswith(f"{third}."), client)
                     cluster.resume(third)
                 await until(lambda told: told["lag"]["messages"] == 0, client)
+            # The process before that one is told that it is over, through all of this.
+            assert (await former.beat()).status_code == 409
             for worker in workers:
                 await worker.end()
     watch.check()

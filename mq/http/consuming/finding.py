@@ -6,8 +6,8 @@ from mq.broker import Broker
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import Group, SegmentGroups
 from mq.groups.stream_group import StreamGroup
-from mq.http.consuming.group_request import GroupRequest
 from mq.http.start import start_positions
+from mq.peers.group_call import GroupRequest
 
 
 def existing_group(groups: SegmentGroups, request: GroupRequest) -> Group:

@@ -20,6 +20,7 @@ from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Claimed, Described, arrow_claims, described_page, json_claims
 from mq.http.consuming.finding import defaults_of, existing_group, first_positions, made_group, queue_of
+from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.http.consuming.group_bodies import (
     AckBody,
     ClaimBody,
@@ -32,13 +33,13 @@ from mq.http.consuming.group_bodies import (
     to_decide,
 )
 from mq.http.consuming.group_document import document_of
-from mq.http.consuming.group_request import GroupAnswer, GroupRequest, Operation
 from mq.http.consuming.stream_desk import StreamDesk
 from mq.http.formats import ARROW
 from mq.http.json_body import checked_body, object_of
 from mq.http.reply import JSON
 from mq.http.start import start_positions
 from mq.limits.read_budget import ReadLease
+from mq.peers.group_call import GroupRequest
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 

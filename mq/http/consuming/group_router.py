@@ -13,10 +13,10 @@ from mq.base.errors import Draining, PeerSilent, PeerUnreachable, Repeatable
 from mq.broker import Broker
 from mq.groups.groups import Elsewhere
 from mq.groups.segment_groups import SegmentGroups
+from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.consuming.group_desk import GroupDesk
-from mq.http.consuming.group_request import GroupAnswer, GroupRequest
 from mq.limits.read_budget import ReadLease
-from mq.peers.group_call import GroupCall
+from mq.peers.group_call import GroupRequest
 
 RETRY_SECONDS = 10.0
 """As long as a failover mostly takes. Whoever asks again later begins anew."""
@@ -82,9 +82,8 @@ class GroupRouter:
             await broker.groups.look_again()
 
     async def _forward(self, found: Elsewhere, request: GroupRequest, wait_seconds: float) -> GroupAnswer:
-        call = GroupCall(request.topic, request.group, request.operation, request.accept, request.body)
         reply = await self._broker.peers.ask_group(
-            found.url, GROUPS_TOPIC, found.segment, found.version, call, wait_seconds=wait_seconds
+            found.url, GROUPS_TOPIC, found.segment, found.version, request, wait_seconds=wait_seconds
         )
         return GroupAnswer(reply.status, reply.media_type, [reply.body] if reply.body else [])
 

@@ -10,12 +10,13 @@ from mq.broker import Broker
 from mq.groups.segment_groups import SegmentGroups
 from mq.groups.stream_group import Commit, StreamGroup
 from mq.http.consuming.finding import existing_group, made_group, stream_of
+from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.http.consuming.group_bodies import CommitBody, HeartbeatBody, JoinBody, LeaveBody
-from mq.http.consuming.group_request import GroupAnswer, GroupRequest, Operation
 from mq.http.json_body import M as Body
 from mq.http.json_body import checked_body, object_of
 from mq.http.reply import JSON
 from mq.limits.read_budget import ReadLease
+from mq.peers.group_call import GroupRequest
 
 BEATS_PER_SESSION = 3
 """A member that sends so many may miss one."""

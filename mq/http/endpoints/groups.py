@@ -10,6 +10,7 @@ from mq.bodies.intake import ClientGone
 from mq.broker import Broker
 from mq.groups.group_view import MOST_SHOWN
 from mq.http.answers import MIB, negotiate
+from mq.http.consuming.group_answer import response_of
 from mq.http.consuming.group_bodies import (
     BODY_BYTES,
     MOST_BYTES,
@@ -20,13 +21,13 @@ from mq.http.consuming.group_bodies import (
     ReleaseBody,
     ResetBody,
 )
-from mq.http.consuming.group_request import GroupRequest, response_of
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
 from mq.http.until_gone import NOBODY_READS, until_gone
+from mq.peers.group_call import GroupRequest
 
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]

@@ -8,12 +8,13 @@ from fastapi.responses import Response
 
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
+from mq.http.consuming.group_answer import response_of
 from mq.http.consuming.group_bodies import BODY_BYTES, CommitBody, HeartbeatBody, JoinBody
-from mq.http.consuming.group_request import GroupRequest, response_of
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.json_body import body_schema, checked_body, object_of, read_body
 from mq.http.routers import new_router
 from mq.http.until_gone import NOBODY_READS, until_gone
+from mq.peers.group_call import GroupRequest
 
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _MEMBER = f"{_GROUP}/members/{{member_id}}"

@@ -8,7 +8,6 @@ from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.consuming.group_bodies import BODY_BYTES
 from mq.http.consuming.group_desk import GroupDesk
-from mq.http.consuming.group_request import GroupRequest
 from mq.http.problems import MEDIA_TYPE, problem_of
 from mq.http.until_gone import until_gone
 from mq.peers.calls import Call, ToGroups
@@ -32,9 +31,8 @@ class GroupCalls:
         """
         broker = self._broker
         with Intake(broker.front_store, BODY_BYTES + _HEAD_BYTES, "", wait=False) as intake:
-            given = unpack_group_call(await intake.read(receive, None))
+            request = unpack_group_call(await intake.read(receive, None))
         groups = await broker.groups.own(asked.segment, asked.version)
-        request = GroupRequest(given.topic, given.group, given.operation, given.body, given.accept)
         with broker.read_budget.lease() as lease:
             try:
                 answer = await until_gone(receive, self._desk.serve(groups, request, lease))

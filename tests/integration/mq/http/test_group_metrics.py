@@ -3,6 +3,7 @@
 import asyncio
 
 from mq.groups.lag_watch import LagWatch
+from mq.topic.topic_reader import TopicReader
 from tests.support.broker.group_requests import G, T, claim, decide, publish
 from tests.support.broker.http_broker import HttpBroker
 from tests.support.metric_rules import problems
@@ -11,7 +12,7 @@ from tests.support.metric_rules import problems
 def watch_of(broker: HttpBroker) -> LagWatch:
     running = broker.broker
 
-    async def reader(topic: str, streaming: bool):  # type: ignore[no-untyped-def]
+    async def reader(topic: str, streaming: bool) -> TopicReader:
         return await running.reader(topic, streaming=streaming)
 
     return LagWatch(running.groups.known, running.topics, reader, running.metrics.groups, running.clock)

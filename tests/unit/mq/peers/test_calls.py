@@ -18,7 +18,7 @@ from mq.base.errors import PeerFailed, PeerSilent
 from mq.peers import calls, older_brokers
 from mq.peers.answer_forms import Refusal, TailPage
 from mq.peers.calls import CALLS, Call, CallTable
-from mq.peers.group_call import GroupCall, GroupReply, pack_group_call, unpack_group_call
+from mq.peers.group_call import GroupReply, GroupRequest, pack_group_call, unpack_group_call
 from mq.peers.traffic_report import ShownTraffic
 from mq.peers.transport import PeerAnswer
 
@@ -112,7 +112,7 @@ def test_an_answer_comes_out_as_it_went_in(
 
 
 def test_a_call_about_a_group_comes_out_as_it_went_in() -> None:
-    call = GroupCall("t", "g", "acks", "application/json", b'{"messages":\n[]}')
+    call = GroupRequest("t", "g", "acks", b'{"messages":\n[]}', "application/json")
     assert unpack_group_call(pack_group_call(call)) == call
     for wrong in (b"", b"[]", b"{}", b'{"topic":"t"}\n'):
         with pytest.raises(InvalidInput, match="no call about a group"):

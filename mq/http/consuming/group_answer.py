@@ -1,4 +1,4 @@
-"""Requests about one group, and what they are answered, wherever the group is coordinated."""
+"""What requests about groups are answered, wherever the group is coordinated."""
 
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -12,17 +12,7 @@ from mq.groups.segment_groups import SegmentGroups
 from mq.http.render import Part
 from mq.http.reply import JSON, PageResponse
 from mq.limits.read_budget import ReadLease
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRequest:
-    """A request about one group: what to do, its body, and the media type of claimed messages."""
-
-    topic: str
-    group: str
-    operation: str
-    body: bytes
-    accept: str = JSON
+from mq.peers.group_call import GroupRequest
 
 
 @dataclass(frozen=True, slots=True)
