@@ -32,6 +32,11 @@ class GroupLog:
         """All records below this offset are on the store."""
         return self._writer.index.end
 
+    @property
+    def pending_bytes(self) -> int:
+        """The size of what is appended and not on the store."""
+        return self._writer.pending_bytes
+
     async def append(self, key: str, record: Record, *, replicated: bool) -> int:
         """Store a record; its offset, once it is on the store, or `replicated`, if there are brokers for that.
 
@@ -53,7 +58,7 @@ class GroupLog:
         own = state.segment(self.segment)
         if own is None:
             raise SegmentMoved(f"topic {state.topic!r} has no segment {self.segment} any more")
-        await self._writer.flush()
+        await self._writer.all_stored()
         fold = GroupFold()
         begin = await self._first_positions(state, own)
         # A successor has a higher id than its predecessors, so the records of a group come in their order.

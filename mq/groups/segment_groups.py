@@ -14,12 +14,15 @@ from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict, NotFound
 from mq.groups import group_log
+from mq.groups.change_gate import ChangeGate
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
 from mq.groups.queue_group import QueueGroup
 from mq.groups.stream_group import StreamGroup
 
 AT_ONCE = 64
+FULL_BYTES = 8 * 1024 * 1024
+"""When so much of a checkpoint is not stored yet, the rest waits."""
 MOST_GROUPS = 10_000
 """Each takes some kilobytes of memory, and claims make groups."""
 
@@ -63,7 +66,7 @@ class SegmentGroups:
         self._log, self._clock, self._make_group = log, clock, make_group
         self._groups: dict[str, Group] = {}
         self._untouched: dict[str, GroupProgress] = {}
-        self._creating = asyncio.Lock()
+        self._gate = ChangeGate()
         self._appended = 0
         self._is_closed = self._is_broken = False
         self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{log.segment}")
@@ -104,10 +107,12 @@ class SegmentGroups:
 
         Stopped before that is stored, there is no group; stopped after it, it begins where it was told.
         """
-        async with self._creating:
+        key = key_of(topic, name)
+        async with self._gate.change(key):
             if (group := self.find(topic, name)) is not None:
                 return group, False
-            if len(self._groups) + len(self._untouched) >= MOST_GROUPS:
+            # The others that are on their way may be new as well.
+            if len(self._groups) + len(self._untouched) + self._gate.inside > MOST_GROUPS:
                 raise Conflict(
                     "too-many-groups",
                     f"the coordinator of group {name!r} has {MOST_GROUPS} groups, which is the most there may be: "
@@ -121,7 +126,6 @@ class SegmentGroups:
                 settings=settings.in_force(),
                 positions=list(begin.items()),
             )
-            key = key_of(topic, name)
             await self._append(key, record)
             _log.info("group_created", topic=topic, group=name, mode=settings.mode)
             return self._make(key, new_progress(group_id, settings, begin)), True
@@ -134,7 +138,7 @@ class SegmentGroups:
         No checkpoint is written meanwhile: the incarnation that ends could not write its part.
         """
         begin = await positions()
-        async with self._creating:
+        async with self._gate.change(key_of(topic, name)):
             group = self._existing(topic, name)
             progress = await group.reset(dict(begin), force=force)
             _log.info("group_reset", topic=topic, group=name, forced=force)
@@ -255,7 +259,7 @@ class SegmentGroups:
                 offsets.append(await group.write_snapshot())
 
         try:
-            async with self._creating:
+            async with self._gate.checkpoint():
                 await self._for_each([*self._untouched, *self._groups], write)
                 if offsets:
                     at_ms, first = self._clock.now_us() // 1000, min(offsets)
@@ -268,15 +272,26 @@ class SegmentGroups:
             self._checkpointing = None
 
     async def _for_each(self, items: Iterable[Any], work: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
-        """Do that with each, some at a time."""
-        all_items = list(items)
-        for start in range(0, len(all_items), AT_ONCE):
-            outcomes = await asyncio.gather(
-                *(work(each) for each in all_items[start : start + AT_ONCE]), return_exceptions=True
-            )
-            for outcome in outcomes:
-                if isinstance(outcome, BaseException) and not isinstance(outcome, NotFound):
-                    raise outcome
+        """Do that with each: some at a time, so that others go on, and as many as may be on their way to the store."""
+        all_items, running = list(items), list[asyncio.Task[Any]]()
+        try:
+            for start in range(0, len(all_items), AT_ONCE):
+                running += [asyncio.create_task(work(each)) for each in all_items[start : start + AT_ONCE]]
+                await self._clock.sleep(0)
+                if self._log.pending_bytes >= FULL_BYTES:
+                    await _all_done(running)
+                    running.clear()
+            await _all_done(running)
+        finally:
+            for task in running:
+                task.cancel()
+
+
+async def _all_done(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Wait for all, also those of groups that are deleted meanwhile. Raises the first error of another kind."""
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, NotFound):
+            raise outcome
 
 
 def _has_failed(task: "asyncio.Task[None]") -> bool:

@@ -218,7 +218,7 @@ class OwnedSegments:
             return ours and (services.clustered or await has_no_other_name(services.store, ref, first))
 
         writer = self.writers[segment.id] = SegmentWriter(
-            services.writer_context,
+            services.writer_context_of(self._state.topic),
             self._ref(segment.id),
             index,
             checks=TopicRecordChecks(exists, is_open_and_ours),

@@ -1,9 +1,10 @@
 """The components of a broker that its running topics share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from filer.clock import Clock
+from filer.keys import is_internal
 from filer.segment.writer.segment_writer import WriterContext
 from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
@@ -16,6 +17,9 @@ from mq.replication.replica_buffers import ReplicaBuffers
 from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
+
+INTERNAL_TRICKLE = 2
+"""The small files of the brokers' own topics come this many times less often than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,17 @@ class TopicServices:
     writer_context: WriterContext
     deadlines: PublishDeadlines
     observers: Mapping[str, SegmentObserver] = field(default_factory=dict)
+
+    def writer_context_of(self, topic: str) -> WriterContext:
+        """What the writers of a topic share.
+
+        The records of groups are a trickle day and night. They would have four puts a second where puts cost money.
+        """
+        if not is_internal(topic):
+            return self.writer_context
+        settings = self.writer_context.settings
+        factor = settings.trickle_factor * INTERNAL_TRICKLE
+        return replace(self.writer_context, settings=replace(settings, trickle_factor=factor))
 
     @property
     def clustered(self) -> bool:

@@ -9,8 +9,7 @@ from filer.segment.writer.replicated_acks import Acknowledgements
 from filer.segment.writer.writer_settings import WriterSettings
 
 TRICKLE_BYTES = 64 * 1024
-TRICKLE_FACTOR = 2.5
-"""After a file smaller than `TRICKLE_BYTES`, the interval is multiplied by this."""
+"""A file smaller than this is a small one."""
 INHERITING_SECONDS = 0.05
 
 
@@ -68,7 +67,7 @@ class FlushTimer:
 
     def _interval_seconds(self, queue: PublishQueue) -> float:
         """The least time between two puts: longer while followers hold the messages and may answer for them."""
-        factor = 1.0 if self._last_file_bytes >= TRICKLE_BYTES else TRICKLE_FACTOR
+        factor = 1.0 if self._last_file_bytes >= TRICKLE_BYTES else self._settings.trickle_factor
         seconds = self._settings.flush_interval_seconds * factor
         if self._acks.allows_delay(queue.pending):
             return max(seconds, self._settings.replicated_flush_interval_seconds)

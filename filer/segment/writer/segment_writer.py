@@ -179,11 +179,15 @@ class SegmentWriter(HasWriterState):
         return [each for each in waiting if start < each.end <= end]
 
     async def flush(self) -> None:
-        """Wait until everything accepted so far is stored or has failed; from now on nothing waits to share files.
+        """As `all_stored`; from now on nothing waits to share files."""
+        self._timer.request_flush()
+        await self.all_stored()
+
+    async def all_stored(self) -> None:
+        """Wait until everything accepted so far is stored or has failed.
 
         This does not wait for messages accepted later: with a publisher that never pauses it would not end.
         """
-        self._timer.request_flush()
         if self.has_stopped:
             return  # All have failed, including those of a put that is still under way.
         if (last := self._queue.last_unstored()) is not None:

@@ -21,7 +21,7 @@ from mq.groups.segment_groups import SegmentGroups
 class Log:
     """Gives offsets at once, and acknowledges records of `held` keys when that is over."""
 
-    segment, stored_end = 0, 0
+    segment, stored_end, pending_bytes = 0, 0, 0
 
     def __init__(self) -> None:
         self.records: list[tuple[str, bytes]] = []

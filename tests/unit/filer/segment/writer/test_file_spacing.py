@@ -11,14 +11,15 @@ from filer.format.requests import Position, RequestId
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
-from filer.segment.writer.flush_timer import INHERITING_SECONDS, TRICKLE_FACTOR
+from filer.segment.writer.flush_timer import INHERITING_SECONDS
 from filer.segment.writer.segment_writer import SegmentWriter
+from filer.segment.writer.writer_settings import WriterSettings
 from tests.support.segment.segment_owners import single
 from tests.support.segment.segment_world import SegmentWorld
 
 REF = SegmentRef("events", 0)
 INTERVAL_SECONDS = 10.0
-SPACE_SECONDS = INTERVAL_SECONDS * TRICKLE_FACTOR
+SPACE_SECONDS = INTERVAL_SECONDS * WriterSettings().trickle_factor
 FLUSH_BYTES = 1000
 
 
@@ -101,6 +102,20 @@ async def test_a_drain_does_not_wait(world: SpacedFiles) -> None:
     waits = await world.append_to(writer)
     await writer.flush()
     assert waits.done()
+
+
+async def test_who_waits_until_all_is_stored_hurries_nothing(world: SpacedFiles) -> None:
+    """A coordinator of groups does so when it begins: its files are to be shared then and afterwards."""
+    writer = world.open_spaced()
+    await world.append_to(writer)
+    for files in ([1, 1], [1, 1, 1]):
+        await world.append_to(writer)
+        all_stored = asyncio.create_task(writer.all_stored())
+        await world.clock.advance(SPACE_SECONDS - 0.002)
+        assert not all_stored.done()
+        await world.clock.advance(0.003)
+        assert all_stored.done()
+        assert world.files == files
 
 
 async def test_a_drain_waits_for_nothing_that_comes_later(world: SpacedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
