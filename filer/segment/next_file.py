@@ -159,11 +159,11 @@ def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
             singles.append(payload)
             continue
         if singles:
-            chunks.append(_columns_of(singles, schema))
+            chunks.append(columns_of(singles, schema))
             singles = []
         chunks.append(payload)
     if singles:
-        chunks.append(_columns_of(singles, schema))
+        chunks.append(columns_of(singles, schema))
     return pa.Table.from_batches(chunks, schema=schema)
 
 
@@ -182,7 +182,8 @@ def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
+def columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
+    """Single messages as columns of `rows_schema`."""
     columns = [
         _column_of([single.key for single in singles], schema.field("key").type),
         _values_of(singles, schema.field("value").type),

@@ -22,13 +22,20 @@ def loads(data: bytes) -> Any:
     """
     orjson.loads(data)  # it is the stricter of the two, about NaN and surrogates
     # Only texts that may hold a negative zero pay for looking at each integer.
-    parse_int = _integer if _NEGATIVE_ZERO.search(data) else None
+    decoder = _careful_decoder if _NEGATIVE_ZERO.search(data) else _decoder
     try:
-        return json.loads(
-            data.decode(), parse_float=orjson.Fragment, parse_int=parse_int, object_pairs_hook=_each_name_once
-        )
+        return decoder.decode(data.decode())
     except RecursionError as error:
         raise orjson.JSONDecodeError("nested too deeply", "", 0) from error
+
+
+def has_each_name_once(data: bytes, strings: int) -> bool:
+    """Whether no object of a JSON text has a name twice, which orjson does not tell.
+
+    `strings` is how many strings orjson has found in it, names and values. False where it is not known: a text with a
+    backslash may have quotes that begin no string.
+    """
+    return b"\\" not in data and data.count(b'"') == 2 * strings
 
 
 def _integer(text: str) -> Any:

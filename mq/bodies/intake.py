@@ -100,10 +100,10 @@ class Intake:
         if message["type"] != "http.request":
             raise ClientGone
         if arriving is not None:
-            await self._hold(arriving.size_bytes)
+            await self.hold(arriving.size_bytes)
             return arriving.whole()
         if body:
-            await self._hold(len(body))
+            await self.hold(len(body))
         return body
 
     async def hold_rows(self, count: int) -> int:
@@ -134,7 +134,7 @@ class Intake:
         chunks, size_bytes = [first], len(first) if arriving is None else arriving.size_bytes
         next_step_bytes = STEP_BYTES
         self._arrivals.begin(self, size_bytes)
-        await self._hold(size_bytes)
+        await self.hold(size_bytes)
         more = True
         while more:
             await self._wait_for_turn()
@@ -147,7 +147,7 @@ class Intake:
             else:
                 size_bytes = arriving.size_bytes
             self._arrivals.holds(self, size_bytes)
-            await self._hold(size_bytes)
+            await self.hold(size_bytes)
             if size_bytes >= next_step_bytes:
                 next_step_bytes = size_bytes + STEP_BYTES
                 self._front_store.gets_on(self)
@@ -177,13 +177,13 @@ class Intake:
             while not self._front_store.has_room(size_bytes):
                 await self._wait_for_others()
 
-    async def _hold(self, size_bytes: int) -> None:
+    async def hold(self, size_bytes: int) -> None:
         """Hold room for that many bytes in total; raises `BodyTooLarge` and `FrontStoreFull`."""
         self._check(size_bytes)
         await self._take(size_bytes)
 
     async def _take(self, size_bytes: int) -> None:
-        """As `_hold`, where it is known that it may be that much."""
+        """As `hold`, where it is known that it may be that much."""
         while not self._front_store.try_reserve(size_bytes - self.held_bytes):
             # Not the client's fault: while it waits here, the body does not count as stalled.
             self._front_store.ends(self)
@@ -271,7 +271,7 @@ class Intake:
                 inflated.write(chunk)
                 size_bytes += len(chunk)
                 self._arrivals.holds(self, size_bytes)
-                await self._hold(max(size_bytes, self.held_bytes))
+                await self.hold(max(size_bytes, self.held_bytes))
                 await self._wait_for_turn()
         except zlib.error as error:
             raise Malformed(f"the body is not valid gzip: {error}") from error

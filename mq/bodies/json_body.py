@@ -14,6 +14,7 @@ from filer.errors import InvalidInput
 from filer.format.nulls import null_column
 from filer.format.schema import REF
 from filer.nearest import unknown_name
+from filer.segment.next_file import Single
 from filer.uploads import Claim
 from mq.base import exact_json
 from mq.base.errors import Malformed
@@ -33,8 +34,9 @@ from mq.limits.steps import STEP_BYTES, Steps
 MESSAGE_FIELDS = ("key", "key_base64", "value", "value_base64", "ref", "headers", "event_time", *DELIVERY_FIELDS)
 MOST_LINES = 200_000
 """Each message takes several hundred bytes while a body is read."""
+_KEY_AND_VALUE = {"key", "value"}
 REF_FIELDS = ("upload", "size", "etag", "sha256")
-_WHOLE_BYTES = 64 * 1024
+WHOLE_BYTES = 64 * 1024
 """A document up to this is parsed at once."""
 _FIRST_MESSAGE = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"messages"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*')
 _BEHIND_MESSAGE = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
@@ -47,13 +49,22 @@ _JOINED_BATCHES = 64
 
 def decode_json(body: bytes, columns: Columns) -> Steps[Rows]:
     """The rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
-    if len(body) <= _WHOLE_BYTES:
-        return (yield from _to_rows(_of_document(body), columns))
-    yield from parsed_size_checked(body, "the body")
+    if len(body) <= WHOLE_BYTES:
+        return (yield from rows_of(_of_document(body), columns))
     start = _FIRST_MESSAGE.match(body)
     if start is None:
+        yield from parsed_size_checked(body, "the body")
         raise InvalidInput('the body must be an object {"messages": [...]}, and begin with that')
-    return (yield from _to_rows(_one_by_one(body, start.end()), columns))
+    return (yield from rows_of_long(body, start.end(), columns))
+
+
+def rows_of_long(body: bytes, start: int, columns: Columns) -> Steps[Rows]:
+    """The rows of a long document whose last field is a list of messages. The first begins at `start`.
+
+    Up to there all is ASCII. Errors as `decode_json`.
+    """
+    yield from parsed_size_checked(body, "the body")
+    return (yield from rows_of(_one_by_one(body, start), columns))
 
 
 def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) -> Steps[Rows]:
@@ -68,14 +79,14 @@ def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) 
             "a key in the query is for a body that is a single value; this one is a document of messages, and each "
             "of them has its own key"
         )
-    return _to_rows([("the body", {**fields, "value": value})], columns)
+    return rows_of([("the body", {**fields, "value": value})], columns)
 
 
 def decode_ndjson(body: bytes, columns: Columns) -> Steps[Rows]:
     """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
     if body.count(b"\n") > MOST_LINES:
         raise InvalidInput(f"the body has more than {MOST_LINES} lines: send fewer messages in a request, or Arrow")
-    return _to_rows(_lines(body), columns)
+    return rows_of(_lines(body), columns)
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
@@ -150,21 +161,49 @@ class _Batch:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _to_rows(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows]:
+def single_message(message: Any, columns: Columns, where: str) -> Single | None:
+    """A message as it is stored by itself; None if it has a reference, which takes a wait. Raises `InvalidInput`."""
+    if isinstance(message, dict) and message.keys() == _KEY_AND_VALUE:
+        key, value = message["key"], message["value"]
+        # What most messages are. Nothing is left to be checked of them, unless values have to be JSON.
+        if isinstance(key, str) and isinstance(value, str) and columns.value_type != "json":
+            return Single(_encode(key, where), _encode(value, where), None, None)
+    _check_message(message, where)
+    if "ref" in message:
+        return None
+    data, headers = _value_and_headers(message, columns, where)
+    key_data = _key(message, where)
+    check_types(key_data, data, columns, where)
+    return Single(key_data, data, tuple(headers) or None, _event_time(message.get("event_time"), where))
+
+
+def _check_message(message: Any, where: str) -> None:
+    if not isinstance(message, dict):
+        raise InvalidInput(f"{where}: a message must be an object with fields of {', '.join(MESSAGE_FIELDS)}")
+    _check_fields(message, where)
+
+
+def _value_and_headers(
+    message: Mapping[str, Any], columns: Columns, where: str
+) -> tuple[bytes | None, list[tuple[str, bytes]]]:
+    named = _headers(message.get("headers"), where)
+    named += delivery_headers(message, named, columns.received_us, where)
+    value, is_json = _value(message, where)
+    if is_json and columns.value_type != "json":
+        named.append(JSON_HEADER)
+    return value, named
+
+
+def rows_of(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows]:
+    """The rows of messages, each of which comes with where it stands. Errors as `decode_json`."""
     schema = columns.schema
     blocks: list[pa.RecordBatch] = []
     done: list[pa.RecordBatch] = []
     batch, step_bytes = _Batch(), 0
     claims: list[tuple[int, Claim]] = []
     for row, (where, message) in enumerate(messages):
-        if not isinstance(message, dict):
-            raise InvalidInput(f"{where}: a message must be an object with fields of {', '.join(MESSAGE_FIELDS)}")
-        _check_fields(message, where)
-        named = _headers(message.get("headers"), where)
-        named += delivery_headers(message, named, columns.received_us, where)
-        value, is_json = _value(message, where)
-        if is_json and columns.value_type != "json":
-            named.append(JSON_HEADER)
+        _check_message(message, where)
+        value, named = _value_and_headers(message, columns, where)
         if "ref" in message:
             claims.append((row, _claim(message["ref"], where)))
         batch.keys.append(_key(message, where))

@@ -47,6 +47,7 @@ from mq.http.openapi import describe_hot_paths
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
+from mq.http.sockets.endpoint import socket_router
 from mq.peers.calls import CALLS, PREFIX
 
 # Where in a path like /v1/topics/birds/messages the word comes that says what is asked for.
@@ -89,6 +90,7 @@ def _guard(broker: Broker, authorizer: Authorizer | None) -> Guard:
 def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
     settings = broker.settings
     fast_api = create_app(broker)
+    add_routes(fast_api, [socket_router(broker, guard, publisher)])
     app: ASGIApp = Dispatcher(broker, guard, publisher, fast_api)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)

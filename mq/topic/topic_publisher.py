@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from filer.backoff import backoff_seconds
 from filer.clock import Clock
 from filer.errors import BraidError, CorruptFile, SegmentMoved, SequenceExpired, UnreadableObject
 from filer.format.requests import Position, RequestId
-from filer.segment.next_file import Payload, Single
+from filer.format.schema import rows_schema
+from filer.segment.next_file import Payload, Single, columns_of
 from filer.slots import SLOTS, slot_of
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.errors import PublishIncomplete, Repeatable
@@ -26,6 +28,8 @@ RETRIES = 10
 RETRY_SECONDS = 5.0
 # How long to wait for a newer state before the record is read. The wait doubles with each retry.
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
+SENT_AGAIN_TOGETHER = 256
+"""So many messages of those that were appended as one, and have to be sent again, wait for their answers at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,23 @@ class SinglePublish:
     group: DeadlineGroup
     began_seconds: float
     null_slot: int
+    version: int
+
+
+@dataclass(slots=True)
+class PublishedTogether:
+    """Single messages that were appended to one segment as one; `waiter` gets the position of the first of them.
+
+    `numbers` say which they are of those that came together, in order.
+    """
+
+    numbers: list[int]
+    singles: list[Single]
+    size_bytes: int
+    replicated: bool
+    waiter: asyncio.Future[list[Position]]
+    group: DeadlineGroup
+    began_seconds: float
     version: int
 
 
@@ -148,6 +169,79 @@ class TopicPublisher:
         attempts = self._attempts(1, begun.began_seconds + RETRY_SECONDS)
         share = _Share(begun.single, begun.size_bytes)
         return (await self._publish(share, begun.null_slot, begun.request, begun.replicated, attempts))[0]
+
+    def begin_together(
+        self, singles: Sequence[Single], size_bytes: int, *, replicated: bool = False
+    ) -> list[PublishedTogether]:
+        """As `begin_single`, of several messages without an id: those of one segment are appended as one.
+
+        Empty if any of them takes a wait: nothing is appended then. Who sees before `finish_together` that a waiter
+        has a result may take its first position, and has to remove it from its group.
+        """
+        began_seconds = self._clock.monotonic_seconds()
+        route, version = self._route, self._state.version
+        numbers_of: dict[int, list[int]] = {}
+        for number, single in enumerate(singles):
+            slot = self._next_null_slot() if single.key is None else slot_of(single.key)
+            numbers_of.setdefault(route.segment_index(slot), []).append(number)
+        appenders = [route.appenders[index] if index >= 0 else None for index in numbers_of]
+        if any(appender is None or not appender.is_open for appender in appenders):
+            return []
+        group = self._deadlines.group()
+        schema = rows_schema(self._state.config.key_type, self._state.config.value_type)
+        shares = [[singles[number] for number in numbers] for numbers in numbers_of.values()]
+        # All that could fail comes before the first is appended.
+        payloads: list[Payload] = [own[0] if len(own) == 1 else columns_of(own, schema) for own in shares]
+        begun = []
+        for appender, numbers, own, payload in zip(appenders, numbers_of.values(), shares, payloads, strict=True):
+            assert appender is not None
+            own_bytes = size_bytes * len(own) // len(singles)
+            try:
+                waiter = appender.append(payload, own_bytes, replicated=replicated)
+            except Exception as error:
+                waiter = asyncio.get_running_loop().create_future()
+                waiter.set_exception(error)
+            group.waiters.add(waiter)
+            begun.append(
+                PublishedTogether(numbers, own, own_bytes, replicated, waiter, group, began_seconds, version=version)
+            )
+        return begun
+
+    async def finish_together(self, begun: PublishedTogether) -> list[Position | Exception]:
+        """What became of each message: its position, or what `publish_single` would raise.
+
+        Where their segment has moved, none of them was stored. They are sent again one by one, in order: they may
+        belong to several segments now.
+        """
+        try:
+            try:
+                first = (await begun.waiter)[0]
+                return [Position(first.segment, first.offset + number, 1) for number in range(first.count)]
+            finally:
+                begun.group.waiters.discard(begun.waiter)
+        except SegmentMoved:
+            pass
+        except BraidError as error:
+            return [error for _ in begun.singles]
+        try:
+            async with self._deadlines.within(begun.group):
+                await self._after_move(0, begun.version)
+        except BraidError as error:
+            return [error for _ in begun.singles]
+        outcomes: list[Position | Exception] = []
+        for start in range(0, len(begun.singles), SENT_AGAIN_TOGETHER):
+            again = map(partial(self._send_again, begun), begun.singles[start : start + SENT_AGAIN_TOGETHER])
+            outcomes += await asyncio.gather(*again)
+        return outcomes
+
+    async def _send_again(self, begun: PublishedTogether, single: Single) -> Position | Exception:
+        attempts = self._attempts(1, begun.began_seconds + RETRY_SECONDS)
+        share = _Share(single, begun.size_bytes // len(begun.singles))
+        null_slot = self._next_null_slot()
+        try:
+            return (await self._publish(share, null_slot, None, begun.replicated, attempts))[0]
+        except BraidError as error:
+            return error
 
     async def publish_rows(
         self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope
 from filer import tracing
 from filer.clock import Clock
 from filer.errors import InvalidInput, OutcomeUnknown
-from filer.format.requests import Position
+from filer.format.requests import Position, RequestId
 from filer.format.schema import REF
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single
@@ -101,39 +101,25 @@ class Publisher:
         except ClientGone:
             raise
         except Exception as error:
-            self._count_refused(error)
+            self.count_refused(error)
             raise
 
-    def _count_refused(self, error: Exception) -> None:
+    def count_refused(self, error: Exception) -> None:
+        """Count a publish that is answered with that error's problem."""
         self._refused.labels(problem_of(error).slug).inc()
 
     async def _publish(self, scope: Scope, receive: Receive, topic: str) -> Reply:
         broker = self._broker
-        if broker.draining.is_set():
-            raise Draining("this broker is shutting down: publish through another, or wait until it is back")
-        runtime = broker.topics.get(topic)
-        if runtime is None or runtime.state.deleted:
-            async with broker.deadlines.within(broker.deadlines.group()):
-                runtime = await broker.topics.topic(topic)
+        runtime = await self.topic(topic)
         request = PublishRequest(scope["headers"], scope["query_string"])
         config = runtime.state.config
         replicated = wants_replicated(request.parameters.get("acks"), config)
-        wait = config.overflow == "block"
         limit_bytes = broker.settings.max_body_bytes
         refuse_forms(request.content_type, topic)
         body_format = PUBLISH_FORMATS.get(request.content_type)
         if body_format is not None and body_format.is_json:
             limit_bytes = min(limit_bytes, broker.settings.max_json_bytes)
-        deadlines = broker.deadlines
-        with Intake(
-            broker.front_store,
-            limit_bytes,
-            f"/v1/topics/{topic}/uploads",
-            wait=wait,
-            patience_seconds=deadlines.timeout_seconds,
-            too_late=deadlines.nothing_stored,
-            arrivals=broker.arrivals,
-        ) as intake:
+        with intake_of(broker, topic, limit_bytes, wait=config.overflow == "block") as intake:
             arrived = await intake.read_in_place(receive, request.declared_bytes, arriving_body(scope))
             arrived_seconds = self._now_seconds()
             if request.encoding:
@@ -161,18 +147,33 @@ class Publisher:
         self, positions: Sequence[Position], size_bytes: int, arrived_seconds: float, *, replicated: bool
     ) -> Reply:
         """The answer to a publish whose messages are at these positions, and whose body had arrived at that time."""
+        self.note(positions, size_bytes, arrived_seconds, replicated=replicated)
+        return Reply(positions_body(positions))
+
+    def note(self, positions: Sequence[Position], size_bytes: int, arrived_seconds: float, *, replicated: bool) -> None:
+        """Count a publish whose messages are acknowledged."""
         took = self._replicated if replicated else self._stored
         took.observe(self._now_seconds() - arrived_seconds)
         if (span := tracing.current()).is_recording:
             _note(span, positions, size_bytes)
-        return _answer(positions)
+
+    async def topic(self, topic: str) -> TopicRuntime:
+        """The topic to publish to. Raises errors that `problem_of` can answer."""
+        broker = self._broker
+        if broker.draining.is_set():
+            raise Draining("this broker is shutting down: publish through another, or wait until it is back")
+        runtime = broker.topics.get(topic)
+        if runtime is None or runtime.state.deleted:
+            async with broker.deadlines.within(broker.deadlines.group()):
+                runtime = await broker.topics.topic(topic)
+        return runtime
 
     async def finish_single(self, publisher: TopicPublisher, begun: SinglePublish) -> Reply:
         """The answer to a single message that this publisher has begun. Raises as a call does."""
         try:
             position = await publisher.finish_single(begun)
         except Exception as error:
-            self._count_refused(error)
+            self.count_refused(error)
             if begun.request is None or not isinstance(error, OutcomeUnknown | PublishIncomplete):
                 raise
             raise Repeatable(error) from error
@@ -196,20 +197,28 @@ class Publisher:
     ) -> Sequence[Position]:
         config = runtime.state.config
         columns = Columns(config.key_type, config.value_type, self._broker.clock.now_us())
-        decode = _decoding(request, body_format, body, columns)
-        if len(body) <= body_format.inline_decode_bytes:
-            rows = at_once(decode())
-        elif body_format.is_json:
-            broker = self._broker
-            async with contextlib.nullcontext() if len(body) <= LARGE_BYTES else broker.arrivals.decoding:
-                rows = await in_turns(decode(), broker.turns.bodies)
-        else:
-            rows = await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, at_once, decode())
+        rows = await self.decoded(_decoding(request, body_format, body, columns)(), len(body), body_format)
+        return await self.store_rows(runtime, rows, intake, request.id, replicated=replicated)
+
+    async def decoded(self, decode: Steps[Rows], size_bytes: int, body_format: Format) -> Rows:
+        """The rows of a body of that size and format, decoded where that holds up nobody."""
+        broker = self._broker
+        if size_bytes <= body_format.inline_decode_bytes:
+            return at_once(decode)
+        if body_format.is_json:
+            async with contextlib.nullcontext() if size_bytes <= LARGE_BYTES else broker.arrivals.decoding:
+                return await in_turns(decode, broker.turns.bodies)
+        return await asyncio.get_running_loop().run_in_executor(broker.decode_pool, at_once, decode)
+
+    async def store_rows(
+        self, runtime: TopicRuntime, rows: Rows, intake: Intake, request: RequestId | None, *, replicated: bool
+    ) -> Sequence[Position]:
+        """Store the rows of a request whose body the intake holds. Raises errors that `problem_of` can answer."""
         batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return ()
         size_bytes = await intake.hold_rows(batch.num_rows)
-        return await runtime.publisher.publish_rows(batch, size_bytes, request.id, replicated=replicated)
+        return await runtime.publisher.publish_rows(batch, size_bytes, request, replicated=replicated)
 
     async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
         """The rows with their references, each verified against the store and pinned to the object found there."""
@@ -221,6 +230,20 @@ class Publisher:
                 raise InvalidReference(f"row {row}: {error}") from error
         arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]
         return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
+
+
+def intake_of(broker: Broker, topic: str, limit_bytes: int, *, wait: bool) -> Intake:
+    """What holds the room of one publish to a topic."""
+    deadlines = broker.deadlines
+    return Intake(
+        broker.front_store,
+        limit_bytes,
+        f"/v1/topics/{topic}/uploads",
+        wait=wait,
+        patience_seconds=deadlines.timeout_seconds,
+        too_late=deadlines.nothing_stored,
+        arrivals=broker.arrivals,
+    )
 
 
 def wants_replicated(acks: str | None, config: TopicConfig) -> bool:
@@ -300,6 +323,7 @@ def _note(span: Span, positions: Sequence[Position], size_bytes: int) -> None:
         span.note(message_id=f"{positions[0].segment}-{positions[0].offset}")
 
 
-def _answer(positions: Sequence[Position]) -> Reply:
+def positions_body(positions: Sequence[Position]) -> bytes:
+    """What a publish is answered."""
     parts = [b'{"segment":%d,"offset":%d,"count":%d}' % (p.segment, p.offset, p.count) for p in positions]
-    return Reply(b'{"positions":[%b]}' % b",".join(parts))
+    return b'{"positions":[%b]}' % b",".join(parts)

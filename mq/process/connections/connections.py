@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mq.process.connections.held_bytes import HeldBytes
-from mq.process.connections.limits import HALF_HEADS_BYTES, LINGER_SECONDS, UNREAD_BYTES, ConnectionLimits, counted_as
+from mq.process.connections.limits import (
+    HALF_HEADS_BYTES,
+    HALF_MESSAGES_BYTES,
+    LINGER_SECONDS,
+    UNREAD_BYTES,
+    ConnectionLimits,
+    counted_as,
+)
 from mq.process.connections.pace import Pace
 from mq.process.connections.refusals import (
     ADDRESS,
@@ -67,6 +74,7 @@ class Connections(Generic[C]):
         self._half_heads: HeldBytes[C] = HeldBytes(HALF_HEADS_BYTES)
         self._lingering: OrderedDict[C, float] = OrderedDict()
         self._unread: HeldBytes[C] = HeldBytes(UNREAD_BYTES)
+        self._half_messages: HeldBytes[C] = HeldBytes(HALF_MESSAGES_BYTES)
         self._bodies: Pace[C] = Pace(limits.stall_seconds, limits.slowest_bytes_per_second)
         self._answers: Pace[C] = Pace(limits.stall_seconds, limits.slowest_bytes_per_second)
 
@@ -135,9 +143,14 @@ class Connections(Generic[C]):
         """The headers of a request are there, and its body is not complete."""
         self._bodies.begin(connection, self._now(), connection.received_bytes)
 
+    def half_message(self, connection: C, size_bytes: int) -> list[Decision[C]]:
+        """So much of a message of a WebSocket is there. Returns who gives way."""
+        return [Decision(one, CROWDED) for one in self._half_messages.hold(connection, self._now(), size_bytes)]
+
     def body_complete(self, connection: C) -> None:
-        """The body is complete."""
+        """The body, or the message, is complete."""
         self._bodies.end(connection)
+        self._half_messages.release(connection)
 
     def unread(self, connection: C, size_bytes: int) -> list[Decision[C]]:
         """So much of a body is there, and the endpoint does not read on for now. Returns who gives way."""
@@ -182,6 +195,7 @@ class Connections(Generic[C]):
         self._idle.pop(connection, None)
         self._half_heads.release(connection)
         self._unread.release(connection)
+        self._half_messages.release(connection)
         self._bodies.end(connection)
         self._answers.end(connection)
 

@@ -25,6 +25,8 @@ HALF_HEADS_BYTES = 16 * 1024 * 1024
 # All parts of bodies together that lie in the connections' buffers because an endpoint does not read them for now. One
 # that endpoints read on never counts for long, and one of less than 64 KiB never counts.
 UNREAD_BYTES = 64 * 1024 * 1024
+# All parts of messages of WebSockets together whose rest has not come.
+HALF_MESSAGES_BYTES = 64 * 1024 * 1024
 LINGER_SECONDS = 2.0
 
 # Descriptors that connections never take: a share of all, for the store, for other brokers, and for pipes.

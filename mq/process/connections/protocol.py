@@ -36,6 +36,7 @@ from mq.process.connections.refusals import (
 )
 from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
+from mq.process.connections.web_socket import SOCKETS, WebSocket
 from mq.process.connections.whole_answers import WholeAnswers
 
 _INTERNAL = PREFIX.encode("ascii")
@@ -118,6 +119,8 @@ class LimitedProtocol(HttpToolsProtocol):
         # The request that is being answered. `cycle` is the newest one, which may have to wait for it.
         self._served: RequestResponseCycle | None = None
         self._ended = False
+        # What the connection has become, or is to become if the endpoint agrees.
+        self._socket: WebSocket | None = None
 
     @property
     def may_send(self) -> bool:
@@ -141,6 +144,11 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._ended = True
         self._watch.half_heads.gone(self)
+        if self._socket is not None and self._socket.is_open:
+            self._socket.end(refusal)
+            self._tell_endpoint()
+            self.linger()
+            return
         cycle = self._served
         quiet = self.pipeline or (
             cycle is not None and not cycle.response_complete and (cycle.response_started or self._in_head)
@@ -151,10 +159,20 @@ class LimitedProtocol(HttpToolsProtocol):
             self._close()
             return
         self.transport.write(answer)
-        if not self._in_message or not self.transport.can_write_eof():
+        if not self._in_message:
             self._close()
             return
-        # The client may be sending still. Closed at once, its machine would drop the answer that it has not read yet.
+        self.linger()
+
+    def linger(self) -> None:
+        """Close the connection once the client has had a moment to read the last that was written.
+
+        The client may be sending still. Closed at once, its machine would drop the answer that it has not read yet.
+        """
+        self._ended = True
+        if self.transport.is_closing() or not self.transport.can_write_eof():
+            self._close()
+            return
         self.transport.write_eof()
         self.flow.resume_reading()
         self._connections.linger(self)
@@ -162,13 +180,40 @@ class LimitedProtocol(HttpToolsProtocol):
     def _tell_endpoint(self) -> None:
         """Have the endpoint find its client gone, and send nothing. The base class tells that of the newest request."""
         self._give_up_body()
+        if self._socket is not None:
+            self._socket.is_gone()
         if self._served is not None and not self._served.response_complete:
             self._served.disconnected = True
             self._served.message_event.set()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._served = cycle
-        super()._start_asgi_task(cycle, self._answers.around(app, cycle))
+        super()._start_asgi_task(cycle, self._answers.around(app, cycle, self._new_socket(cycle)))
+
+    def _new_socket(self, cycle: RequestResponseCycle) -> WebSocket | None:
+        """What the connection becomes if the request asks for that, and the endpoint agrees."""
+        if self.pipeline or not self.parser.should_upgrade() or self.parser.get_method() != b"GET":
+            return None
+        if self._get_upgrade() != b"websocket" or not self.url.partition(b"?")[0].endswith(SOCKETS):
+            return None
+        # Nothing but frames can follow. Where the endpoint does not agree, nothing can.
+        cycle.keep_alive = False
+        self._socket = WebSocket(self, self.loop)
+        return self._socket
+
+    def half_message(self, size_bytes: int) -> None:
+        """So much of a message of a WebSocket is there; 0 where nothing is half."""
+        if size_bytes:
+            self._body_is_half()
+            self._watch.carry_out(self._connections.half_message(self, size_bytes))
+        elif self._body_is_late:
+            self._body_is_late = False
+            self._connections.body_complete(self)
+
+    def held_back(self, size_bytes: int) -> None:
+        """So many bytes of a WebSocket have come that are looked at when the endpoint has done what came before."""
+        self.pause()
+        self._watch.carry_out(self._connections.unread(self, size_bytes))
 
     def _close(self) -> None:
         self._connections.gone(self)
@@ -214,6 +259,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._arriving is not None:
             self._drop_body(data, self._arriving)
             return
+        if self._socket is not None:
+            self.received_bytes += len(data)
+            self._socket.received(data)
+            return
         self._fed_bytes = len(data)
         self.received_bytes += self._fed_bytes
         starts_here = not self._in_message
@@ -221,9 +270,11 @@ class LimitedProtocol(HttpToolsProtocol):
         body_bytes = self._body_bytes
         try:
             self._parse(data)
-        except httptools.HttpParserUpgrade:
-            # Upgrades are not supported: the request is answered as any other.
-            pass
+        except httptools.HttpParserUpgrade as upgrade:
+            # Upgrades to anything else are not supported: the request is answered as any other.
+            if self._socket is not None:
+                self._socket.received(data[upgrade.args[0] :])
+            return
         except httptools.HttpParserInvalidURLError:
             self._watch.end(self, self._refusal or NOT_A_URL)
             return
@@ -290,7 +341,7 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def is_between_requests(self) -> bool:
         """Whether nothing has come of the next request."""
-        return not self._in_message
+        return not self._in_message and self._socket is None
 
     @property
     def direct_body(self) -> ArrivingBody | None:
@@ -480,3 +531,5 @@ class LimitedProtocol(HttpToolsProtocol):
         """The client has taken most of it."""
         super().resume_writing()
         self._connections.answer_goes_on(self)
+        if self._socket is not None:
+            self._socket.go_on()

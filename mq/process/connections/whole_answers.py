@@ -11,7 +11,9 @@ from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, 
 
 from mq.http.chunks import offer_chunks
 from mq.http.reply import WHOLE_BODY
+from mq.http.sockets.wire import OPENS, offer_wire
 from mq.process.connections.stream_chunks import StreamChunks
+from mq.process.connections.web_socket import WebSocket
 
 PLAIN_HEADERS = frozenset({b"content-type", b"date", b"x-request-id"})
 """Valid names, in lower case, of headers that say nothing about the connection or the length of the body."""
@@ -50,16 +52,23 @@ class WholeAnswers:
         self._transport = transport
         self._cycle: RequestResponseCycle | None = None
         self._head: bytes | None = None
+        self._socket: WebSocket | None = None
         self.close, self.is_closing = transport.close, transport.is_closing
 
-    def around(self, app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
-        """The app, as it is to be called for this request: what it sends comes here first."""
+    def around(self, app: ASGI3Application, cycle: RequestResponseCycle, socket: WebSocket | None) -> ASGI3Application:
+        """The app, as it is to be called for this request: what it sends comes here first.
+
+        The connection becomes the `socket` if the app opens it.
+        """
         inner: Any = app
+        self._socket = socket
 
         def serve(scope: Scope, receive: Receive, _: Send) -> Awaitable[None]:
             scope.setdefault("extensions", {})[WHOLE_BODY] = {}
             if scope["path"].endswith(_STREAMS):
                 offer_chunks(scope, StreamChunks(self._transport, cycle))
+            if socket is not None:
+                offer_wire(scope, socket)
             served: Awaitable[None] = inner(scope, receive, partial(self._send, cycle))
             return served
 
@@ -68,11 +77,21 @@ class WholeAnswers:
 
     def _send(self, cycle: RequestResponseCycle, message: Message) -> Awaitable[None]:
         event: Any = message
+        if self._socket is not None and (OPENS in message or self._socket.is_opened):
+            return self._send_frames(cycle, self._socket, message)
         if message["type"] == "http.response.start":
             if WHOLE_BODY in message:
                 return self._send_whole(cycle, message)
             self.begin(cycle)
         return cycle.send(event)
+
+    async def _send_frames(self, cycle: RequestResponseCycle, socket: WebSocket, message: Message) -> None:
+        """The answer is that the connection becomes a WebSocket. It ends when that is closed."""
+        if message["type"] == "http.response.start":
+            cycle.response_started = True
+            socket.open([*cycle.default_headers, *message["headers"]])
+        else:
+            cycle.response_complete = True
 
     async def _send_whole(self, cycle: RequestResponseCycle, message: Message) -> None:
         """As uvicorn's `send` of two messages: the start of an answer, and its body."""

@@ -1,0 +1,58 @@
+"""Answers to the requests of a socket: what is answered in one turn of the event loop goes in one message."""
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from mq.http.problems import Problem
+from mq.http.render import Part
+from mq.http.sockets.requests import Id
+from mq.http.sockets.wire import Wire
+
+MOST_TOGETHER, MOST_BYTES = 1_000, 256 * 1024
+
+
+class Answers:
+    """Writes to one socket."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def ok(self, id_: Id | None, document: bytes) -> None:
+        """A request is done; `document` is the JSON of what came of it. One without an id gets no answer."""
+        if id_ is not None:
+            self._add(b'{"id":%b,"ok":%b}' % (_id(id_), document))
+
+    def problem(self, id_: Id | None, problem: Problem) -> None:
+        """A request is refused, or has failed. Without an id it is told all the same."""
+        if id_ is None:
+            self._add(b'{"problem":%b}' % problem.body())
+        else:
+            self._add(b'{"id":%b,"problem":%b}' % (_id(id_), problem.body()))
+
+    def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
+        """Write something else, behind all answers until now."""
+        self.flush()
+        self._wire.write(parts, is_text=is_text)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._wire.write([b'{"answers":[%b]}' % b",".join(waiting)])
+
+    def _add(self, answer: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting.append(answer)
+        self._waiting_bytes += len(answer)
+        if len(self._waiting) >= MOST_TOGETHER or self._waiting_bytes >= MOST_BYTES:
+            self.flush()
+
+
+def _id(id_: Id) -> bytes:
+    return b"%d" % id_ if isinstance(id_, int) else orjson.dumps(id_)

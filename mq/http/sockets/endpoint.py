@@ -1,0 +1,88 @@
+"""`GET /v1/topics/{topic}/socket`: opens a socket, if the request is what docs/websocket.md says."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from mq.base.errors import Forbidden
+from mq.broker import Broker
+from mq.http.endpoints.publish import Publisher
+from mq.http.guard import Guard
+from mq.http.problems import Problem
+from mq.http.reply import problem_response
+from mq.http.routers import new_router
+from mq.http.sockets.session import Session
+from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
+
+_ASKS = (
+    "a WebSocket is opened with the headers 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', "
+    f"'Sec-WebSocket-Key' and 'Sec-WebSocket-Protocol: {SUBPROTOCOL}' over HTTP/1.1"
+)
+_DESCRIBED: dict[int | str, dict[str, Any]] = {
+    101: {"description": "The connection is a WebSocket from here on, of the subprotocol `braidmq.v1`."},
+    426: {"description": "The request asks for no WebSocket."},
+}
+
+
+def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRouter:
+    """The endpoint of sockets."""
+    router = new_router("socket")
+    # Publishes go on when their socket is gone.
+    tasks: set[asyncio.Task[None]] = set()
+
+    @router.get("/v1/topics/{topic}/socket", responses=_DESCRIBED, response_class=Response)
+    async def open_socket(request: Request, topic: str) -> Response:
+        """Open a WebSocket: publish, subscribe, claim, ack, both ways at once, as docs/websocket.md says."""
+        address, headers = request.client.host if request.client else "", request.scope["headers"]
+        # Browsers let pages of any site open WebSockets, and have no other check: so this is no safe request.
+        if (refusal := guard.refusal(address, "POST", request.url.path, headers)) is not None:
+            raise refusal
+        wire = wire_of(request.scope)
+        if wire is None:
+            return _refused(426, _ASKS)
+        broker.streams.check(address)
+        await broker.topics.topic(topic)
+        if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
+            return _refused(why[0], f"{why[1]}; {_ASKS}")
+        permit = partial(_refusal, guard, address, headers)
+        return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, tasks))
+
+    return router
+
+
+def _refusal(
+    guard: Guard, address: str, headers: list[tuple[bytes, bytes]], method: str, path: str
+) -> Forbidden | None:
+    return guard.refusal(address, method, path, headers)
+
+
+def _refused(status: int, detail: str) -> Response:
+    title = "The request has to open a WebSocket" if status == 426 else "The WebSocket cannot be opened"
+    response = problem_response(
+        Problem("upgrade-required" if status == 426 else "invalid-request", title, status, detail)
+    )
+    if status == 426:
+        response.headers["upgrade"] = "websocket"
+    return response
+
+
+class _Opened(Response):
+    """The answer that is a socket. It is over when that is closed."""
+
+    def __init__(self, wire: Wire, broker: Broker, address: str, session: Session) -> None:
+        super().__init__(status_code=101)
+        self._wire, self._broker, self._address, self._session = wire, broker, address, session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        with self._broker.streams.counted(self._address):
+            await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
+            try:
+                await self._session.run()
+            finally:
+                self._wire.close(INTERNAL_ERROR, "something went wrong in the broker")
+        await send({"type": "http.response.body", "body": b""})

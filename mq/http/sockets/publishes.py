@@ -1,0 +1,308 @@
+"""Publishes of a socket: each is begun as it comes, and answered when it is acknowledged.
+
+Most are of one message. Those that come one behind the other are appended together, as soon as all that has arrived is
+parsed: no task, no wait. All others take the way of every HTTP publish.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
+
+from filer.errors import OutcomeUnknown
+from filer.format.requests import Position, RequestId
+from filer.segment.next_file import Single
+from mq.base.errors import PublishIncomplete, Repeatable
+from mq.bodies.intake import Intake
+from mq.bodies.json_body import rows_of, rows_of_long, single_message
+from mq.bodies.rows import Columns, Rows
+from mq.broker import Broker
+from mq.http.endpoints.publish import Publisher, intake_of, positions_body, wants_replicated
+from mq.http.formats import ARROW, PUBLISH_FORMATS
+from mq.http.reply import JSON, cut_off, logged_problem
+from mq.http.sockets.answers import Answers
+from mq.http.sockets.requests import NO_FIELDS, PUBLISH, Id, Request, acks_of, messages_of, producer_of
+from mq.limits.steps import Steps
+from mq.topic.topic_publisher import PublishedTogether, TopicPublisher
+from mq.topic.topic_runtime import TopicRuntime
+
+MOST_IN_FLIGHT = 8_192
+"""Publishes of one socket that are not answered. Who sends more waits in its own buffer."""
+OVERHEAD_BYTES = 1024
+"""Memory of a publish under way besides its message: counted, since one connection has thousands."""
+_JSON, _ARROW = PUBLISH_FORMATS[JSON.encode()], PUBLISH_FORMATS[ARROW.encode()]
+
+
+class _Run:
+    """Publishes of one message each that have come one behind the other, and are appended together."""
+
+    __slots__ = ("ids", "replicated", "singles", "size_bytes")
+
+    def __init__(self, *, replicated: bool) -> None:
+        self.replicated = replicated
+        self.ids: list[Id | None] = []
+        self.singles: list[Single] = []
+        self.size_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of the front store."""
+        return self.size_bytes + OVERHEAD_BYTES * len(self.ids)
+
+
+class _Begun(NamedTuple):
+    """Messages that are appended, and not acknowledged yet."""
+
+    ids: list[Id | None]
+    together: PublishedTogether
+    publisher: TopicPublisher
+
+
+class Publishes:
+    """What one socket publishes to its topic.
+
+    A publish that has begun goes on when its socket is gone, as one over HTTP does: `tasks` outlive it.
+    """
+
+    def __init__(
+        self, broker: Broker, publisher: Publisher, topic: str, answers: Answers, tasks: set[asyncio.Task[None]]
+    ) -> None:
+        self._broker, self._publisher, self._topic, self._answers = broker, publisher, topic, answers
+        self._front_store, self._turns, self._tasks = broker.front_store, broker.turns, tasks
+        self._limit_bytes = broker.settings.max_json_bytes
+        self._in_flight = 0
+        self._run: _Run | None = None
+        self._waiting: list[Request] = []
+        self._again: deque[tuple[_Begun, int]] = deque()
+        self._going_on: asyncio.Task[None] | None = None
+        self._has_ended = asyncio.Event()
+
+    async def begin(self, request: Request) -> None:
+        """Begin a publish behind all that came before it, at the latest with the next `flush`.
+
+        What keeps it from that is its answer.
+        """
+        try:
+            if self._joins_run(request):
+                return
+            await self.flush()
+            await self._may_go_on()
+            await self._begin_rows(request)
+        except Exception as error:
+            self._refuse(request.id, error)
+
+    async def flush(self) -> None:
+        """Begin what was left to be begun together."""
+        run, waiting = self._run, self._waiting
+        if run is None:
+            return
+        self._run, self._waiting = None, []
+        await self._may_go_on()
+        if self._begin_run(run):
+            return
+        for request in waiting:
+            try:
+                await self._begin_rows(request)
+            except Exception as error:
+                self._refuse(request.id, error)
+
+    async def finished(self) -> None:
+        """Return when all are answered."""
+        await self._until(lambda: not self._in_flight)
+
+    async def _may_go_on(self) -> None:
+        """While others are sent again, their segments having moved, nothing may overtake them."""
+        await self._until(lambda: self._in_flight < MOST_IN_FLIGHT and self._going_on is None)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._has_ended.clear()
+            await self._has_ended.wait()
+
+    # -- one message each --------------------------------------------------------------------------------------------
+
+    def _joins_run(self, request: Request) -> bool:
+        """Add the one message of a request to those that are appended together; False if it is not for that."""
+        runtime = self._broker.topics.get(self._topic)
+        is_single = isinstance(request.asked, dict) and request.arrow is None
+        if runtime is None or runtime.state.deleted or not is_single or self._broker.draining.is_set():
+            return False
+        config = runtime.state.config
+        replicated = wants_replicated(acks_of(request), config)
+        if producer_of(request) is not None:
+            return False
+        now_us = 0 if request.fields is NO_FIELDS else self._broker.clock.now_us()
+        single = single_message(request.asked, Columns(config.key_type, config.value_type, now_us), PUBLISH)
+        run = self._run
+        if single is None or (run is not None and run.replicated is not replicated):
+            return False
+        if run is None:
+            run = self._run = _Run(replicated=replicated)
+        run.ids.append(request.id)
+        run.singles.append(single)
+        run.size_bytes += request.size_bytes
+        self._waiting.append(request)
+        return True
+
+    def _begin_run(self, run: _Run) -> bool:
+        """Append them all, if none of them takes a wait. Otherwise nothing was done."""
+        runtime = self._broker.topics.get(self._topic)
+        if runtime is None or runtime.state.deleted or self._broker.draining.is_set():
+            return False
+        if not self._front_store.try_reserve(run.held_bytes):
+            return False
+        publisher, left_bytes = runtime.publisher, run.held_bytes
+        try:
+            begun = publisher.begin_together(run.singles, run.size_bytes, replicated=run.replicated)
+        except BaseException:
+            # As it raises before it appends anything, the way of all others comes upon the same, and answers it.
+            begun = []
+        if not begun:
+            self._front_store.release(left_bytes)
+            return False
+        # From here on the messages may be stored, whatever becomes of the socket: nobody may append them again. If the
+        # process stops, the client has no answer, and knows as much as it does about any request without one.
+        for number, together in enumerate(begun):
+            ids = [run.ids[each] for each in together.numbers]
+            share_bytes = left_bytes if number == len(begun) - 1 else together.size_bytes + OVERHEAD_BYTES * len(ids)
+            left_bytes -= share_bytes
+            self._enter(len(ids))
+            has_outcome = partial(self._has_outcome, _Begun(ids, together, publisher), share_bytes)
+            together.waiter.add_done_callback(has_outcome)
+        return True
+
+    def _has_outcome(self, begun: _Begun, held_bytes: int, waiter: "asyncio.Future[list[Position]]") -> None:
+        """The waiter is done: answer, as what they were appended to has acknowledged them, or go on."""
+        if waiter.cancelled() or waiter.exception() is not None:
+            self._again.append((begun, held_bytes))
+            if self._going_on is None:
+                self._going_on = self._new_task(self._go_on())
+            return
+        together = begun.together
+        try:
+            together.group.waiters.discard(waiter)
+            first = waiter.result()[0]
+            self._publisher.note([first], together.size_bytes, together.began_seconds, replicated=together.replicated)
+            for number, id_ in enumerate(begun.ids):
+                self._answers.ok(id_, positions_body((Position(first.segment, first.offset + number, 1),)))
+        finally:
+            self._leave(len(begun.ids), held_bytes)
+
+    async def _go_on(self) -> None:
+        """Send those again whose segment has moved, in the order in which they came; and answer those that failed."""
+        try:
+            while self._again:
+                begun, held_bytes = self._again.popleft()
+                try:
+                    await self._finish(begun)
+                finally:
+                    self._leave(len(begun.ids), held_bytes)
+        finally:
+            self._going_on = None
+            self._has_ended.set()
+
+    async def _finish(self, begun: _Begun) -> None:
+        try:
+            outcomes = await begun.publisher.finish_together(begun.together)
+        except asyncio.CancelledError:
+            # The process ends. HTTP answers then too.
+            for id_ in begun.ids:
+                self._answers.problem(id_, cut_off())
+            raise
+        except Exception as error:
+            for id_ in begun.ids:
+                self._refuse(id_, error)
+            return
+        for id_, outcome in zip(begun.ids, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self._refuse(id_, outcome)
+            else:
+                self._answers.ok(id_, positions_body((outcome,)))
+
+    # -- several messages --------------------------------------------------------------------------------------------
+
+    async def _begin_rows(self, request: Request) -> None:
+        """Decode the messages, and have them appended before anything that comes behind them."""
+        broker = self._broker
+        runtime = await self._publisher.topic(self._topic)
+        config = runtime.state.config
+        replicated = wants_replicated(acks_of(request), config)
+        producer = producer_of(request)
+        columns = Columns(config.key_type, config.value_type, broker.clock.now_us())
+        with ExitStack() as stack:
+            intake = intake_of(broker, self._topic, self._limit_bytes, wait=config.overflow == "block")
+            stack.enter_context(intake)
+            await intake.hold(request.size_bytes)
+            body_format = _JSON if request.arrow is None else _ARROW
+            rows = await self._publisher.decoded(_rows(request, columns), request.size_bytes, body_format)
+            self._enter(1)
+            store = self._store(runtime, rows, intake, request, producer, stack.pop_all(), replicated=replicated)
+            self._new_task(store)
+        # It is appended once its task has begun, which is before this one goes on.
+        await broker.clock.sleep(0)
+
+    async def _store(
+        self,
+        runtime: TopicRuntime,
+        rows: Rows,
+        intake: Intake,
+        request: Request,
+        producer: RequestId | None,
+        room: ExitStack,
+        *,
+        replicated: bool,
+    ) -> None:
+        began_seconds = self._broker.clock.monotonic_seconds()
+        size_bytes, id_ = request.size_bytes, request.id
+        try:
+            with room:
+                positions = await self._publisher.store_rows(runtime, rows, intake, producer, replicated=replicated)
+            reply = self._publisher.acknowledge(positions, size_bytes, began_seconds, replicated=replicated)
+            self._answers.ok(id_, reply.body)
+        except asyncio.CancelledError:
+            self._answers.problem(id_, cut_off())
+        except (OutcomeUnknown, PublishIncomplete) as error:
+            self._refuse(id_, error if producer is None else Repeatable(error))
+        except Exception as error:
+            self._refuse(id_, error)
+        finally:
+            self._leave(1, 0)
+
+    # -- accounts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/topics/{self._topic}/socket"
+
+    def _refuse(self, id_: Id | None, error: Exception) -> None:
+        self._publisher.count_refused(error)
+        self._answers.problem(id_, logged_problem(error, "PUBLISH", self._path))
+
+    def _new_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work, name="publish of a socket")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _enter(self, publishes: int) -> None:
+        self._turns.publishing.__enter__()
+        self._in_flight += publishes
+
+    def _leave(self, publishes: int, held_bytes: int) -> None:
+        """So many have their outcome: give back what they hold."""
+        self._turns.publishing.__exit__(None, None, None)
+        self._front_store.release(held_bytes)
+        self._in_flight -= publishes
+        self._has_ended.set()
+
+
+def _rows(request: Request, columns: Columns) -> Steps[Rows]:
+    if request.arrow is not None:
+        assert _ARROW.decode is not None
+        body: Any = request.arrow
+        return _ARROW.decode(body, columns)
+    if request.start:
+        return rows_of_long(request.text, request.start, columns)
+    return rows_of(messages_of(request), columns)

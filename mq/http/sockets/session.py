@@ -1,0 +1,140 @@
+"""Serves one socket: takes what comes, piece by piece, and ends it with a reason."""
+
+import asyncio
+from collections.abc import Callable
+
+import orjson
+
+from filer.errors import BraidError
+from mq.base.errors import Forbidden, Malformed
+from mq.broker import Broker
+from mq.http.endpoints.publish import Publisher
+from mq.http.problems import problem_of
+from mq.http.reply import logged_problem
+from mq.http.sockets.answers import Answers
+from mq.http.sockets.publishes import MOST_IN_FLIGHT, Publishes
+from mq.http.sockets.requests import PUBLISH, BadMessage, parse_binary, parse_text
+from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
+
+PING_SECONDS = 15.0
+SILENT_PINGS = 3
+"""Who answers none of so many is gone."""
+
+Permit = Callable[[str, str], Forbidden | None]
+"""Why the client may not do what a request over HTTP of that method and path would."""
+
+
+class Session:
+    """One socket."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        publisher: Publisher,
+        topic: str,
+        wire: Wire,
+        permit: Permit,
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        self._broker, self._topic, self._wire, self._permit = broker, topic, wire, permit
+        self._loop = asyncio.get_running_loop()
+        self._answers = Answers(wire)
+        self._publishes = Publishes(broker, publisher, topic, self._answers, tasks)
+        self.consumer = broker.clock.ulid()
+        self._path, self._messages = f"/v1/topics/{topic}/socket", f"/v1/topics/{topic}/messages"
+        self._count = 0
+        self._permitted: set[str] = set()
+
+    async def run(self) -> None:
+        """Serve it until either side ends it."""
+        self._answers.write([orjson.dumps({"hello": self._hello()})])
+        draining = asyncio.create_task(self._wake_when_draining(), name="draining of a socket")
+        self._pinging = self._loop.call_later(PING_SECONDS, self._ping)
+        try:
+            while not self._broker.draining.is_set():
+                messages = self._wire.take()
+                if not messages and not self._wire.is_open:
+                    break
+                self._permitted.clear()
+                for message in messages:
+                    await self._serve(message)
+                if messages:
+                    await self._publishes.flush()
+                    await self._wire.drained()
+                    # Others have their turn. What is begun is answered meanwhile.
+                    await self._broker.clock.sleep(0)
+                else:
+                    await self._wire.news()
+            await self._end()
+        finally:
+            draining.cancel()
+            self._pinging.cancel()
+
+    def _hello(self) -> dict[str, object]:
+        limits = {"message_bytes": self._broker.settings.max_json_bytes, "in_flight": MOST_IN_FLIGHT}
+        return {"topic": self._topic, "consumer": self.consumer, "limits": limits}
+
+    async def _serve(self, message: Message) -> None:
+        self._count += 1
+        try:
+            request = parse_text(message.data) if message.is_text else parse_binary(message.data)
+        except BadMessage as bad:
+            if message.is_text and not is_utf8(message.data):
+                self._fail(Malformed(f"message {self._count}: a text is UTF-8, and this is not"), INVALID_DATA)
+            elif bad.id is None:
+                self._answers.problem(None, problem_of(type(bad.error)(f"message {self._count}: {bad.error}")))
+            else:
+                self._answers.problem(bad.id, problem_of(bad.error))
+            return
+        try:
+            if request.kind == PUBLISH:
+                self._check("POST", self._messages)
+                await self._publishes.begin(request)
+                return
+            # What is asked for behind a publish finds it appended.
+            await self._publishes.flush()
+        except Exception as error:
+            self._answers.problem(request.id, logged_problem(error, "SOCKET", self._path))
+
+    def _check(self, method: str, path: str) -> None:
+        """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""
+        if path not in self._permitted:
+            if (refusal := self._permit(method, path)) is not None:
+                raise refusal
+            self._permitted.add(path)
+
+    def _fail(self, error: BraidError, code: int) -> None:
+        """The client does not keep to the protocol."""
+        self._answers.problem(None, problem_of(error))
+        self._close(code, "see the message before")
+
+    def _close(self, code: int, reason: str) -> None:
+        self._answers.flush()
+        self._wire.close(code, reason)
+
+    async def _end(self) -> None:
+        """The broker drains, or the client is gone. What has begun is answered before the socket is closed."""
+        if self._wire.is_open:
+            await self._publishes.finished()
+            self._close(GOING_AWAY, "draining")
+
+    async def _wake_when_draining(self) -> None:
+        await self._broker.draining.wait()
+        self._wire.wake()
+
+    def _ping(self) -> None:
+        silent_seconds = self._loop.time() - self._wire.heard_seconds
+        if silent_seconds > SILENT_PINGS * PING_SECONDS and not self._wire.is_held_up:
+            self._close(POLICY_VIOLATION, "silent")
+            return
+        self._wire.ping()
+        self._pinging = self._loop.call_later(PING_SECONDS, self._ping)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether it is text."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,330 @@
+"""A connection that has become a WebSocket: frames of bytes on one side, whole messages on the other.
+
+The frames are read by the library `websockets`, which does no I/O. What is here bounds what a client can make it hold.
+No extension is offered, so that nothing is compressed: a small frame is a small message.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from starlette.types import Scope
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidState, InvalidUpgrade, PayloadTooBig
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from filer import request_ids
+from mq.http.problems import Problem
+from mq.http.render import Part
+from mq.http.sockets.wire import POLICY_VIOLATION, SUBPROTOCOL, TRY_AGAIN, Message
+from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, Refusal
+
+SOCKETS = b"/socket"
+"""How paths end at which a connection may become a WebSocket."""
+PIECE_BYTES = 8 * 1024
+"""Parsed at once: some milliseconds of the smallest frames."""
+_JOINED_BYTES = 16 * 1024
+_SHORT, _MEDIUM = 126, 65_536
+_FIN = 0x80
+_HEAD_BYTES = 6
+"""Of a frame of a client: two bytes, and the four of its mask."""
+
+_log = logging.getLogger("mq.websockets")
+# It tells of each connection that is closed.
+_log.setLevel(logging.WARNING)
+
+
+class Owner(Protocol):
+    """The connection."""
+
+    transport: asyncio.Transport
+    flow: Any
+
+    def pause(self) -> None:
+        """Read nothing for now."""
+        ...
+
+    def read_on(self) -> None:
+        """Read again."""
+        ...
+
+    def half_message(self, size_bytes: int) -> None:
+        """So much of a message is there; 0 where nothing is half."""
+        ...
+
+    def held_back(self, size_bytes: int) -> None:
+        """So much has come that is looked at later."""
+        ...
+
+    def linger(self) -> None:
+        """Close the connection once the client has had a moment to read the last that was written."""
+        ...
+
+
+class WebSocket:
+    """The WebSocket of one connection, which takes it by `received` what comes. The rest is a session's `Wire`."""
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
+        self._owner, self._loop = owner, loop
+        self._conn: ServerProtocol | None = None
+        self._answer: Headers
+        self.is_opened = False
+        self._is_gone = False
+        self._unparsed = memoryview(b"")
+        self._inbox: list[Message] = []
+        # Of a message that comes in fragments: what is there.
+        self._fragments = bytearray()
+        self._is_text = False
+        # Of the frame that has begun, if one has: what is there of it.
+        self._half_bytes = 0
+        self._request_id: str | None = None
+        self._news: asyncio.Future[None] | None = None
+        self.heard_seconds = 0.0
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    def why_not(self, scope: Scope, frame_bytes: int) -> tuple[int, str] | None:
+        """Why that request cannot open it: the status of the answer, and the words. It takes messages up to a size."""
+        # Open as far as the library knows: it does not see the request on the wire.
+        conn = ServerProtocol(
+            subprotocols=[Subprotocol(SUBPROTOCOL)], state=State.OPEN, max_size=frame_bytes, logger=_log
+        )
+        headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]])
+        answer = conn.accept(Request(scope["path"], headers))
+        if answer.status_code != 101:
+            error = conn.handshake_exc
+            return 426 if isinstance(error, InvalidUpgrade) else 400, str(error)
+        if conn.subprotocol is None:
+            return 400, f"the client has to speak {SUBPROTOCOL}: send 'Sec-WebSocket-Protocol: {SUBPROTOCOL}'"
+        self._conn, self._answer = conn, answer.headers
+        return None
+
+    def open(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Answer the request: from here on there are frames. Nothing is written to a client that is gone."""
+        assert self._conn is not None
+        self.is_opened = True
+        if self._is_gone or self._owner.transport.is_closing():
+            return
+        self.heard_seconds = self._loop.time()
+        self._request_id = request_ids.current()
+        del self._answer["Date"]
+        lines = [(name.lower().encode(), value.encode("latin-1")) for name, value in self._answer.raw_items()]
+        head = b"".join(b"%b: %b\r\n" % line for line in [*headers, *lines])
+        self._owner.transport.write(b"HTTP/1.1 101 Switching Protocols\r\n" + head + b"\r\n")
+        self._parse()
+
+    # -- what comes --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client gets what is written."""
+        return self.is_opened and not self._is_gone and self._conn is not None and self._conn.state is State.OPEN
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self.heard_seconds = self._loop.time()
+        self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+        if self._inbox or not self.is_opened:
+            self._hold_back()
+        else:
+            self._parse()
+
+    def take(self) -> Sequence[Message]:
+        """The next messages, in order. Who has taken some takes no more before he is done with these."""
+        if not self._inbox:
+            self._parse()
+        taken, self._inbox = self._inbox, []
+        return taken
+
+    def go_on(self) -> None:
+        """The client has taken most of what was written. It may wait to send the next, or have sent only pings."""
+        self._parse()
+
+    def _hold_back(self) -> None:
+        self._owner.held_back(len(self._unparsed))
+
+    def _parse(self) -> None:
+        """Parse a piece of what has come. If more is there, or the client does not read, that waits."""
+        if not self.is_open:
+            return
+        if self._inbox or self._owner.flow.write_paused:
+            self._hold_back()
+            return
+        if not self._unparsed:
+            self._owner.read_on()
+            return
+        assert self._conn is not None
+        piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
+        self._half_bytes += len(piece)
+        self._conn.receive_data(bytes(piece))
+        for event in self._conn.events_received():
+            assert isinstance(event, Frame)
+            self._half_bytes -= _HEAD_BYTES + _length_bytes(len(event.data)) + len(event.data)
+            self._add(event)
+        self._look_at_half()
+        self._reply()
+        if self._inbox or not self.is_open:
+            self.wake()
+        if not self.is_open:
+            return
+        if self._unparsed:
+            self._hold_back()
+            if not self._inbox:
+                self._loop.call_soon(self._parse)
+        elif not self._inbox:
+            self._owner.read_on()
+
+    def _add(self, frame: Frame) -> None:
+        """Add a frame to the messages. The library has seen to it that they come in an order that is allowed."""
+        if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY:
+            self._is_text = frame.opcode is Opcode.TEXT
+            if frame.fin:
+                self._inbox.append(Message(self._is_text, bytes(frame.data)))
+                return
+        elif frame.opcode is not Opcode.CONT:
+            return
+        self._fragments += frame.data
+        if frame.fin:
+            self._inbox.append(Message(self._is_text, bytes(self._fragments)))
+            self._fragments = bytearray()
+
+    def _look_at_half(self) -> None:
+        conn = self._conn
+        assert conn is not None
+        half_bytes = self._half_bytes + len(self._fragments) + (conn.current_size is not None)
+        self._owner.half_message(half_bytes if self.is_open else 0)
+
+    def _reply(self) -> None:
+        """Write what the library has to say: pongs, and the end."""
+        conn = self._conn
+        assert conn is not None
+        replies = b"".join(conn.data_to_send())
+        if conn.parser_exc is not None:
+            self._write_problem(_problem_of(conn.parser_exc, conn.max_message_size or 0))
+        if replies and not self._owner.transport.is_closing():
+            self._owner.transport.write(replies)
+        if conn.state is not State.OPEN:
+            self._unparsed = memoryview(b"")
+            self._owner.linger()
+
+    # -- what is written ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the client does not take what is written as fast as it comes."""
+        return bool(self._owner.flow.write_paused) and self.is_open
+
+    async def drained(self) -> None:
+        """Return when the client has taken most of what was written, or is gone."""
+        if self.is_held_up:
+            await self._owner.flow.drain()
+
+    def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
+        """Write a message. It is kept as it is until the client takes it."""
+        if self.is_open and not self._owner.transport.is_closing():
+            self._write(parts, is_text=is_text)
+
+    def _write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
+        size_bytes = sum(map(len, parts))
+        whole = [_head(Opcode.TEXT if is_text else Opcode.BINARY, size_bytes), *parts]
+        if size_bytes <= _JOINED_BYTES:
+            self._owner.transport.write(b"".join(whole))
+        else:
+            self._owner.transport.writelines(whole)
+
+    def _write_problem(self, problem: Problem) -> None:
+        """The last message before the end. The library has closed its side already, and would take none."""
+        if not self._owner.transport.is_closing():
+            with request_ids.within(self._request_id):
+                self._write([b'{"problem":', problem.body(), b"}"])
+
+    def ping(self) -> None:
+        """Ask whether the client is there."""
+        if self.is_open and not self._owner.transport.is_closing():
+            assert self._conn is not None
+            self._conn.send_ping(b"")
+            self._owner.transport.writelines(self._conn.data_to_send())
+
+    def close(self, code: int, reason: str) -> None:
+        """Close it, behind all that was written."""
+        if not self.is_open:
+            return
+        assert self._conn is not None
+        try:
+            self._conn.send_close(code, reason)
+        except InvalidState:
+            return
+        self._reply()
+        self.wake()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def end(self, refusal: Refusal) -> None:
+        """The broker ends the connection: tell the client why, if it reads."""
+        if refusal is not ANSWER_LATE and (problem := _OF_SOCKETS.get(refusal.reason, refusal.problem)) is not None:
+            self._write_problem(problem)
+        assert self._conn is not None
+        self._conn.send_close(TRY_AGAIN if refusal is CROWDED else POLICY_VIOLATION, refusal.reason)
+        self._owner.transport.writelines(self._conn.data_to_send())
+        self.wake()
+
+    def is_gone(self) -> None:
+        """Nothing comes any more, and nothing that is written arrives."""
+        self._is_gone = True
+        self._unparsed = memoryview(b"")
+        self._fragments = bytearray()
+        self.wake()
+
+    async def news(self) -> None:
+        """Return when there may be messages, or the socket is closed, or it is woken."""
+        if self._inbox or not self.is_open:
+            return
+        self._news = self._loop.create_future()
+        try:
+            await self._news
+        finally:
+            self._news = None
+
+    def wake(self) -> None:
+        """Have `news` return."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+
+def _length_bytes(size_bytes: int) -> int:
+    """What the length of a frame takes in its head, if it is longer than the shortest ones."""
+    return 0 if size_bytes < _SHORT else 2 if size_bytes < _MEDIUM else 8
+
+
+def _head(opcode: Opcode, size_bytes: int) -> bytes:
+    """The head of a frame that is a whole message. The library would copy what follows."""
+    if size_bytes < _SHORT:
+        return struct.pack("!BB", _FIN | opcode, size_bytes)
+    if size_bytes < _MEDIUM:
+        return struct.pack("!BBH", _FIN | opcode, 126, size_bytes)
+    return struct.pack("!BBQ", _FIN | opcode, 127, size_bytes)
+
+
+_TITLE = "The request cannot be parsed"
+_LATE = "the rest of a message stalled, or came too slowly; nothing of it was done"
+_CROWDED = "messages that have come in part take all the room for such; nothing of this one was done"
+_OF_SOCKETS = {
+    each.reason: replace(each.problem, detail=detail)
+    for each, detail in ((BODY_LATE, _LATE), (CROWDED, _CROWDED))
+    if each.problem is not None
+}
+
+
+def _problem_of(error: Exception, most_bytes: int) -> Problem:
+    """Why the library has ended the connection."""
+    if isinstance(error, PayloadTooBig):
+        detail = f"a message is larger than {most_bytes} bytes: send several, or publish it over HTTP"
+        return Problem("body-too-large", "The body is too large", 413, detail, extras={"limit_bytes": most_bytes})
+    return Problem("invalid-request", _TITLE, 400, f"this breaks the WebSocket protocol (RFC 6455): {error}")
