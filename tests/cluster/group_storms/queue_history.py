@@ -2,21 +2,7 @@
 
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A message that was acknowledged: the `index`th of its key. `due_at`: it is not to be delivered before."""
-
-    key: str
-    index: int
-    answered_at: float
-    due_at: float | None = None
-    is_poison: bool = False
-
-    @property
-    def value(self) -> str:
-        """What it says."""
-        return f"{self.key} {self.index}"
+from tests.cluster.group_storms.common_history import Fault, Published, key_and_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +21,12 @@ class Delivered:
     @property
     def key(self) -> str:
         """Its key."""
-        return self.value.partition(" ")[0]
+        return key_and_index(self.value)[0]
 
     @property
     def index(self) -> int:
         """Which of its key it is."""
-        return int(self.value.partition(" ")[2])
+        return key_and_index(self.value)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +39,6 @@ class Decided:
     sent_at: float
     answered_at: float
     held: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something was broken, and whole again."""
-
-    name: str
-    began_at: float
-    ended_at: float
 
 
 @dataclass(slots=True)

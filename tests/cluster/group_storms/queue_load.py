@@ -8,16 +8,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-
-from tests.cluster.group_storms.queue_history import Decided, Delivered, Fault, Published, QueueHistory
+from tests.cluster.group_storms.asking import Asking
+from tests.cluster.group_storms.common_history import Fault
+from tests.cluster.group_storms.publishing import Kind, Publishing
+from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
+from tests.cluster.group_storms.queue_verdict import around, judge
+from tests.cluster.group_storms.verdict import Verdict
 
 LEASE_SECONDS = 2.0
 DELAY_SECONDS = 1.0
-KEYS = 10
-"""Of each publisher."""
-ASK_SECONDS = 20.0
-NOT_NOW_SECONDS = 0.1
 
 _Mine = tuple[Delivered, dict[str, str]]
 """A message that a worker was given, and how it names that to the broker."""
@@ -38,29 +37,32 @@ class QueueLoad:
         publishers: int = 2,
         workers: int = 6,
     ) -> None:
-        self._urls, self._topic, self._order = urls, topic, order
+        self.topic, self._order = topic, order
         self._chance = random.Random(seed)
         self._publishers, self._workers = publishers, workers
-        self._client = httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False, limits=httpx.Limits(max_connections=100))
+        self._asking = Asking(urls, self._chance)
         self._answers = itertools.count()
-        self._publishing = self._working = True
+        self._working = True
         self.history = QueueHistory()
+        self._publishing = Publishing(
+            self._asking, topic, self._chance, self.history.published, self.history.wrong_answers, self._kind
+        )
         self._acked: set[str] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """A context in which they run. At its end all is done. Raises `TimeoutError` if it does not get so."""
         settings = {"lease_seconds": LEASE_SECONDS, "backoff_seconds": [0.1], "max_deliveries": 1000}
-        await self._call("PUT", self._group, json=settings | {"order": self._order})
-        publishers = [asyncio.create_task(self._publish(number)) for number in range(self._publishers)]
+        await self._asking.until_answered("PUT", self._group, json=settings | {"order": self._order})
+        publishers = [asyncio.create_task(self._publishing.publish(number)) for number in range(self._publishers)]
         workers = [asyncio.create_task(self._work()) for _ in range(self._workers)]
         try:
             yield
-            self._publishing = False
+            self._publishing.goes_on = False
             await asyncio.gather(*publishers)
             await self._until_done()
         finally:
-            self._publishing = self._working = False
+            self._publishing.goes_on = self._working = False
             outcomes = await asyncio.gather(*publishers, *workers, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -68,7 +70,7 @@ class QueueLoad:
 
     async def close(self) -> None:
         """Ask nobody any more."""
-        await self._client.aclose()
+        await self._asking.close()
 
     async def each_acknowledged(self, count: int, *, timeout_seconds: float = 60.0) -> None:
         """Wait until so many messages more of each publisher were published, and as many acked by anybody."""
@@ -82,77 +84,52 @@ class QueueLoad:
         """A fault has been, from then until now."""
         self.history.faults.append(Fault(name, began_at, time.monotonic()))
 
+    async def verdict(self) -> Verdict:
+        """Whether all this may be."""
+        return judge(self.history, await self.dead_values(), order=self._order)
+
+    def around(self, complaint: str) -> list[str]:
+        """Everything that was seen of what a complaint names."""
+        return around(self.history, complaint)
+
     async def dead_values(self) -> list[str]:
         """The values of all dead letters."""
         found: list[str] = []
         marker: dict[str, str] = {}
         while True:
-            answer = await self._call(
-                "GET", f"/v1/topics/{self._topic}.dead/messages", params={"limit": "1000", **marker}
+            answer = await self._asking.until_answered(
+                "GET", f"/v1/topics/{self.topic}.dead/messages", params={"limit": "1000", **marker}
             )
             if answer.status_code == 404 or not (messages := answer.json()["messages"]):
                 return found
             found += [message["value"] for message in messages]
             marker = {"marker": answer.json()["marker"]}
 
+    def _kind(self) -> Kind:
+        is_delayed = self._order == "none" and self._chance.random() < 0.1
+        return Kind(DELAY_SECONDS if is_delayed else None, self._chance.random() < 0.05)
+
     @property
     def _group(self) -> str:
-        return f"/v1/topics/{self._topic}/groups/g"
+        return f"/v1/topics/{self.topic}/groups/g"
 
     async def _until_done(self) -> None:
         """Wait until nothing is left in the group."""
         async with asyncio.timeout(120):
             while True:
-                told = (await self._call("GET", self._group)).json()
+                told = (await self._asking.until_answered("GET", self._group)).json()
                 if not told["lag"]["messages"]:
                     return
                 await asyncio.sleep(0.2)
-
-    async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Ask any broker until one answers. Every request may be repeated."""
-        while True:
-            url = self._chance.choice(list(self._urls()))
-            try:
-                answer = await self._client.request(method, url + path, **request)
-            except httpx.TransportError:
-                await asyncio.sleep(NOT_NOW_SECONDS)
-                continue
-            if answer.status_code < 500 and answer.status_code != 429:
-                return answer
-            await asyncio.sleep(NOT_NOW_SECONDS)
-
-    # -- publishers ------------------------------------------------------------------------------------------
-
-    async def _publish(self, number: int) -> None:
-        """One message at a time, each under its sequence: those of a key are stored in their order, once each."""
-        counts = [itertools.count() for _ in range(KEYS)]
-        for sequence in itertools.count():
-            if not self._publishing:
-                return
-            chosen = self._chance.randrange(KEYS)
-            key = f"{number}.{chosen}"
-            is_delayed = self._order == "none" and self._chance.random() < 0.1
-            index, is_poison = next(counts[chosen]), self._chance.random() < 0.05
-            parameters = {"key": key, "producer": f"p{number}", "sequence": str(sequence)}
-            parameters |= {"delay_seconds": str(DELAY_SECONDS)} if is_delayed else {}
-            sent_at = time.monotonic()
-            value = f"{key} {index}"
-            answer = await self._call("POST", f"/v1/topics/{self._topic}/messages", params=parameters, content=value)
-            if answer.status_code != 200:
-                self.history.wrong_answers.append(f"publish: {answer.text}")
-                return
-            # The first of several attempts may have been stored.
-            due_at = sent_at + DELAY_SECONDS if is_delayed else None
-            self.history.published.append(Published(key, index, time.monotonic(), due_at, is_poison))
-            await asyncio.sleep(self._chance.uniform(0.0, 0.04))
 
     # -- workers ---------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         poison: set[str] = set()
         while self._working:
-            asked_at = time.monotonic()
-            answer = await self._once(f"{self._group}/claims", {"max": self._chance.choice([1, 3, 30]), "wait": 1})
+            asked, asked_at = {"max": self._chance.choice([1, 3, 30]), "wait": 1}, time.monotonic()
+            # What a claim whose answer is lost has given out comes again by itself.
+            answer = await self._asking.once("POST", f"{self._group}/claims", json=asked)
             if answer is None:
                 continue
             if answer.status_code != 200:
@@ -162,17 +139,6 @@ class QueueLoad:
             if delivered:
                 poison |= {each.value for each in self.history.published[-1000:] if each.is_poison}
                 await self._decide_on(delivered, poison)
-
-    async def _once(self, path: str, body: dict[str, Any]) -> httpx.Response | None:
-        """Ask one broker once: what a claim whose answer is lost has given out comes again by itself."""
-        try:
-            answer = await self._client.post(self._chance.choice(list(self._urls())) + path, json=body)
-        except httpx.TransportError:
-            answer = None
-        if answer is not None and answer.status_code < 500 and answer.status_code != 429:
-            return answer
-        await asyncio.sleep(NOT_NOW_SECONDS)
-        return None
 
     def _written_down(self, messages: Sequence[dict[str, Any]], asked_at: float) -> list[_Mine]:
         answer, received_at = next(self._answers), time.monotonic()
@@ -201,7 +167,7 @@ class QueueLoad:
 
     async def _decide(self, verb: str, delivered: Sequence[_Mine], body: dict[str, Any], *, told: str = "") -> None:
         sent_at = time.monotonic()
-        answer = await self._call(
+        answer = await self._asking.until_answered(
             "POST", f"{self._group}/{verb}", json={"messages": [part for _, part in delivered], **body}
         )
         answered_at = time.monotonic()

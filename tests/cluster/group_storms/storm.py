@@ -1,7 +1,8 @@
-"""Faults at random under a queue group: `python -m tests.cluster.group_storms.storm --seconds 600 --order key`.
+"""Faults at random under a group: `python -m tests.cluster.group_storms.storm --kind queue --seconds 600 --order key`.
 
 Brokers, coordinators among them, are killed, paused past their sessions and cut off; the topic and `__groups` are split
-and merged; ZooKeeper and the store go away. The seed is printed. A run that is not clean leaves the brokers' logs.
+and merged; ZooKeeper and the store go away. With `--kind stream` members join, leave, are killed, stand still and are
+cut off besides. The seed is printed. A run that is not clean leaves the brokers' logs.
 """
 
 import argparse
@@ -11,20 +12,26 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
+
+import httpx
 
 from tests.cluster.checker.workload import Workload
 from tests.cluster.faults.faults import FaultKind, Need, NothingHappened, kill_all, possible
 from tests.cluster.faults.scene import Scene
 from tests.cluster.group_storms.queue_load import QueueLoad
-from tests.cluster.group_storms.queue_verdict import around, judge
-from tests.support.cluster.cluster import Cluster
+from tests.cluster.group_storms.stream_load import StreamLoad
+from tests.cluster.group_storms.verdict import Verdict
+from tests.support.cluster.cluster import Cluster, NobodyAnswers
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
 
-TOPIC, GROUPS = "work", "__groups"
+GROUPS = "__groups"
 HAS: tuple[Need, ...] = ("zookeeper", "replicated", "peer-lines")
 # What two brokers hold does not outlive both of them. So they get time to copy it, too.
 TWO_DEATHS = ("kill-all", "kill-owner-and-leader", "lose-zookeeper-and-every-broker")
@@ -37,40 +44,69 @@ SETTLING_CHANCE = 0.2
 SETTLE_SECONDS = 60.0
 AWAY_SECONDS = 4.0
 SESSION_TIMEOUT_SECONDS = 2.5
+BETWEEN_TRANSITIONS_SECONDS = (0.5, 3.0)
+MOST_SEGMENTS = 7
 SHOWN, SHOWN_IN_FULL = 20, 3
 
 
-async def blow(
-    cluster: Cluster,
-    *,
-    order: str,
-    seed: int,
-    seconds: float,
-    most_faults: int | None = None,
-    kinds: Sequence[str] = (),
-    acks: str = "stored",
-) -> str:
+class Load(Protocol):
+    """What is under the storm."""
+
+    topic: str
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """A context in which it runs. At its end all is done."""
+
+    async def each_acknowledged(self, count: int, *, timeout_seconds: float = 60.0) -> None:
+        """Wait until it has got on by so much."""
+
+    def struck(self, name: str, began_at: float) -> None:
+        """A fault has been, from then until now."""
+
+    async def verdict(self) -> Verdict:
+        """What is wrong in what it has seen."""
+
+    def around(self, complaint: str) -> list[str]:
+        """Everything that it has seen of what a complaint names."""
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How long a storm blows, with which faults, and how durable acknowledgements of its topic are."""
+
+    seed: int
+    seconds: float
+    most_faults: int | None = None
+    kinds: Sequence[str] = ()
+    acks: str = "stored"
+    reshapes: bool = False
+    """Split and merge segments all the time, besides."""
+
+
+async def blow(cluster: Cluster, load: Load, weather: Weather) -> str:
     """Run load and faults; the figures. Raises `AssertionError` for what may not be."""
-    topic = f"{TOPIC}-{order}-{seed}"
-    await cluster.create_topic(topic, segments=3, replicas=2, acks=acks)
-    load = QueueLoad(lambda: cluster.urls, topic, order=order, seed=seed)
+    await cluster.create_topic(load.topic, segments=3, replicas=2, acks=weather.acks)
+    transitions = cluster.transitions
     try:
         async with load.running():
             await load.each_acknowledged(3)
             # These faults ask a load for its progress alone.
             progress = cast("Workload", load)
-            scene = Scene(cluster, progress, (topic, GROUPS), random.Random(seed), away_seconds=AWAY_SECONDS)
-            settling = 1.0 if acks == "replicated" else SETTLING_CHANCE
-            usable, until = _usable(cluster, acks, kinds), time.monotonic() + seconds
-            await _strike(scene, load, usable, until=until, most_faults=most_faults, settling=settling)
-        letters = await load.dead_values()
+            chance = random.Random(weather.seed)
+            scene = Scene(cluster, progress, (load.topic, GROUPS), chance, away_seconds=AWAY_SECONDS)
+            async with _reshaping(scene, load, weather):
+                await _strike(scene, load, weather)
+        verdict = await load.verdict()
     finally:
         await load.close()
-    verdict = judge(load.history, letters, order=order)
-    shown = [*verdict.complaints[:SHOWN], f"{len(verdict.complaints)} in all", verdict.figures]
-    shown += [event for complaint in verdict.complaints[:SHOWN_IN_FULL] for event in around(load.history, complaint)]
+    figures = f"{verdict.figures}; {cluster.transitions - transitions} splits and merges"
+    shown = [*verdict.complaints[:SHOWN], f"{len(verdict.complaints)} in all", figures]
+    shown += [event for complaint in verdict.complaints[:SHOWN_IN_FULL] for event in load.around(complaint)]
     assert not verdict.complaints, "\n".join(shown)
-    return verdict.figures
+    return figures
 
 
 def _usable(cluster: Cluster, acks: str, kinds: Sequence[str]) -> list[FaultKind]:
@@ -80,18 +116,42 @@ def _usable(cluster: Cluster, acks: str, kinds: Sequence[str]) -> list[FaultKind
     return [each for each in named if each.name not in left_out and (not kinds or each.name in kinds)]
 
 
-async def _strike(
-    scene: Scene,
-    load: QueueLoad,
-    usable: Sequence[FaultKind],
-    *,
-    until: float,
-    most_faults: int | None,
-    settling: float,
-) -> None:
+@asynccontextmanager
+async def _reshaping(scene: Scene, load: Load, weather: Weather) -> AsyncIterator[None]:
+    """A context in which segments are split and merged all the time, if the weather says so."""
+    task = asyncio.create_task(_reshape(scene, load)) if weather.reshapes else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if task is not None and not task.cancelled():
+        task.result()
+
+
+async def _reshape(scene: Scene, load: Load) -> None:
+    """Split and merge, whatever else happens. Where nobody can be asked, that is what else happens."""
+    while True:
+        await asyncio.sleep(scene.chance.uniform(*BETWEEN_TRANSITIONS_SECONDS))
+        topic, began_at = scene.chance.choice(scene.topics), time.monotonic()
+        with suppress(NobodyAnswers, httpx.HTTPError):
+            segments = await scene.cluster.segments(topic)
+            is_split = len(segments) == 1 or (len(segments) < MOST_SEGMENTS and scene.chance.random() < 0.5)
+            if is_split:
+                done = await scene.cluster.split(topic, scene.chance.choice(segments), 2)
+            else:
+                done = await scene.cluster.merge(topic, *scene.chance.choice(list(pairwise(segments))))
+            if done:
+                load.struck("split" if is_split else "merge", began_at)
+
+
+async def _strike(scene: Scene, load: Load, weather: Weather) -> None:
     """Faults at random. Now and then the cluster may settle: what comes upon another fault is worse than either."""
-    faults = 0
-    while time.monotonic() < until and (most_faults is None or faults < most_faults):
+    settling = 1.0 if weather.acks == "replicated" else SETTLING_CHANCE
+    usable = _usable(scene.cluster, weather.acks, weather.kinds)
+    faults, until = 0, time.monotonic() + weather.seconds
+    while time.monotonic() < until and (weather.most_faults is None or faults < weather.most_faults):
         kind, began_at = scene.chance.choice(usable), time.monotonic()
         if kind.name == WITHOUT_FAILOVER:
             await scene.cluster.wait_until_settled(*scene.topics, timeout_seconds=SETTLE_SECONDS)
@@ -113,26 +173,31 @@ def main(arguments: Sequence[str]) -> int:
     """Run it. Returns 0 if nothing was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0, help="begin no fault after this time")
+    parser.add_argument("--kind", choices=["queue", "stream"], default="queue")
     parser.add_argument("--order", choices=["none", "key"], default="none")
     parser.add_argument("--acks", choices=["stored", "replicated"], default="stored")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--store", choices=["s3", "directory"], default="directory")
+    parser.add_argument("--session-seconds", type=float, default=SESSION_TIMEOUT_SECONDS, help="of brokers")
+    parser.add_argument("--reshape", action="store_true", help="split and merge segments all the time, besides")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="braidmq-groups-"))
     print(f"seed {options.seed}, in {folder}", flush=True)
     store: SharedStore = S3Bucket() if options.store == "s3" else SharedDirectory(folder / "store")
     with SteeredCluster(
-        folder, store, brokers=3, peer_lines=True, session_timeout_seconds=SESSION_TIMEOUT_SECONDS
+        folder, store, brokers=3, peer_lines=True, session_timeout_seconds=options.session_seconds
     ) as cluster:
-        storm = blow(
-            cluster,
-            order=options.order,
-            seed=options.seed,
-            seconds=options.seconds,
-            kinds=options.only,
-            acks=options.acks,
+        topic = f"work-{options.seed}"
+        load: Load = (
+            StreamLoad(lambda: cluster.urls, topic, seed=options.seed)
+            if options.kind == "stream"
+            else QueueLoad(lambda: cluster.urls, topic, order=options.order, seed=options.seed)
         )
+        weather = Weather(
+            options.seed, options.seconds, kinds=options.only, acks=options.acks, reshapes=options.reshape
+        )
+        storm = blow(cluster, load, weather)
         try:
             print(f"clean: {asyncio.run(storm)}")
         except AssertionError as error:

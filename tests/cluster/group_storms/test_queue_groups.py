@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, blow
+from tests.cluster.group_storms.queue_load import QueueLoad
+from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, Weather, blow
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import SharedDirectory
 
@@ -28,4 +29,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SteeredCluster
 
 @pytest.mark.parametrize(("order", "seed"), [("none", 7), ("key", 3)])
 async def test_faults_under_a_queue_group(cluster: SteeredCluster, order: str, seed: int, rounds: int) -> None:
-    print(await blow(cluster, order=order, seed=seed, seconds=120, most_faults=rounds, kinds=KINDS))
+    load = QueueLoad(lambda: cluster.urls, f"work-{order}", order=order, seed=seed)
+    print(await blow(cluster, load, Weather(seed, seconds=120, most_faults=rounds, kinds=KINDS)))

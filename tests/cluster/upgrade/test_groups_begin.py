@@ -6,7 +6,6 @@ import httpx
 import pytest
 
 from tests.cluster.group_storms.queue_load import QueueLoad
-from tests.cluster.group_storms.queue_verdict import judge
 from tests.support.cluster.upgrading_cluster import UpgradingCluster
 from tests.support.store.shared_store import SharedDirectory
 
@@ -42,7 +41,7 @@ async def test_a_group_that_is_used_too_early_is_told_and_works_afterwards(tmp_p
         try:
             async with load.running():
                 await load.each_acknowledged(10)
-            verdict = judge(load.history, await load.dead_values(), order="none")
+            verdict = await load.verdict()
         finally:
             await load.close()
         assert verdict.complaints == []

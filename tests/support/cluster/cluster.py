@@ -106,6 +106,8 @@ class Cluster:
         )
         self.brokers: dict[str, ClusterBroker] = {}
         self.urls: list[str] = []
+        self.transitions = 0
+        """How many splits and merges that were asked for have taken place."""
         self._arguments, self._first_brokers, self._named = list(arguments), brokers, 0
         self._peer_lines = peer_lines
         self._logs = folder / "logs"
@@ -253,10 +255,14 @@ class Cluster:
             if answer.status_code == 409 and answer.json()["type"] == "urn:braidmq:segment-sealed":
                 return False
             answer.raise_for_status()
+            self.transitions += 1
             return True
 
     def _any_url(self) -> str:
-        return next(member.process.url for member in self.brokers.values() if member.serves)
+        for member in self.brokers.values():
+            if member.serves:
+                return member.process.url
+        raise NobodyAnswers("no broker runs")
 
     async def segments(self, topic: str) -> list[int]:
         """Ids of the open segments."""

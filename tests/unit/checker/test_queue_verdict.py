@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.group_storms.queue_history import Decided, Delivered, Fault, Published, QueueHistory
+from tests.cluster.group_storms.common_history import Fault, Published
+from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
 from tests.cluster.group_storms.queue_verdict import around, judge
 
 LEASE_SECONDS = 2.0
@@ -102,6 +103,8 @@ def test_dead_letters_are_there_once_and_are_somebodys() -> None:
 def test_two_consumers_during_a_fault_are_only_counted() -> None:
     history = good()
     history.delivered.append(delivered("0-2", "k 2", 6.2, deliveries=2, answer=9))
+    assert len(complaints(history)) == 1
+    history.faults.append(Fault("split", 5.0, 6.0))
     assert len(complaints(history)) == 1
     history.faults.append(Fault("pause-owner", 5.0, 6.0))
     verdict = judge(history, ["k 2"], order="key")
