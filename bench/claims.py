@@ -59,7 +59,7 @@ def fill(url: str, messages: int) -> None:
     with Client(url) as client:
         client.create_topic(TOPIC)
         for _ in range(-(-messages // BATCH_ROWS)):
-            client.publish_table(TOPIC, pa.table({"key": keys, "value": values}))
+            client.publish_table(TOPIC, pa.table({"key": keys, "value": values}), key="key", value="value")
 
 
 def consume(url: str, case: Case, until_seconds: float, measured: Measured, lock: threading.Lock) -> None:

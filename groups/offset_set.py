@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-_FEW = 8
+import numpy as np
+
+_MANY = 32
+"""From so many ranges on all are put in order at once. Each by itself moves half of what there is."""
 
 
 class Part(NamedTuple):
@@ -68,22 +71,39 @@ class OffsetSet:
             self._replace(low, high, [*([] if low % 2 else [start]), *([] if high % 2 else [stop])])
 
     def add_all(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Add many. Where they are not few beside what it has, all are put in order once."""
+        """Add many."""
         added = list(ranges)
-        if len(added) * _FEW < self.range_count or len(added) < _FEW:
+        if len(added) < _MANY:
             for start, stop in added:
                 self.add(start, stop)
             return
-        bounds: list[int] = []
-        reached = -1
-        for start, stop in sorted([*self.ranges(), *added]):
-            if start > reached:
-                if start < stop:
-                    bounds += (start, stop)
-                    reached = stop
-            elif stop > reached:
-                bounds[-1] = reached = stop
-        self._set(bounds)
+        bounds = _in_order(added)
+        if bounds and (not self._bounds or bounds[0] > self._bounds[-1]):
+            self._count += sum(bounds[1::2]) - sum(bounds[::2])
+            self._bounds.extend(bounds)
+        elif bounds:
+            self._sweep(bounds, np.logical_or)
+
+    def remove_all(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Take many out, as far as they are in."""
+        removed = list(ranges)
+        if len(removed) < _MANY:
+            for start, stop in removed:
+                self.remove(start, stop)
+        elif self._bounds and (bounds := _in_order(removed)):
+            self._sweep(bounds, np.greater)
+
+    def _sweep(self, bounds: Sequence[int], keeps: "np.ufunc") -> None:
+        """Have what `keeps` says of being in it and in those ranges, from one bound of either to the next."""
+        mine, others = np.array(self._bounds, dtype=np.int64), np.array(bounds, dtype=np.int64)
+        places = np.concatenate([mine, others])
+        places.sort(kind="stable")
+        # An offset is in a set if the number of bounds up to it is odd.
+        in_mine, in_others = (np.searchsorted(each, places, side="right") % 2 == 1 for each in (mine, others))
+        kept = keeps(in_mine, in_others)
+        # Of a place that both have, the first says the same as the second.
+        changes = np.diff(kept.astype(np.int8), prepend=0) != 0
+        self._set(places[changes].tolist())
 
     def to_plain(self) -> list[int]:
         """Starts and stops by turns, for `from_plain`."""
@@ -104,7 +124,7 @@ class OffsetSet:
 
     def remove(self, start: int, stop: int) -> None:
         """Take `[start, stop)` out, as far as it is in."""
-        if start < stop:
+        if start < stop and self._bounds and start < self._bounds[-1] and stop > self._bounds[0]:
             low, high = bisect_left(self._bounds, start), bisect_right(self._bounds, stop)
             self._replace(low, high, [*([start] if low % 2 else []), *([stop] if high % 2 else [])])
 
@@ -151,3 +171,32 @@ class OffsetSet:
         if taken:
             self.remove(taken[0][0], taken[-1][1])
         return taken
+
+
+def _in_order(ranges: Iterable[tuple[int, int]]) -> list[int]:
+    """Starts and stops by turns, without those that touch."""
+    bounds: list[int] = []
+    reached = -1
+    for start, stop in sorted(ranges):
+        if start > reached:
+            if start < stop:
+                bounds += (start, stop)
+                reached = stop
+        elif stop > reached:
+            bounds[-1] = reached = stop
+    return bounds
+
+
+def ranges_of(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Offsets in ascending order, as ranges."""
+    ranges: list[tuple[int, int]] = []
+    start = stop = -1
+    for offset in offsets:
+        if offset != stop:
+            if stop > start:
+                ranges.append((start, stop))
+            start = offset
+        stop = offset + 1
+    if stop > start:
+        ranges.append((start, stop))
+    return ranges

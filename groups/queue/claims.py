@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import chain
 from typing import Literal, NamedTuple
 
-from groups.offset_set import OffsetSet
+from groups.offset_set import OffsetSet, ranges_of
 from groups.queue.key_lines import KeyLines
 from groups.queue.leases import Claim, Leases
 from groups.queue.progress import QueueProgress, SegmentProgress
@@ -86,6 +87,14 @@ class _Live:
     undecided: OffsetSet = field(default_factory=OffsetSet)
 
 
+class _Joining(NamedTuple):
+    """Messages from `offset` on, by their keys, which are to join the lines of these."""
+
+    segment: int
+    offset: int
+    keys: Sequence[bytes | str | None]
+
+
 class QueueClaims:
     """The decisions about one queue group. `now_ms` is a clock that nobody sets, `wall_ms` the time of day.
 
@@ -123,7 +132,12 @@ class QueueClaims:
                 live.unknown = exposed
         if any(live.unknown for live in self._live.values()):
             self._waits_until_ms = now_ms + progress.longest_lease_ms
+        # Messages whose keys are known, and whose record is not taken, or not stored.
+        self._joining: list[_Joining] = []
+        self._joined: list[_Joining] = []
         self._lines = KeyLines() if progress.settings.order == "key" else None
+        self.fresh_part = 1.0
+        """Which part of the messages below the last horizon could be handed out at once, in the order of keys."""
         self.must_learn = self._lines is not None and any(each.unfinished() for each in progress.segments.values())
 
     @property
@@ -138,21 +152,26 @@ class QueueClaims:
         segments = sorted(self.progress.segments.items())
         return [(segment, *each) for segment, progress in segments for each in progress.unfinished().ranges()]
 
-    def line_up(self, segment: int, offset: int, keys: Iterable[bytes | str | None]) -> None:
-        """The keys of the messages from `offset` on, in a group that keeps the order of keys."""
-        if self._lines is not None:
-            for each, key in enumerate(keys, offset):
-                self._lines.add(segment, each, key)
+    def line_up(self, segment: int, offset: int, keys: Sequence[bytes | str | None]) -> None:
+        """The keys of the messages from `offset` on, in a group that keeps the order of keys.
+
+        Those below a horizon that is to be raised join the lines once that is stored: before, nobody may be next.
+        """
+        if self._lines is None:
+            return
+        if not self.must_learn:
+            self._joining.append(_Joining(segment, offset, keys))
+            return
+        live = self._live[segment]
+        exposed = OffsetSet([*live.unknown.ranges(), *live.ready.ranges()])
+        # Of each key, another coordinator may have handed out only the first of its line.
+        aside = self._lines.add(segment, offset, keys, exposed)
+        live.unknown.remove_all(aside)
+        live.ready.remove_all(aside)
 
     def learned(self) -> None:
-        """All keys are learned. Of each, another coordinator may have handed out the first of its line alone."""
+        """All keys are learned."""
         self.must_learn = False
-        for segment, live in self._live.items():
-            for start, stop in live.unknown.ranges():
-                for offset in range(start, stop):
-                    if self._lines is not None and not self._lines.may_be_with_a_consumer(segment, offset):
-                        live.unknown.remove(offset, offset + 1)
-                        live.ready.add(offset, offset + 1)
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -223,17 +242,16 @@ class QueueClaims:
     def _in_order(self, segment: int, offsets: OffsetSet, most: int, gone: "Counter[int]") -> list[tuple[int, int]]:
         """Take up to `most` messages that are next of their keys. Those that are not wait aside."""
         assert self._lines is not None
-        taken = OffsetSet()
-        for start, stop in offsets.ranges():
-            for offset in range(start, stop):
-                if len(taken) >= most:
-                    return taken.ranges()
-                offsets.remove(offset, offset + 1)
-                if self._lines.may_go(segment, offset, gone):
-                    taken.add(offset, offset + 1)
-                else:
-                    self._lines.park(segment, offset)
-        return taken.ranges()
+        taken: list[int] = []
+        aside: list[int] = []
+        for offset in chain.from_iterable(range(*each) for each in offsets.ranges()):
+            if len(taken) >= most:
+                break
+            (taken if self._lines.may_go(segment, offset, gone) else aside).append(offset)
+        if taken or aside:
+            offsets.remove(0, max(*taken[-1:], *aside[-1:], 0) + 1)
+            self._lines.park(segment, aside)
+        return ranges_of(taken)
 
     def _lease(self, segment: int, start: int, stop: int, until_ms: int) -> list[Grant]:
         """Whoever claims is told no less deliveries than there were: the last that is over is stored."""
@@ -327,12 +345,16 @@ class QueueClaims:
         self, claim: Claim, start: int, stop: int, recent: RecentDecisions
     ) -> tuple[list[Outcome], list[tuple[int, int]]]:
         """Decide about messages of a claim: the verdicts, and the ranges about which the next record has to tell."""
-        leased = OffsetSet(self.leases.take(claim, start, stop))
+        found = self.leases.take(claim, start, stop)
+        if found == [(start, stop)]:
+            self._decide(claim.segment, start, stop)
+            return [Outcome(start, stop, Verdict.LATER)], found
+        leased = OffsetSet(found)
         outcomes: list[Outcome] = []
         taken: list[tuple[int, int]] = []
         for part in leased.parts(start, stop):
-            found = [Outcome(part.start, part.stop, Verdict.LATER)] if part.inside else None
-            for outcome in found or self._verdicts(claim, part.start, part.stop, recent):
+            inside = [Outcome(part.start, part.stop, Verdict.LATER)] if part.inside else None
+            for outcome in inside or self._verdicts(claim, part.start, part.stop, recent):
                 outcomes.append(outcome)
                 if outcome.verdict is Verdict.LATER:
                     taken.append((outcome.start, outcome.stop))
@@ -437,6 +459,7 @@ class QueueClaims:
             raise RuntimeError("the record before is not stored yet")
         self._is_storing = True
         news, self._news = self._news, Progress(at=0)
+        self._joined, self._joining = self._joining, []
         return replace(news, at=wall_ms)
 
     def stored(self, news: Progress) -> None:
@@ -459,18 +482,29 @@ class QueueClaims:
 
     def _move_lines_on(self, lines: KeyLines, news: Progress) -> None:
         """Whoever stood behind messages that are done may be next: only now, since only now they are."""
-        for each in (*news.acked, *news.dead, *news.expired, *news.skipped):
-            for segment, offset in lines.done(each[0], each[1], each[2]):
-                self._live[segment].ready.add(offset, offset + 1)
+        done = ((each[0], each[1], each[2]) for each in (*news.acked, *news.dead, *news.expired, *news.skipped))
+        for segment, following in lines.done(done).items():
+            self._live[segment].ready.add_all(following)
 
     def _freshen(self, news: Progress) -> None:
         """Have what lies below the new horizons, and neither rests nor has expired, handed out from here on."""
+        fresh: dict[int, OffsetSet] = {}
         for segment, start, horizon in news.reached:
             known = self.progress.segments.get(segment)
-            fresh = self._live[segment].fresh
-            fresh.add(start if known is None else known.horizon, horizon)
+            begin = start if known is None else known.horizon
+            fresh.setdefault(segment, OffsetSet()).add(begin, horizon)
+        looked_at = sum(map(len, fresh.values()))
         for segment, start, stop in [each[:3] for each in (*news.rested, *news.expired, *news.skipped)]:
-            self._live[segment].fresh.remove(start, stop)
+            if segment in fresh:
+                fresh[segment].remove(start, stop)
+        for segment, offset, keys in self._joined:
+            if self._lines is not None:
+                fresh[segment].remove_all(self._lines.add(segment, offset, keys, fresh[segment]))
+        self._joined = []
+        if self._lines is not None and looked_at:
+            self.fresh_part = sum(map(len, fresh.values())) / looked_at
+        for segment, offsets in fresh.items():
+            self._live[segment].fresh.add_all(offsets.ranges())
 
     def written_down(self, now_ms: int) -> list[Leased]:
         """Everything handed out that is not over, for a coordinator to which this one hands over.

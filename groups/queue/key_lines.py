@@ -3,10 +3,10 @@
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
-from groups.offset_set import OffsetSet
+from groups.offset_set import OffsetSet, ranges_of
 
 KEY_BATCH = 100
 """One claim has at most so many messages of a key.
@@ -17,13 +17,6 @@ So it never grows.
 MOST_UNFINISHED = 1_000_000
 """A group looks no further ahead than so many messages that are not done."""
 _OFFSET_BITS = 45
-
-
-class Place(NamedTuple):
-    """A message."""
-
-    segment: int
-    offset: int
 
 
 class _Line:
@@ -38,8 +31,8 @@ class _Line:
     def __len__(self) -> int:
         return len(self._places) - self._head
 
-    def append(self, place: int) -> None:
-        self._places.append(place)
+    def extend(self, places: Sequence[int]) -> None:
+        self._places.extend(places)
 
     def index(self, place: int) -> int:
         """How many are ahead of it."""
@@ -80,19 +73,38 @@ class KeyLines:
         """Whether more messages may be looked at."""
         return self.count < MOST_UNFINISHED
 
-    def add(self, segment: int, offset: int, key: bytes | str | None) -> int | None:
-        """A message joins its line; how many are ahead of it, None without a key.
+    def add(
+        self, segment: int, offset: int, keys: Sequence[bytes | str | None], may_wait: OffsetSet
+    ) -> list[tuple[int, int]]:
+        """The messages from `offset` on join the lines of their keys; the ranges of those that wait aside from now on.
 
-        Those of a key are added in their order: a segment's from its first to its last, successors after predecessors.
+        Only who is among the first of a line may be handed out. Whoever is behind them waits, if `may_wait` has him: so
+        nobody has to look at him again and again. Those of a key are added in their order: a segment's from its first
+        to its last, successors after predecessors.
         """
-        if key is None:
-            return None
-        place, name = self._number(segment, offset), hash(key)
-        line = self._lines.setdefault(name, _Line())
-        line.append(place)
-        self._key_of[place] = name
-        self.count += 1
-        return len(line) - 1
+        number = self._number(segment, 0)
+        places: dict[bytes | str, list[int]] = {}
+        for place, key in enumerate(keys, number + offset):
+            if key is not None:
+                places.setdefault(key, []).append(place)
+        behind: list[int] = []
+        for key, found in places.items():
+            name = hash(key)
+            line = self._lines.setdefault(name, _Line())
+            near = max(KEY_BATCH - len(line), 0)
+            line.extend(found)
+            self._key_of.update(dict.fromkeys(found[:near], name))
+            self.count += len(found)
+            behind += found[near:]
+        behind.sort()
+        waiting = OffsetSet((start - number, stop - number) for start, stop in ranges_of(behind))
+        for start, stop in may_wait.without(offset, offset + len(keys)):
+            for each in chain.from_iterable(range(*part) for part in waiting.within(start, stop)):
+                self._key_of[number + each] = hash(keys[each - offset])
+            waiting.remove(start, stop)
+        aside = waiting.ranges()
+        self.parked.setdefault(segment, OffsetSet()).add_all(aside)
+        return aside
 
     def may_go(self, segment: int, offset: int, gone: "Counter[int]") -> bool:
         """Whether a message may be handed out with those that `gone` counts by key. Then it is counted too."""
@@ -105,43 +117,45 @@ class KeyLines:
         gone[name] += 1
         return True
 
-    def park(self, segment: int, offset: int) -> None:
-        """It waits until all who stand ahead of it are done."""
-        self._key_of.pop(self._number(segment, offset), None)
-        self.parked.setdefault(segment, OffsetSet()).add(offset, offset + 1)
+    def park(self, segment: int, offsets: Sequence[int]) -> None:
+        """These wait until all who stand ahead of them are done."""
+        for offset in offsets:
+            self._key_of.pop(self._number(segment, offset), None)
+        self.parked.setdefault(segment, OffsetSet()).add_all(ranges_of(offsets))
 
-    def done(self, segment: int, start: int, stop: int) -> list[Place]:
-        """These messages are done; who may be next by that, and waits no more."""
+    def done(self, ranges: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
+        """These are done, as (segment, start, stop); who may be next by that, and waits no more, by segment."""
         changed: set[int] = set()
-        for offset in range(start, stop):
-            place = self._number(segment, offset)
-            name = self._key_of.pop(place, None)
-            if name is not None:
-                self._lines[name].remove(place)
-                self.count -= 1
-                changed.add(name)
-        return [each for name in changed for each in self._next_of(name)]
+        for segment, start, stop in ranges:
+            number = self._number(segment, 0)
+            for place in range(number + start, number + stop):
+                name = self._key_of.pop(place, None)
+                if name is not None:
+                    self._lines[name].remove(place)
+                    self.count -= 1
+                    changed.add(name)
+        found: dict[int, list[int]] = {}
+        for name in changed:
+            for place in self._next_of(name):
+                self._key_of[place] = name
+                segment, offset = self._place(place)
+                found.setdefault(segment, []).append(offset)
+        following = {segment: ranges_of(sorted(offsets)) for segment, offsets in found.items()}
+        for segment, aside in following.items():
+            self.parked[segment].remove_all(aside)
+        return following
 
-    def _next_of(self, name: int) -> Iterator[Place]:
+    def _next_of(self, name: int) -> Iterator[int]:
         line = self._lines[name]
         if not len(line):
             del self._lines[name]
             return
         for place in line.first(KEY_BATCH):
             segment, offset = self._place(place)
-            parked = self.parked.get(segment)
-            if parked is None or offset not in parked:
+            if offset not in self.parked.get(segment, ()):
                 # Whoever is ahead was handed out, rests, or is ready: it is waited for.
                 return
-            parked.remove(offset, offset + 1)
-            self._key_of[place] = name
-            yield Place(segment, offset)
-
-    def may_be_with_a_consumer(self, segment: int, offset: int) -> bool:
-        """Whether another coordinator may have handed it out: it is one of the first of its key, or has none."""
-        place = self._number(segment, offset)
-        name = self._key_of.get(place)
-        return name is None or self._lines[name].index(place) < KEY_BATCH
+            yield place
 
     def _number(self, segment: int, offset: int) -> int:
         ordinal = self._ordinals.get(segment)
@@ -150,5 +164,5 @@ class KeyLines:
             self._segments.append(segment)
         return ordinal << _OFFSET_BITS | offset
 
-    def _place(self, number: int) -> Place:
-        return Place(self._segments[number >> _OFFSET_BITS], number & (1 << _OFFSET_BITS) - 1)
+    def _place(self, number: int) -> tuple[int, int]:
+        return self._segments[number >> _OFFSET_BITS], number & (1 << _OFFSET_BITS) - 1

@@ -29,6 +29,8 @@ IDLE_SECONDS = 5.0
 """A group that nobody asks for so long, and for which nothing is due, costs no task."""
 AHEAD_ROWS = 2_000
 """While consumers come, so many messages are made ready ahead of them."""
+MOST_LOOKED_AT_ROWS = 32_000
+"""One look takes in so many at the most, where most of them wait for others of their keys."""
 MOST_RANGES = 100_000
 """A group remembers so many ranges of dead letters that were redriven."""
 
@@ -449,6 +451,12 @@ class QueueGroup:
         """Whether there is room for new messages, and few that are ready."""
         return self._claims.fresh_count < AHEAD_ROWS // 2 and self._claims.has_room and not self._hands_over
 
+    def _rows_to_look_at(self) -> int:
+        """As many as it takes for `AHEAD_ROWS` that can be handed out, if things are as they were at the last look."""
+        return min(
+            round(AHEAD_ROWS / max(self._claims.fresh_part, AHEAD_ROWS / MOST_LOOKED_AT_ROWS)), MOST_LOOKED_AT_ROWS
+        )
+
     def _begin_feeding(self) -> None:
         wanted = bool(self._waiters) or self._clock.monotonic_seconds() - self._asked_seconds < 1.0
         if wanted and self._must_look() and "feed" not in self._tasks and not self._claims.has_news:
@@ -459,7 +467,7 @@ class QueueGroup:
     async def _feed_once(self) -> None:
         """Look for new messages; if there are none, wait for some."""
         try:
-            if not await self._feed.look(self._claims, AHEAD_ROWS, self._wall_ms()):
+            if not await self._feed.look(self._claims, self._rows_to_look_at(), self._wall_ms()):
                 await self._feed.wait()
         except BraidError as error:
             for waiter in list(self._waiters):

@@ -12,6 +12,7 @@ from filer.topic.topic_state import TopicState
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant
 from groups.queue.leases import Claim
+from mq.http.consuming.granted_messages import Granted
 from mq.http.large_values import Aside
 from mq.http.render import MessageRenderer, Part, Written
 from mq.limits.steps import Steps
@@ -22,21 +23,14 @@ CLAIMS = b"braid-claims"
 _MESSAGE_BYTES = 128
 
 
-class Claimed(NamedTuple):
-    """Messages of a grant, in as many runs as they were read in."""
-
-    grant: Grant
-    runs: list[Run]
-
-
 class Described(NamedTuple):
     """Messages, and what is told of each of them beside what it is."""
 
-    told: dict[str, Any]
-    runs: Sequence[Run]
+    told: Sequence[dict[str, Any]]
+    run: Run
 
 
-def claims_of(claimed: Sequence[Claimed], tokens: ClaimTokens) -> list[dict[str, Any]]:
+def claims_of(grants: Sequence[Grant], tokens: ClaimTokens) -> list[dict[str, Any]]:
     """Each claim as clients get it."""
     return [
         {
@@ -46,18 +40,19 @@ def claims_of(claimed: Sequence[Claimed], tokens: ClaimTokens) -> list[dict[str,
             "to": grant.stop,
             "deliveries": grant.delivery,
         }
-        for grant, _ in claimed
+        for grant in grants
     ]
 
 
 def json_claims(
-    state: TopicState, claimed: Sequence[Claimed], tokens: ClaimTokens, about: dict[str, Any]
+    state: TopicState, granted: Granted, tokens: ClaimTokens, about: dict[str, Any]
 ) -> Steps[Sequence[Part]]:
     """One JSON object: the messages, each with its claim and the number of its deliveries, and all claims."""
-    claims = claims_of(claimed, tokens)
+    claims = claims_of(granted.grants, tokens)
+    told = [{"deliveries": claim["deliveries"], "claim": claim["claim"]} for claim in claims]
     described = [
-        Described({"deliveries": claim["deliveries"], "claim": claim["claim"]}, runs)
-        for claim, (_, runs) in zip(claims, claimed, strict=True)
+        Described([told[piece.number] for piece in pieces for _ in range(piece.rows)], run)
+        for pieces, run in granted.pages
     ]
     return described_page(state, described, {"claims": claims, **about})
 
@@ -68,23 +63,23 @@ def described_page(state: TopicState, described: Iterable[Described], about: dic
     renderer = MessageRenderer(state.topic, state.config, large)
     written.add([b'{"messages":['])
     separator = b""
-    for told, runs in described:
-        for run in runs:
-            for message in renderer.in_steps(run):
-                if message is None:
-                    yield
-                    continue
-                piece = large.fill(orjson.dumps(message | told))
-                written.add([separator, *piece])
-                separator = b","
-                if written.step_is_over(sum(map(len, piece)) + _MESSAGE_BYTES):
-                    yield
+    for told, run in described:
+        telling = iter(told)
+        for message in renderer.in_steps(run):
+            if message is None:
+                yield
+                continue
+            piece = large.fill(orjson.dumps(message | next(telling)))
+            written.add([separator, *piece])
+            separator = b","
+            if written.step_is_over(sum(map(len, piece)) + _MESSAGE_BYTES):
+                yield
     written.add([b"]", *(b",%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in about.items()), b"}"])
     return written.all_parts()
 
 
 def arrow_claims(
-    state: TopicState, claimed: Sequence[Claimed], tokens: ClaimTokens, about: dict[str, Any]
+    state: TopicState, granted: Granted, tokens: ClaimTokens, about: dict[str, Any]
 ) -> Steps[Sequence[Part]]:
     """An Arrow IPC stream of messages with `segment` and `deliveries` in front. Its metadata has the claims."""
     schema = pa.schema(
@@ -93,15 +88,14 @@ def arrow_claims(
             pa.field("deliveries", pa.int32(), nullable=False),
             *log_schema(state.config.key_type, state.config.value_type),
         ],
-        {CLAIMS: orjson.dumps({"claims": claims_of(claimed, tokens), **about})},
+        {CLAIMS: orjson.dumps({"claims": claims_of(granted.grants, tokens), **about})},
     )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
-        for grant, runs in claimed:
-            for run in runs:
-                rows = run.table.num_rows
-                segment = pa.array(np.full(rows, grant.segment, dtype=np.int64))
-                deliveries = pa.array(np.full(rows, grant.delivery, dtype=np.int32))
-                writer.write_table(pa.Table.from_arrays([segment, deliveries, *run.table.columns], schema=schema))
-                yield
+        for pieces, run in granted.pages:
+            told = np.array([granted.grants[piece.number].delivery for piece in pieces], dtype=np.int32)
+            deliveries = pa.array(np.repeat(told, [piece.rows for piece in pieces]))
+            segment = pa.array(np.full(run.table.num_rows, run.segment, dtype=np.int64))
+            writer.write_table(pa.Table.from_arrays([segment, deliveries, *run.table.columns], schema=schema))
+            yield
     return [memoryview(sink.getvalue())]

@@ -8,7 +8,7 @@ from filer.errors import InvalidConfig, InvalidInput
 from filer.times import rfc3339
 from filer.topic.positions import Positions
 from groups.queue.backlog import Seen
-from groups.queue.claims import GivingBack, Grant, Outcome, Verdict
+from groups.queue.claims import GivingBack, Outcome, Verdict
 from groups.queue.redrives import Redrives
 from groups.settings import FIXED_SETTINGS, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
@@ -18,8 +18,9 @@ from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
-from mq.http.consuming.claims_page import Claimed, Described, arrow_claims, described_page, json_claims
+from mq.http.consuming.claims_page import Described, arrow_claims, described_page, json_claims
 from mq.http.consuming.finding import defaults_of, existing_group, first_positions, made_group, queue_of
+from mq.http.consuming.granted_messages import read_granted
 from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.http.consuming.group_bodies import (
     AckBody,
@@ -40,8 +41,6 @@ from mq.http.reply import JSON
 from mq.http.start import start_positions
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
-from mq.topic.run import Run
-from mq.topic.topic_reader import TopicReader
 
 FROM, CLAIMS = "from", "claims"
 
@@ -179,7 +178,7 @@ class GroupDesk:
         if not shown.found:
             return GroupAnswer.of({"messages": [], "next": None})
         last = shown.found[-1][1]
-        described = [Described(_about(seen), [run]) for seen, run in shown.found]
+        described = [Described([_about(seen)] * run.table.num_rows, run) for seen, run in shown.found]
         about = {"next": f"{last.segment}-{last.end - 1}" if shown.has_more else None}
         state = (await self._broker.topics.topic(topic)).state
         return GroupAnswer(200, JSON, await rendered(described_page(state, described, about), shown.rows, lease))
@@ -192,49 +191,20 @@ class GroupDesk:
         lease_ms = _lease_ms(asked.lease_seconds, group)
         grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait)
         try:
-            claimed = await self._read(group, grants, asked.max_bytes, lease)
+            reader = await self._broker.reader(group.topic, room=lease)
+            granted = await read_granted(
+                reader, grants, asked.max_bytes, lose=group.lose, take_back=group.take_back_from
+            )
         except BaseException:
             group.take_back(grants)
             raise
         runtime = await self._broker.topics.topic(request.topic)
         about = {"lease_seconds": lease_ms / 1000}
-        rows = sum(run.table.num_rows for each in claimed for run in each.runs)
         if request.accept == ARROW:
-            parts = await copied(arrow_claims(runtime.state, claimed, group.tokens, about), rows, lease)
+            parts = await copied(arrow_claims(runtime.state, granted, group.tokens, about), granted.rows, lease)
             return GroupAnswer(200, ARROW, parts)
-        parts = await rendered(json_claims(runtime.state, claimed, group.tokens, about), rows, lease)
+        parts = await rendered(json_claims(runtime.state, granted, group.tokens, about), granted.rows, lease)
         return GroupAnswer(200, JSON, parts)
-
-    async def _read(
-        self, group: QueueGroup, grants: Sequence[Grant], max_bytes: int, lease: ReadLease
-    ) -> list[Claimed]:
-        """The messages of the grants. What does not fit goes back: nobody has seen it."""
-        reader = await self._broker.reader(group.topic, room=lease)
-        claimed: list[Claimed] = []
-        for grant in grants:
-            runs = await self._read_grant(group, reader, grant, max_bytes) if max_bytes > 0 else []
-            stop = runs[-1].end if runs else grant.start
-            group.take_back_from(grant, stop)
-            if runs:
-                claimed.append(Claimed(grant._replace(stop=stop), runs))
-            max_bytes -= sum(run.size_bytes for run in runs)
-        return claimed
-
-    async def _read_grant(self, group: QueueGroup, reader: TopicReader, grant: Grant, max_bytes: int) -> list[Run]:
-        """As much of a grant as `max_bytes` allows, at least a message; the rest of it is still leased."""
-        runs: list[Run] = []
-        offset = grant.start
-        while offset < grant.stop and max_bytes > 0:
-            run = await reader.read_segment(grant.segment, offset, max_rows=grant.stop - offset, max_bytes=max_bytes)
-            first = min(run.end - run.table.num_rows, grant.stop) if run.table.num_rows else grant.stop
-            # Retention, or a repair, has removed what lies before since it was made ready.
-            group.lose(grant, offset, first)
-            if first == grant.stop:
-                break
-            stop = min(run.end, grant.stop)
-            runs.append(run if stop == run.end else Run.of(grant.segment, stop, run.table.slice(0, stop - first)))
-            offset, max_bytes = stop, max_bytes - run.size_bytes
-        return runs
 
     # -- acks, releases, extensions --------------------------------------------------------------------------------
 

@@ -334,9 +334,10 @@ def _known(found: "Iterator[float] | list[float]") -> list[float]:
 
 
 def _until_joined(history: StreamHistory, change: Change) -> float:
-    """Until whoever has joined has a segment, if it gets one."""
-    given = (each.at for each in history.given if each.start == change.start)
-    return min(given, default=inf) - change.began_at
+    """Until whoever has joined has a segment, if it gets one before anything else happens to members."""
+    given_at = min((each.at for each in history.given if each.start == change.start), default=inf)
+    others = (each.began_at for each in history.changes if each.start != change.start)
+    return inf if any(change.began_at < at < given_at for at in others) else given_at - change.began_at
 
 
 def _until_given(begins: dict[int, dict[int, Given]], change: Change) -> float:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groups.offset_set import OffsetSet
+from groups.offset_set import OffsetSet, ranges_of
 
 _RANGES = st.tuples(st.integers(0, 40), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 _CHANGES = st.lists(st.tuples(st.booleans(), _RANGES), max_size=30)
@@ -38,7 +38,7 @@ def test_it_has_what_was_added_and_not_removed(changes: list[tuple[bool, tuple[i
     assert OffsetSet(found.ranges()).ranges() == found.ranges()
 
 
-@given(_CHANGES, st.lists(_RANGES, max_size=40))
+@given(_CHANGES, st.lists(_RANGES, max_size=80))
 def test_many_are_added_at_once(changes: list[tuple[bool, tuple[int, int]]], ranges: list[tuple[int, int]]) -> None:
     found, plain = changed(changes)
     found.add_all(ranges)
@@ -48,6 +48,20 @@ def test_many_are_added_at_once(changes: list[tuple[bool, tuple[int, int]]], ran
     assert all(left[1] < right[0] for left, right in pairwise(found.ranges()))
     again = OffsetSet.from_plain(found.to_plain())
     assert again.ranges() == found.ranges() and len(again) == len(found)
+
+
+@given(_CHANGES, st.lists(_RANGES, max_size=80))
+def test_many_are_removed_at_once(changes: list[tuple[bool, tuple[int, int]]], ranges: list[tuple[int, int]]) -> None:
+    found, plain = changed(changes)
+    found.remove_all(ranges)
+    assert offsets_of(found.ranges()) == sorted(plain - set(offsets_of(ranges)))
+    assert len(found) == len(plain - set(offsets_of(ranges)))
+    assert all(left[1] < right[0] for left, right in pairwise(found.ranges()))
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_offsets_as_ranges(offsets: set[int]) -> None:
+    assert ranges_of(sorted(offsets)) == OffsetSet((each, each + 1) for each in offsets).ranges()
 
 
 @given(_CHANGES, _RANGES)
