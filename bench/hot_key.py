@@ -2,8 +2,8 @@
 
     .venv/bin/python -m bench.hot_key --rounds 3
 
-A topic has messages of 10,000 keys. Consumers claim and ack all of them but those of the hot key, in turns with that key
-and without it: with it, nine of ten messages are its own. Printed is how many messages of the others are acked in a
+A topic has messages of 10,000 keys. Consumers claim and ack until those of all but the hot key are done, with that key
+and without it by turns: with it, nine of ten messages are its own. Printed is how many of the others are acked in a
 second, and the ratio. The messages of the others are the same in both.
 """
 
@@ -15,11 +15,13 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
 
+from bench.group_consumers import processor_seconds
 from bench.harness.server_process import BenchFailed, measured_broker
 from braidmq import Client
 
@@ -89,12 +91,20 @@ def _post(connection: http.client.HTTPConnection, path: str, body: bytes, accept
     return content
 
 
-def measure(others: int, consumers: int, *, hot: bool, most_seconds: float) -> tuple[float, float]:
-    """How many messages of the others, and of the hot key, were acked in a second by a new broker."""
+class Rates(NamedTuple):
+    """Messages of the others and of the hot key acked in a second, and what one of the others cost the broker."""
+
+    others: float
+    hot: float
+    processor_us: float
+
+
+def measure(others: int, consumers: int, *, hot: bool, most_seconds: float) -> Rates:
+    """Work through a topic with a new broker."""
     with measured_broker() as (url, pid):
         fill(url, others, hot=hot)
         sys.stderr.write(f"{'with' if hot else 'without'} the hot key: broker {pid}\n")
-        measured, began = Measured(others), time.monotonic()
+        measured, began, used_seconds = Measured(others), time.monotonic(), processor_seconds(pid)
         threads = [
             threading.Thread(target=consume, args=(url, measured, began + most_seconds)) for _ in range(consumers)
         ]
@@ -103,7 +113,9 @@ def measure(others: int, consumers: int, *, hot: bool, most_seconds: float) -> t
         for each in threads:
             each.join()
         took = time.monotonic() - began
-        return (others - measured.others_left) / took, measured.hot / took
+        done = max(others - measured.others_left, 1)
+        used_us = (processor_seconds(pid) - used_seconds) * 1e6
+        return Rates(done / took, measured.hot / took, used_us / done)
 
 
 def main() -> None:
@@ -114,16 +126,20 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--most-seconds", type=float, default=30.0, help="a run ends after this time in any case")
     given = options.parse_args()
-    alone: list[float] = []
-    beside: list[tuple[float, float]] = []
+    alone: list[Rates] = []
+    beside: list[Rates] = []
     for _ in range(given.rounds):
-        alone.append(measure(given.others, given.consumers, hot=False, most_seconds=given.most_seconds)[0])
-        beside.append(measure(given.others, given.consumers, hot=True, most_seconds=given.most_seconds))
-    without, others = statistics.median(alone), statistics.median(each for each, _ in beside)
-    hot = statistics.median(each for _, each in beside)
-    print("| the others alone | beside the hot key | the hot key | ratio | target |")
-    print("| ---: | ---: | ---: | ---: | ---: |")
-    print(f"| {without:,.0f}/s | {others:,.0f}/s | {hot:,.0f}/s | {others / without:.2f} | {TARGET:.2f} |")
+        for rates, hot in ((alone, False), (beside, True)):
+            rates.append(measure(given.others, given.consumers, hot=hot, most_seconds=given.most_seconds))
+    without, with_hot = (Rates(*map(statistics.median, zip(*rates, strict=True))) for rates in (alone, beside))
+    print("| | others alone | beside the hot key | ratio | target |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    ratio = with_hot.others / without.others
+    print(
+        f"| messages of the others | {without.others:,.0f}/s | {with_hot.others:,.0f}/s | {ratio:.2f} | {TARGET:.2f} |"
+    )
+    print(f"| messages of the hot key | | {with_hot.hot:,.0f}/s | | |")
+    print(f"| processor of one of the others | {without.processor_us:.0f} us | {with_hot.processor_us:.0f} us | | |")
 
 
 if __name__ == "__main__":

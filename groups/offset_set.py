@@ -53,6 +53,10 @@ class OffsetSet:
         """How many ranges it has."""
         return len(self._bounds) // 2
 
+    def is_exactly(self, start: int, stop: int) -> bool:
+        """Whether it is that one range."""
+        return len(self._bounds) == 2 and self._bounds[0] == start and self._bounds[1] == stop
+
     def next_outside(self, offset: int) -> int:
         """The lowest offset from that one on which is not in it."""
         place = bisect_right(self._bounds, offset)
@@ -103,7 +107,9 @@ class OffsetSet:
         kept = keeps(in_mine, in_others)
         # Of a place that both have, the first says the same as the second.
         changes = np.diff(kept.astype(np.int8), prepend=0) != 0
-        self._set(places[changes].tolist())
+        kept_places = places[changes]
+        self._bounds = array("q", kept_places.tobytes())
+        self._count = int(kept_places[1::2].sum() - kept_places[::2].sum())
 
     def to_plain(self) -> list[int]:
         """Starts and stops by turns, for `from_plain`."""

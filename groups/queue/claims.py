@@ -472,8 +472,8 @@ class QueueClaims:
                 self._live[ended.segment].ready.add(ended.start, ended.stop)
         for exposed in news.exposed:
             self._live[exposed.segment].ready.add(exposed.start, exposed.stop)
-        for segment, start, stop in news.decided():
-            self._live[segment].undecided.remove(start, stop)
+        for segment, ranges in _by_segment(news.decided()).items():
+            self._live[segment].undecided.remove_all(ranges)
         if self._lines is not None:
             self._move_lines_on(self._lines, news)
         for segment in [segment for segment in self._live if segment not in self.progress.segments]:
@@ -525,6 +525,13 @@ class QueueClaims:
         live.undecided.add(start, stop)
         for offsets in (live.unknown, live.ready, live.fresh):
             offsets.remove(start, stop)
+
+
+def _by_segment(ranges: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
+    found: dict[int, list[tuple[int, int]]] = {}
+    for segment, start, stop in ranges:
+        found.setdefault(segment, []).append((start, stop))
+    return found
 
 
 def _of_another(live: _Live, progress: SegmentProgress, claim: Claim, start: int, stop: int) -> Iterator[Outcome]:

@@ -55,6 +55,10 @@ class Leases:
         lease = self._leases.get(claim)
         if lease is None:
             return []
+        if len(lease.until_ms) == 1 and next(iter(lease.until_ms.values())).is_exactly(start, stop):
+            del self._leases[claim]
+            self.count -= stop - start
+            return [(start, stop)]
         taken: list[tuple[int, int]] = []
         for until_ms, offsets in list(lease.until_ms.items()):
             found = offsets.within(start, stop)

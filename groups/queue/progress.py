@@ -46,6 +46,8 @@ class SegmentProgress:
 
     def pieces_by_delivery(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """`[start, stop)` in pieces of one last delivery each, as (start, stop, delivery); 0 for none."""
+        if not self.over:
+            return [(start, stop, 0)]
         pieces = [
             (first, behind, delivery)
             for delivery, offsets in self.over.items()

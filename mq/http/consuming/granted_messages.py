@@ -158,6 +158,8 @@ def _granted(grants: Sequence[Grant], pages: Sequence[GrantedPage]) -> Granted:
             number = numbers.setdefault(piece.number, len(numbers))
             if number == len(found):
                 found.append(grants[piece.number])
-            found[number] = found[number]._replace(stop=piece.stop)
-            page.pieces[index] = piece._replace(number=number)
+            if found[number].stop != piece.stop:
+                found[number] = found[number]._replace(stop=piece.stop)
+            if piece.number != number:
+                page.pieces[index] = piece._replace(number=number)
     return Granted(found, list(pages))
