@@ -55,7 +55,9 @@ class WholeAnswers:
         self._socket: WebSocket | None = None
         self.close, self.is_closing = transport.close, transport.is_closing
 
-    def around(self, app: ASGI3Application, cycle: RequestResponseCycle, socket: WebSocket | None) -> ASGI3Application:
+    def around(
+        self, app: ASGI3Application, cycle: RequestResponseCycle, socket: WebSocket | None = None
+    ) -> ASGI3Application:
         """The app, as it is to be called for this request: what it sends comes here first.
 
         The connection becomes the `socket` if the app opens it.

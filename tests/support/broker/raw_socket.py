@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import struct
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -88,9 +89,13 @@ class RawSocket:
 
 
 @contextlib.asynccontextmanager
-async def raw_socket(port: int, topic: str = "t", *, limit: int = 2**16) -> AsyncIterator[RawSocket]:
-    """A socket that is open, and has been said hello."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+async def raw_socket(port: int, topic: str = "t", *, buffer_bytes: int = 2**16) -> AsyncIterator[RawSocket]:
+    """A socket that is open, and has been said hello. At most about so many bytes wait for a reader at its end."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=buffer_bytes)
     try:
         writer.write(upgrade(topic))
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)

@@ -201,7 +201,7 @@ async def test_half_a_frame_is_waited_for_no_longer_than_half_a_body(strict: Htt
 
 
 async def test_who_never_reads_is_closed_and_what_was_published_is_stored(strict: HttpBroker) -> None:
-    async with raw_socket(strict.port, limit=1024) as socket:
+    async with raw_socket(strict.port, buffer_bytes=2048) as socket:
         data = frame(b'{"id":"%b","nonsense":1}' % (b"x" * 60)) * 20
         sent = 0
         async with asyncio.timeout(20):
@@ -213,7 +213,7 @@ async def test_who_never_reads_is_closed_and_what_was_published_is_stored(strict
 
 
 async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(strict: HttpBroker) -> None:
-    async with raw_socket(strict.port, limit=1024) as socket:
+    async with raw_socket(strict.port, buffer_bytes=2048) as socket:
         data = frame(b"x" * 125, PING) * 200
         async with asyncio.timeout(20):
             while connections(strict) > 1:
