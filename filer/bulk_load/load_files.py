@@ -22,7 +22,7 @@ from filer.format.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_
 from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder, mark_json
 from filer.keys import FileName
 from filer.nearest import unknown_name
-from filer.slots import slots_of
+from filer.slot_columns import slots_of
 
 MIB = 1024 * 1024
 FILE_BYTES = 64 * MIB

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from filer.bulk_load.load_segment import LoadSegment
 from filer.nulls import nulls_of
-from filer.slots import SLOTS, slots_of
+from filer.slot_columns import slots_of
+from filer.slots import SLOTS
 from filer.times import EARLIEST_US, LATEST_US
 
 

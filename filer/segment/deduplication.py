@@ -11,7 +11,8 @@ from filer.errors import SequenceExpired
 from filer.format.requests import Position, RequestId
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.sequence_window import WINDOW_SEQUENCES, Found
-from filer.slots import slot_of, slots_of
+from filer.slot_columns import slots_of
+from filer.slots import slot_of
 
 if TYPE_CHECKING:
     from filer.segment.next_file import Payload

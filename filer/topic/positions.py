@@ -8,11 +8,15 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from filer.errors import BraidError, InvalidMarker
 from filer.slots import SLOTS
-from filer.topic.topic_state import Segment, TopicState
 from filer.varint import varint, varints
+
+if TYPE_CHECKING:
+    # Clients read and write markers, and need no topic records for it.
+    from filer.topic.topic_state import Segment, TopicState
 
 Positions = dict[int, int]
 
@@ -24,13 +28,13 @@ class PositionExpired(BraidError):
     """The messages at this position have expired."""
 
 
-def earliest(state: TopicState) -> Positions:
+def earliest(state: "TopicState") -> Positions:
     """The earliest positions: the starts of the segments that have no predecessor left."""
     present = {s.id for s in state.segments}
     return {s.id: s.start_offset for s in state.segments if not present.intersection(s.predecessors)}
 
 
-def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
+def advance(state: "TopicState", positions: Mapping[int, int]) -> Positions:
     """Enter each successor whose predecessors are all drained. Leave each segment whose successors are all entered.
 
     Positions of segments that retention has removed stay: `check_positions` raises for them.
@@ -44,7 +48,7 @@ def advance(state: TopicState, positions: Mapping[int, int]) -> Positions:
     return walk.positions
 
 
-def passed_by(state: TopicState, positions: Mapping[int, int]) -> set[int]:
+def passed_by(state: "TopicState", positions: Mapping[int, int]) -> set[int]:
     """The segments that were drained before these positions: those with a descendant among them."""
     passed: set[int] = set()
     # A successor has a higher id than its predecessors.
@@ -63,7 +67,7 @@ class _Walk:
     without messages.
     """
 
-    def __init__(self, by_id: Mapping[int, Segment], positions: Positions) -> None:
+    def __init__(self, by_id: Mapping[int, "Segment"], positions: Positions) -> None:
         self._by_id = by_id
         self.positions = positions
         self._passed: set[int] | None = None
@@ -90,7 +94,7 @@ class _Walk:
             waiting += fresh
         return found - self.positions.keys()
 
-    def _enter_all(self, segment: Segment, passed: set[int]) -> bool:
+    def _enter_all(self, segment: "Segment", passed: set[int]) -> bool:
         """Enter its successors, or those of passed ones, where all predecessors are read; returns whether all are."""
         waiting, seen, entered = list(segment.successors), set[int](), True
         while waiting:
@@ -112,7 +116,7 @@ class _Walk:
         return segment is None or segment_id in passed or _drained(segment, self.positions)
 
 
-def _drained(segment: Segment, positions: Mapping[int, int]) -> bool:
+def _drained(segment: "Segment", positions: Mapping[int, int]) -> bool:
     return segment.state == "sealed" and positions.get(segment.id, -1) >= (segment.end_offset or 0)
 
 
@@ -143,7 +147,7 @@ def from_marker(topic: str, marker: str) -> Positions:
         raise InvalidMarker(foreign) from error
 
 
-def check_positions(state: TopicState, positions: Mapping[int, int]) -> None:
+def check_positions(state: "TopicState", positions: Mapping[int, int]) -> None:
     """Raise `InvalidMarker` if the positions cannot be of this topic, `PositionExpired` if they are too old."""
     by_id = {s.id: s for s in state.segments}
     covered = sorted(by_id[i].range for i in positions if i in by_id)

@@ -23,6 +23,17 @@ def refuse_imports(*names: str) -> None:
     sys.meta_path.insert(0, _Refused(*names))
 
 
+def leave_out_arrow_docs() -> None:
+    """Have pyarrow.compute write no documentation of options into its functions. Imports nothing itself.
+
+    It would parse the docstrings of a hundred classes for that, which takes a twentieth of the start of a short command
+    and is only read by `help()`.
+    """
+    parser = ModuleType("pyarrow.vendored.docscrape")
+    vars(parser)["NumpyDocString"] = lambda text: {"Parameters": []}
+    sys.modules.setdefault(parser.__name__, parser)
+
+
 def keep_pandas_out() -> None:
     """Make pyarrow believe that pandas is not installed, unless pandas is imported already.
 

@@ -34,7 +34,7 @@ def main() -> None:
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_interruptible:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
-    from mq.base.refused_imports import refuse_imports
+    from mq.base.refused_imports import leave_out_arrow_docs, refuse_imports
     from mq.cli.interrupts import INTERRUPTS
     from mq.cli.streams import open_streams
 
@@ -44,6 +44,7 @@ def main() -> None:
     INTERRUPTS.begin(signals)
     open_streams()
     refuse_imports(*_NEVER_USED)
+    leave_out_arrow_docs()
     # There are none. Pydantic would look through all that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     code = INTERRUPTS.end(run(sys.argv[1:]))

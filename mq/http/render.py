@@ -5,7 +5,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -14,11 +14,14 @@ import pyarrow as pa
 from filer.format.schema import log_schema
 from filer.times import rfc3339
 from filer.topic.topic_config import TopicConfig
-from filer.topic.topic_state import TopicState
 from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
 from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 from mq.topic.run import Run
+
+if TYPE_CHECKING:
+    # `mq subscribe` prints messages in the broker's form, and needs no topic records for it.
+    from filer.topic.topic_state import TopicState
 
 JSON_TYPE = b"application/json"
 Part = bytes | memoryview
@@ -221,7 +224,7 @@ class Written:
         self._held, self._held_bytes = [], 0
 
 
-def json_message(state: TopicState, run: Run) -> Steps[Sequence[Part]]:
+def json_message(state: "TopicState", run: Run) -> Steps[Sequence[Part]]:
     """The first message of a run as one JSON object."""
     large = Aside()
     for message in MessageRenderer(state.topic, state.config, large).in_steps(run):
@@ -231,7 +234,7 @@ def json_message(state: TopicState, run: Run) -> Steps[Sequence[Part]]:
     raise AssertionError("a run of one message has one")
 
 
-def json_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
+def json_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """One JSON object: the messages of all segments by time, and what `about` says of the page."""
     written = Written()
     written.add([b'{"messages":['])
@@ -245,7 +248,7 @@ def json_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> 
     return written.all_parts()
 
 
-def ndjson_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
+def ndjson_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """One message a line, run by run."""
     large, written = Aside(), Written()
     renderer = MessageRenderer(state.topic, state.config, large)
@@ -261,7 +264,7 @@ def ndjson_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -
     return written.all_parts()
 
 
-def arrow_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
+def arrow_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """An Arrow IPC stream of the runs with a column `segment` in front, one or more record batches a run."""
     schema = log_schema(state.config.key_type, state.config.value_type)
     schema = pa.schema([pa.field("segment", pa.int64(), nullable=False), *schema])
@@ -277,7 +280,7 @@ def arrow_page(state: TopicState, runs: Sequence[Run], about: dict[str, Any]) ->
 _Timed = tuple[str, int, int, Sequence[bytes]]
 
 
-def _in_time_order(state: TopicState, runs: Sequence[Run]) -> Steps[Iterable[Sequence[bytes]]]:
+def _in_time_order(state: "TopicState", runs: Sequence[Run]) -> Steps[Iterable[Sequence[bytes]]]:
     """The messages of all segments, written, by time.
 
     None comes before those of a predecessor, even if clocks differed.

@@ -11,7 +11,7 @@ import pyarrow as pa
 from filer.errors import SegmentMoved
 from filer.format.requests import Position, RequestId
 from filer.segment.next_file import Payload
-from filer.slots import slots_of
+from filer.slot_columns import slots_of
 
 
 class InheritedWindows(Protocol):

@@ -15,7 +15,7 @@ from braidmq.transport.broker_failover import BrokerFailover
 from braidmq.transport.problems import json_of
 from braidmq.transport.retry import share_of_time
 from braidmq.transport.trace_context import TraceHeaders
-from braidmq.transport.transport import ARROW, Call, Transport, Try
+from braidmq.transport.transport import Call, Transport, Try
 
 T = TypeVar("T")
 
@@ -27,15 +27,23 @@ _LONGEST_TRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a publish request, and its media type."""
+
+    content: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProduceRequest:
-    """One publish request: `body` is an Arrow stream of rows, `slot` that of one of them if it is known.
+    """One publish request: `body` has the rows, `slot` is that of one of them if it is known.
 
     With `producer_id` and `sequence` it is stored once, however often and to whichever broker it is sent. The same
     id and sequence always go with the same bytes. `trace` as for `Call`.
     """
 
     topic: str
-    body: bytes
+    body: Body
     slot: int | None = None
     producer_id: str | None = None
     sequence: int = 0
@@ -47,8 +55,8 @@ class ProduceRequest:
             "POST",
             f"{topic_path(self.topic)}/messages",
             params=None if self.producer_id is None else {"producer": self.producer_id, "sequence": self.sequence},
-            content=self.body,
-            headers={"content-type": ARROW},
+            content=self.body.content,
+            headers={"content-type": self.body.content_type},
             publishing=True,
             trace=self.trace,
         )

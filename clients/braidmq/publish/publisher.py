@@ -3,45 +3,35 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import anyio.to_thread
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from braidmq.cluster.routes import Routes
 from braidmq.errors import BraidMQError
 from braidmq.models import Route
 from braidmq.names import topic_path
 from braidmq.positions import PositionRange, Published
-from braidmq.publish.delivery import Delivery, ProduceRequest
+from braidmq.publish.delivery import Body, Delivery, ProduceRequest
+from braidmq.publish.encoding.json_body import fits_json, json_body
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, Value, check_several, row_of
-from braidmq.publish.encoding.shares import Share, shares_of
-from braidmq.publish.encoding.tables import TablePlan, arrow_table, message_tables
-from braidmq.publish.encoding.wire import cut, ipc_bytes, rows_table, with_uploads
 from braidmq.publish.identity import Identity, IdentityPool
 from braidmq.publish.uploads import Uploader
 from braidmq.transport.trace_context import TraceHeaders
+from braidmq.transport.transport import ARROW, JSON
 from filer.slots import keyless_slot, slot_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from braidmq.publish.encoding.tables import TablePlan
+    from braidmq.publish.table_requests import Request
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 REQUEST_BYTES = 8 * 1024 * 1024
 _CONCURRENT_SHARES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A number of rows, and the bodies that carry them: each with the slot that it goes to, if that is known.
-
-    It took `route_seconds` to find the owners.
-    """
-
-    rows: int
-    bodies: tuple[tuple[int | None, bytes], ...]
-    route_seconds: float
 
 
 class Publisher:
@@ -99,8 +89,8 @@ class Publisher:
         `route_seconds` is how long it took to find the owners.
         """
         key = next((row.key for row in rows if row.key is not None), None)
-        body = ipc_bytes(rows_table(rows)).to_pybytes()
         slot = None if key is None else slot_of(key)
+        body = Body(json_body(rows), JSON) if fits_json(rows) else _arrow_body(rows)
         return await self._send(topic, slot, body, identity, trace, route_seconds=route_seconds)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
@@ -114,16 +104,28 @@ class Publisher:
                 given = message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
                 row = await self.row(topic, given)
                 if rows and size_bytes + row.size_bytes > REQUEST_BYTES:
-                    published += await self._send_table(topic, rows_table(rows), identity)
+                    published += await self._send_many(topic, rows, identity)
                     rows, size_bytes = [], 0
                 rows.append(row)
                 size_bytes += row.size_bytes
             if rows:
-                published += await self._send_table(topic, rows_table(rows), identity)
+                published += await self._send_many(topic, rows, identity)
         return published
 
-    async def publish_table(self, topic: str, frame: Any, plan: TablePlan, progress: Progress | None) -> Published:
+    async def _send_many(self, topic: str, rows: Sequence[Row], identity: Identity | None) -> Published:
+        """Send rows to the owners of their keys: a few together to one of them, which passes on what is not its own."""
+        route, seconds = await self._route(topic)
+        if fits_json(rows):
+            return Published(len(rows), await self.send_rows(topic, rows, identity, route_seconds=seconds))
+        from braidmq.publish.encoding.wire import rows_table
+        from braidmq.publish.table_requests import request_of
+
+        return await self._send_request(topic, request_of(rows_table(rows), route, seconds), identity)
+
+    async def publish_table(self, topic: str, frame: Any, plan: "TablePlan", progress: Progress | None) -> Published:
         """Publish each row as a message. The next request is prepared while one is in flight."""
+        from braidmq.publish.encoding.tables import arrow_table
+
         topic_path(topic)
         table = arrow_table(frame)
         published = Published()
@@ -135,43 +137,46 @@ class Publisher:
                         progress(published.count, table.num_rows)
         return published
 
-    async def publish_request(self, topic: str, table: pa.Table, producer_id: str, sequence: int) -> Published:
+    async def publish_request(self, topic: str, table: "pa.Table", producer_id: str, sequence: int) -> Published:
         """Publish the rows as one request with exactly this id and sequence.
 
         They are not cut by segments: after a change of route the same rows would get other sequences.
         """
+        from braidmq.publish.encoding.wire import ipc_bytes
+
         body = ipc_bytes(await self._by_reference(topic, table)).to_pybytes()
-        request = ProduceRequest(topic, body, None, producer_id, sequence)
+        request = ProduceRequest(topic, Body(body, ARROW), None, producer_id, sequence)
         return Published(table.num_rows, await self._delivery.deliver(request))
 
-    async def _requests(self, topic: str, table: pa.Table, plan: TablePlan) -> AsyncGenerator[_Request, None]:
+    async def _requests(self, topic: str, table: "pa.Table", plan: "TablePlan") -> AsyncGenerator["Request"]:
+        from braidmq.publish.encoding.tables import message_tables
+        from braidmq.publish.encoding.wire import cut
+        from braidmq.publish.table_requests import request_of
+
         tables = message_tables(table, plan, slice_bytes=REQUEST_BYTES)
         while (columns := await anyio.to_thread.run_sync(next, tables, None)) is not None:
             sliced = await self._by_reference(topic, columns)
             route, seconds = await self._route(topic)
-            requests = (_request(rows, route, seconds) for rows in cut(sliced, REQUEST_BYTES))
+            requests = (request_of(rows, route, seconds) for rows in cut(sliced, REQUEST_BYTES))
             while (request := await anyio.to_thread.run_sync(next, requests, None)) is not None:
                 yield request
 
-    async def _by_reference(self, topic: str, columns: pa.Table) -> pa.Table:
+    async def _by_reference(self, topic: str, columns: "pa.Table") -> "pa.Table":
         """Return the table with the values above the threshold uploaded and replaced by references."""
-        lengths: Any = pc.binary_length(columns["value"])
-        large: Any = pc.greater(lengths, pa.scalar(self.upload_threshold_bytes))
-        if not pc.any(large).as_py():
-            return columns
-        uploads: dict[int, Upload] = {}
-        for row in pc.indices_nonzero(large).to_pylist():
-            uploads[row] = await self._uploader.upload(topic, columns["value"][row].as_buffer().to_pybytes())
-        return with_uploads(columns, uploads)
+        from braidmq.publish.encoding.wire import with_uploads
+        from braidmq.publish.table_requests import large_values
 
-    async def _send_table(self, topic: str, table: pa.Table, identity: Identity | None) -> Published:
-        return await self._send_request(topic, _request(table, *await self._route(topic)), identity)
+        uploads = {
+            row: await self._uploader.upload(topic, value)
+            for row, value in large_values(columns, self.upload_threshold_bytes)
+        }
+        return with_uploads(columns, uploads) if uploads else columns
 
-    async def _send_request(self, topic: str, request: _Request, identity: Identity | None) -> Published:
+    async def _send_request(self, topic: str, request: "Request", identity: Identity | None) -> Published:
         """Send all bodies of a request concurrently: no two of them hold the same key."""
         permits = asyncio.Semaphore(_CONCURRENT_SHARES)
 
-        async def send(slot: int | None, body: bytes) -> tuple[PositionRange, ...]:
+        async def send(slot: int | None, body: Body) -> tuple[PositionRange, ...]:
             async with permits:
                 return await self._send(topic, slot, body, identity, route_seconds=request.route_seconds)
 
@@ -190,7 +195,7 @@ class Publisher:
         self,
         topic: str,
         slot: int | None,
-        body: bytes,
+        body: Body,
         identity: Identity | None,
         trace: TraceHeaders | None = None,
         *,
@@ -221,10 +226,11 @@ class Publisher:
                 yield identity
 
 
-def _request(table: pa.Table, route: Route | None, route_seconds: float) -> _Request:
-    shares: list[Share] = shares_of(table, None if route is None else [entry.range for entry in route.segments])
-    bodies = tuple((share.slot, ipc_bytes(share.table).to_pybytes()) for share in shares)
-    return _Request(table.num_rows, bodies, route_seconds)
+def _arrow_body(rows: Sequence[Row]) -> Body:
+    # Imported here: what sends few messages starts sooner without Arrow.
+    from braidmq.publish.encoding.wire import ipc_bytes, rows_table
+
+    return Body(ipc_bytes(rows_table(rows)).to_pybytes(), ARROW)
 
 
 @contextmanager

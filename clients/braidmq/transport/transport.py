@@ -33,6 +33,7 @@ Parameters: TypeAlias = Mapping[str, str | int | float]
 T = TypeVar("T")
 
 ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
 _JITTER_BYTES = 4
 # What HTTP allows, in ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -1,23 +1,17 @@
 """Publish what a `Job` names, or only look at it."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import BinaryIO
 
-import pyarrow as pa
-
 from braidmq import AsyncClient, BraidMQError, OutgoingMessage
-from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.failures import CommandFailed
-from mq.cli.publishing.batches import Batch, csv_batches, line_batches, ndjson_batches, parquet_batches
 from mq.cli.publishing.input_forms import Fields, Format, format_of
 from mq.cli.publishing.input_stream import STDIN, InputStream, open_input
 from mq.cli.publishing.job import Job
-from mq.cli.publishing.progress import Progress
 from mq.cli.publishing.publish_preview import PublishPreview
 from mq.cli.publishing.publish_summary import PublishSummary
 from mq.cli.publishing.read_ahead import read_ahead
@@ -25,8 +19,6 @@ from mq.cli.publishing.resuming import Skip, acknowledged
 
 # A larger payload is streamed to the store and published by reference.
 _INLINE_BYTES = 1024 * 1024
-_SLICE_BYTES = 8 * 1024 * 1024
-_JSON_HEADER = {"content-type": "application/json"}
 
 
 async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], summary: PublishSummary) -> None:
@@ -40,7 +32,10 @@ async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], su
         for name in job.files:
             form = _form(job, name)
             if form != "raw":
-                await _publish_rows(client, job, name, form, skip, summary)
+                # Imported here: values as arguments, and whole files, need no Arrow.
+                from mq.cli.publishing.row_files import publish_rows
+
+                await publish_rows(client, job, name, form, skip, summary)
             elif not skip.take(1):
                 await _publish_whole(client, job, name, summary)
         skip.check_all_taken()
@@ -56,7 +51,7 @@ async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], pr
     """Read all that would be published. The topic must exist, as for publishing."""
     await client.topic(job.topic)
     if values:
-        preview.add(pa.table({"key": [job.key] * len(values), "value": values}))
+        preview.add_values(job.key, values)
     skip = Skip(job.skip)
     for name in job.files:
         form = _form(job, name)
@@ -64,29 +59,10 @@ async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], pr
             if not skip.take(1):
                 preview.add_whole(name, job.key)
             continue
-        with ExitStack() as stack:
-            progress = stack.enter_context(Progress(name, shown=False))
-            row = 0
-            async for batch in read_ahead(_batches(job, name, form, progress, stack)):
-                table, plan = _messages(job, batch, row, skip)
-                for messages in message_tables(table, plan, slice_bytes=_SLICE_BYTES):
-                    preview.add(messages)
-                row += batch.table.num_rows
+        from mq.cli.publishing.row_files import preview_rows
+
+        await preview_rows(job, name, form, skip, preview)
     skip.check_all_taken()
-
-
-def _messages(job: Job, batch: Batch, first_row: int, skip: Skip) -> tuple[pa.Table, TablePlan]:
-    """What is to be published of a batch as a table, and which of its columns is which part of a message."""
-    headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
-    skipped = skip.take(batch.table.num_rows)
-    table, key = batch.table.slice(skipped), batch.key
-    if key is None and job.key is not None:
-        key = "key"
-        table = table.append_column(key, pa.repeat(job.key, table.num_rows))
-    plan = TablePlan(
-        key=key, value=batch.value, headers=headers or None, non_finite=job.non_finite, first_row=first_row + skipped
-    )
-    return table, plan
 
 
 def _form(job: Job, name: str) -> Format:
@@ -121,46 +97,3 @@ def _file(name: str) -> BinaryIO:
 
 def _chunks(stream: InputStream) -> Iterator[bytes]:
     return iter(lambda: stream.read(_INLINE_BYTES), b"")
-
-
-async def _publish_rows(
-    client: AsyncClient, job: Job, name: str, form: Format, skip: Skip, summary: PublishSummary
-) -> None:
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
-        row = 0
-        async for batch in read_ahead(_batches(job, name, form, progress, stack)):
-            table, plan = _messages(job, batch, row, skip)
-            publishing = client.publish_table(
-                job.topic,
-                table,
-                progress=summary.advance,
-                key=plan.key,
-                value=plan.value,
-                headers=plan.headers,
-                non_finite=plan.non_finite,
-                first_row=plan.first_row,
-            )
-            await acknowledged(publishing, table.num_rows, summary, SystemClock())
-            row += batch.table.num_rows
-            progress.update(table.num_rows)
-
-
-def _batches(job: Job, name: str, form: Format, progress: Progress, stack: ExitStack) -> Iterator[Batch]:
-    if form == "parquet":
-        if name == STDIN:
-            raise CommandFailed("Parquet cannot be read from stdin: save it to a file and give --file")
-        import pyarrow.parquet as pq
-
-        try:
-            # Of a file that is missing Arrow tells in words of its own.
-            _file(name).close()
-            file = stack.enter_context(pq.ParquetFile(name))
-        except pa.ArrowInvalid as error:
-            raise CommandFailed(f"{name}: {error}") from error
-        return progress.count(parquet_batches(file, job.fields, name), file.metadata.num_rows)
-    stream = stack.enter_context(open_input(name))
-    progress.follow(stream)
-    if form == "csv":
-        return csv_batches(stream, job.fields, nulls=list(job.nulls), as_text=job.as_text)
-    return ndjson_batches(stream, job.fields) if form == "ndjson" else line_batches(stream)

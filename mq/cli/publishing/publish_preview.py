@@ -1,11 +1,13 @@
 """What `mq publish --dry-run` prints: how many messages would be stored, and the first ones as they would be."""
 
+from collections.abc import Sequence
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from mq.cli.output import print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MOST_SHOWN = 3
 _SHOWN_CHARACTERS = 100
@@ -19,8 +21,16 @@ class PublishPreview:
         self._messages = self._value_bytes = 0
         self._first: list[tuple[str | None, str | None]] = []
 
-    def add(self, messages: pa.Table) -> None:
+    def add_values(self, key: bytes | None, values: Sequence[bytes]) -> None:
+        """Count messages of these values, all of one key."""
+        self._messages += len(values)
+        self._value_bytes += sum(map(len, values))
+        self._first += [(_text(key), _text(value)) for value in values[: _MOST_SHOWN - len(self._first)]]
+
+    def add(self, messages: "pa.Table") -> None:
         """Count messages, which have at least the columns `key` and `value`."""
+        import pyarrow.compute as pc
+
         self._messages += messages.num_rows
         self._value_bytes += pc.sum(pc.binary_length(messages["value"])).as_py() or 0
         first = messages.slice(0, _MOST_SHOWN - len(self._first))

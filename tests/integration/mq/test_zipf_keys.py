@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import SystemClock
-from filer.slots import SLOTS, slots_of
+from filer.slot_columns import slots_of
+from filer.slots import SLOTS
 from filer.stores.local.local_store import LocalStore
 from leader.policy.even_cuts import even_cut_points
 from tests.support.broker.http_broker import HttpBroker, http_broker

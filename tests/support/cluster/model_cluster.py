@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import pyarrow as pa
 
 from filer.slots import equal_ranges, slot_of
 from tests.support.broker.fake_broker import broken, problem, refused
+from tests.support.broker.published_rows import published_rows
 
 KeyRange = tuple[int, int]
 Row = dict[str, Any]
@@ -210,8 +210,7 @@ class ModelCluster:
         identity = (request.url.params["producer"], int(request.url.params["sequence"]))
         self.publishes.append((broker, identity))
         assert self._bodies.setdefault(identity, request.content) == request.content, "a sequence has other bytes"
-        with pa.ipc.open_stream(request.content) as stream:
-            rows = [_in_bytes(row) for row in stream.read_all().to_pylist()]
+        rows = [_in_bytes(row) for row in published_rows(request)]
         shares: dict[int, list[int]] = defaultdict(list)
         for number, row in enumerate(rows):
             shares[self._at(_slot(row, identity)).id].append(number)

@@ -1,0 +1,39 @@
+"""A few rows go as JSON: what the broker's own decoder makes of it are the rows."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from braidmq.publish.encoding.json_body import MOST_BYTES, MOST_ROWS, fits_json, json_body
+from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, row_of
+from mq.bodies.json_body import decode_json
+from mq.bodies.rows import Columns
+from mq.limits.steps import at_once
+
+HEADERS = st.dictionaries(st.text(max_size=5), st.binary(max_size=5) | st.text(max_size=5), max_size=3)
+MESSAGES = st.builds(
+    OutgoingMessage,
+    st.none() | st.binary(max_size=20) | st.text(max_size=9) | st.lists(st.integers(), max_size=3),
+    st.none() | st.binary(max_size=20),
+    HEADERS,
+)
+SMALL = Row(b"key", b"value", (), None, None)
+COLUMNS = Columns("binary", "binary")
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=MOST_ROWS))
+def test_the_broker_reads_the_rows_that_were_sent(messages: list[OutgoingMessage]) -> None:
+    rows = [row_of(each, upload=None) for each in messages]
+    decoded = at_once(decode_json(json_body(rows), COLUMNS)).batch.to_pylist()
+    assert [(row["key"], row["value"], row["headers"]) for row in decoded] == [
+        (row.key, row.value, list(row.headers) or None) for row in rows
+    ]
+
+
+def test_many_large_and_special_rows_go_as_arrow() -> None:
+    assert fits_json([SMALL] * MOST_ROWS)
+    assert not fits_json([SMALL] * (MOST_ROWS + 1))
+    assert not fits_json([Row(None, bytes(MOST_BYTES), (), None, None)])
+    assert not fits_json([row_of(OutgoingMessage("x", event_time=datetime(2024, 5, 1, tzinfo=UTC)), upload=None)])
+    assert not fits_json([SMALL, row_of(OutgoingMessage(None), upload=Upload("id", 3, "00"))])
