@@ -14,6 +14,7 @@ import pyarrow as pa
 from filer.keys import is_internal
 from filer.slots import equal_ranges, slot_of
 from filer.topic.positions import from_marker, to_marker
+from tests.support.broker.published_rows import published_rows
 
 WINDOW_SEQUENCES = 1000
 NOW_US = 1_700_000_000_000_000
@@ -205,8 +206,7 @@ class FakeBroker:
         return httpx.Response(200, json={"positions": topic.answered[producer, sequence]})
 
     def _store(self, request: httpx.Request, topic: FakeTopic) -> list[dict[str, int]]:
-        with pa.ipc.open_stream(request.content) as stream:
-            rows = stream.read_all().to_pylist()
+        rows = published_rows(request)
         positions: dict[int, list[int]] = {}
         for row in rows:
             key = row["key"].encode() if isinstance(row["key"], str) else row["key"]

@@ -14,7 +14,7 @@ from mq.limits.steps import at_once
 HEADERS = st.dictionaries(st.text(max_size=5), st.binary(max_size=5) | st.text(max_size=5), max_size=3)
 MESSAGES = st.builds(
     OutgoingMessage,
-    st.none() | st.binary(max_size=20) | st.text(max_size=9) | st.lists(st.integers(), max_size=3),
+    st.none() | st.binary(max_size=20) | st.text(max_size=9) | st.lists(st.booleans(), max_size=3),
     st.none() | st.binary(max_size=20),
     HEADERS,
 )
