@@ -62,8 +62,21 @@ class BraidSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("braidmq")` with a session, for batch and streaming reads and writes."""
-    spark.dataSource.register(BraidSource)
+    """Make `format("braidmq")` known to a session, for batch and streaming reads and writes.
+
+    Where Spark has found the package by itself, or this was called before, there is nothing to do: Spark would warn
+    that one source replaces another.
+    """
+    if not _is_known(spark):
+        spark.dataSource.register(BraidSource)
+
+
+def _is_known(spark: SparkSession) -> bool:
+    # A session of Spark Connect has no JVM to ask: there the source is registered anew.
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        return False
+    return bool(session.sessionState().dataSourceManager().dataSourceExists(BraidSource.name()))
 
 
 def _check_appends(overwrite: bool) -> None:
