@@ -1,6 +1,6 @@
 """The key space: 65,536 slots, found by CRC-32 of the key (docs/design.md §2).
 
-For whole columns of keys see `slot_columns`, which needs Arrow.
+For whole columns of keys see `format.slot_columns`, which needs Arrow.
 """
 
 import zlib

@@ -20,9 +20,9 @@ from filer.errors import InvalidInput
 from filer.format.digests import stated_footer_digest
 from filer.format.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
 from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder, mark_json
+from filer.format.slot_columns import slots_of
 from filer.keys import FileName
 from filer.nearest import unknown_name
-from filer.slot_columns import slots_of
 
 MIB = 1024 * 1024
 FILE_BYTES = 64 * MIB

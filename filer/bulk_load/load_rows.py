@@ -9,8 +9,8 @@ import orjson
 import pyarrow as pa
 
 from filer.bulk_load.load_segment import LoadSegment
+from filer.format.slot_columns import slots_of
 from filer.nulls import nulls_of
-from filer.slot_columns import slots_of
 from filer.slots import SLOTS
 from filer.times import EARLIEST_US, LATEST_US
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from filer.errors import SequenceExpired
 from filer.format.requests import Position, RequestId
+from filer.format.slot_columns import slots_of
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.sequence_window import WINDOW_SEQUENCES, Found
-from filer.slot_columns import slots_of
 from filer.slots import slot_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from filer.errors import SegmentMoved
 from filer.format.requests import Position, RequestId
+from filer.format.slot_columns import slots_of
 from filer.segment.next_file import Payload
-from filer.slot_columns import slots_of
 
 
 class InheritedWindows(Protocol):

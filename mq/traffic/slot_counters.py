@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filer.slot_columns import slots_of
+from filer.format.slot_columns import slots_of
 from leader.policy.cut_points import SlotTraffic
 
 MOST_SAMPLED_ROWS = 4096

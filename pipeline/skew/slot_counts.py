@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filer.slot_columns import slots_of
+from filer.format.slot_columns import slots_of
 from filer.slots import SLOTS
 from filer.stores.store import Store
 from pipeline.topic_files import LiveFile, batches_of, contents

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
 
 from braidmq.spark.errors import InvalidOption
 from filer.format.schema import TIMESTAMP
+from filer.format.slot_columns import slots_of
 from filer.nearest import unknown_name
-from filer.slot_columns import slots_of
 from filer.topic.topic_config import TopicConfig
 
 _REF = StructType(

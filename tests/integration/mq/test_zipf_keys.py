@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import SystemClock
-from filer.slot_columns import slots_of
+from filer.format.slot_columns import slots_of
 from filer.slots import SLOTS
 from filer.stores.local.local_store import LocalStore
 from leader.policy.even_cuts import even_cut_points

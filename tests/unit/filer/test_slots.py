@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.slot_columns import slots_of
+from filer.format.slot_columns import slots_of
 from filer.slots import SLOTS, equal_ranges, slot_of, tile_exactly
 
 KEYS = st.lists(st.none() | st.binary(max_size=10) | st.binary(min_size=60, max_size=70) | st.binary(max_size=300))

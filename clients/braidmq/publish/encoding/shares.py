@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from braidmq.publish.row_positions import KeyRange
-from filer.slot_columns import slots_of
+from filer.format.slot_columns import slots_of
 
 # Below this, one request that its broker cuts costs less than one request for each segment.
 _WORTH_CUTTING_BYTES = 256 * 1024
