@@ -153,6 +153,10 @@ class AsyncConsumer:
         It is idle once there was no message for `idle_seconds`. Raises `ClientClosed` after `close`, and
         `TopicNotFound`, `Conflict` (for a queue group) or what else ends a consumer.
         """
+        return next(iter(await self.take_some(1)), None)
+
+    async def take_some(self, most: int) -> list[Message]:
+        """As `take`, for up to `most` messages of one segment: as many as are there. All of them are in hand."""
         self._start()
         self._finish()
         begun_seconds = self._clock.monotonic_seconds()
@@ -160,12 +164,12 @@ class AsyncConsumer:
             if self._failure is not None:
                 raise shortened(self._failure) if isinstance(self._failure, BraidMQError) else self._failure
             if self._is_stopped:
-                return None
-            if (message := self._next()) is not None:
-                return message
+                return []
+            if messages := self._next(most):
+                return messages
             until_seconds = self._idle_from(begun_seconds)
             if until_seconds is not None and self._clock.monotonic_seconds() >= until_seconds:
-                return None
+                return []
             await self._change(until_seconds)
 
     def _idle_from(self, begun_seconds: float) -> float | None:
@@ -215,20 +219,20 @@ class AsyncConsumer:
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    def _next(self) -> Message | None:
+    def _next(self, most: int) -> list[Message]:
         if self._clock.monotonic_seconds() >= self._until_seconds:
-            return None  # others may have its segments by now: a heartbeat will tell
+            return []  # others may have its segments by now: a heartbeat will tell
         for _ in range(len(self._turns)):
             held = self._turns[0]
             if held.ready and not held.is_leaving:
-                message = held.ready.popleft()
-                held.handed = message.offset + 1
+                messages = [held.ready.popleft() for _ in range(min(most, len(held.ready)))]
+                held.handed = messages[-1].offset + 1
                 self._in_hand = held
                 if len(held.ready) <= self._settings.prefetch // 2:
                     held.wanted.set()
-                return message
+                return messages
             self._turns.rotate(-1)
-        return None
+        return []
 
     def _finish(self) -> None:
         """The message in hand is done."""

@@ -9,6 +9,7 @@ import typer
 
 from braidmq import AsyncClient, GroupDescription, GroupNotFound
 from braidmq.group_settings import GroupSettings
+from braidmq.models import GroupMember
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.input.confirmation import confirm
@@ -18,6 +19,8 @@ from mq.cli.options import DEFAULT_URL, GroupName, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table
 
 _COLUMNS = ("group", "mode", "lag", "lag seconds", "in flight", "waiting consumers", "dead")
+_MEMBER = ("member", "epoch", "segments", "lag", "session ends in")
+_SEGMENT = ("segment", "position", "lag", "member")
 _COUNTS = ("lag", "lag seconds", "in flight", "waiting consumers", "dead", "expired", "skipped")
 _AT_ONCE = 20
 
@@ -202,6 +205,11 @@ def _print(found: GroupDescription, *, as_json: bool) -> None:
         return
     print_lines(f"group {found.group} of topic {found.topic}, coordinated by {found.coordinator}")
     print_table(_COUNTS, [_counts(found)])
+    if found.settings.get("mode") == "stream":
+        print_lines("")
+        print_table(_MEMBER, [_member(found, each) for each in found.members])
+        print_lines("")
+        print_table(_SEGMENT, [(str(each.segment), each.position, each.lag, each.member_id) for each in found.segments])
     print_lines("")
     print_table(("setting", "value"), ((name, _word(value)) for name, value in flatten(found.settings)))
 
@@ -210,6 +218,13 @@ def _counts(found: GroupDescription) -> tuple[Any, ...]:
     lag = found.lag
     waiting = found.waiting_consumers
     return lag.messages, lag.seconds, found.in_flight, waiting, found.dead, found.expired, found.skipped
+
+
+def _member(found: GroupDescription, member: GroupMember) -> tuple[Any, ...]:
+    """A member, what it has, and for how long it counts as one if nothing is heard of it from now on."""
+    behind = sum(each.lag for each in found.segments if each.member_id == member.member_id)
+    held = " ".join(map(str, member.segments))
+    return member.member_id, member.member_epoch, held, behind, f"{member.session_ends_in_seconds:.0f} s"
 
 
 def _word(value: object) -> str:

@@ -19,12 +19,12 @@ from mq.cli.reading.reading import Form, Reading
 
 async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, limit: int | None, name: Form) -> None:
     """Print at most `limit` messages in the form of that name."""
-    form = form_of(name, reading.topic, await _config(client, reading.topic))
+    form = form_of(name, reading.topic, await topic_config(client, reading.topic))
     async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
         write_out(form.head)
         try:
             async for rows in pages:
-                await _print(client, reading.topic, rows, form)
+                await print_page(client, reading.topic, rows, form)
         finally:
             write_out(form.tail)
 
@@ -34,14 +34,15 @@ async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, lim
     # Imported here: printing does not need it.
     from mq.cli.reading.parquet_file import ParquetFile
 
-    config = await _config(client, reading.topic)
+    config = await topic_config(client, reading.topic)
     async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
         with ParquetFile(path, config, clock) as file:
             async for rows in pages:
                 file.write(rows)
 
 
-async def _config(client: AsyncClient, topic: str) -> TopicConfig:
+async def topic_config(client: AsyncClient, topic: str) -> TopicConfig:
+    """The column types of a topic."""
     found = (await client.topic(topic)).config
     return TopicConfig(key_type=found["key_type"], value_type=found["value_type"])
 
@@ -58,7 +59,7 @@ async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncG
             left = None if left is None else left - rows.num_rows
 
 
-async def _print(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
+async def print_page(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
     """Print a page. Where only values are printed, payloads stored beside the log replace theirs."""
     done = 0
     if isinstance(form, ValuesForm):

@@ -12,7 +12,7 @@ from braidmq import AsyncClient
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.input.moments import moment, start_of
-from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url
+from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url, duration_seconds, lazily
 from mq.cli.reading.reading import Form, Reading
 
 _Output = Literal[Form, "parquet"]
@@ -65,12 +65,57 @@ def subscribe(
         typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The file that --format parquet writes."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format ndjson.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Read as a member of this stream group: members divide the topic's segments, and what is printed is "
+            "committed. A group that is not there is made.",
+            autocompletion=lazily("complete_group"),
+        ),
+    ] = None,
+    member_id: Annotated[
+        str | None,
+        typer.Option(
+            "--member-id",
+            metavar="NAME",
+            help="With --group: the member's name. Who starts again under it has its segments at once. Default: a new "
+            "one.",
+        ),
+    ] = None,
+    idle_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--idle",
+            parser=duration_seconds(0.1),
+            metavar="DURATION",
+            help="With --group: stop when there was no message for this time. Default: wait for more.",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
 ) -> None:
     """Print the messages of a topic, in order for each key, and wait for more."""
     if sum(each is not None for each in (start, marker, tail)) > 1:
         raise typer.BadParameter("give only one of --from, --marker and --tail")
+    if group is not None:
+        if any(each is not None for each in (start, stop, marker, tail, key, output)) or until_end or form == "parquet":
+            raise typer.BadParameter(
+                "a member reads on from what its group has committed, and all of it: leave out --from, --to, --marker, "
+                "--tail, --key, --until-end and --output; mq group reset says where a group goes on",
+                param_hint="--group",
+            )
+        from mq.cli.reading.group_reading import Membership, print_as_member
+
+        membership = Membership(topic, group, member_id, limit, idle_seconds)
+        printed: Form = "ndjson" if as_json else _printed(form)
+        with_client(url, timeout, lambda client: print_as_member(client, membership, printed), ends_with_reader=True)
+        return
+    if member_id is not None or idle_seconds is not None:
+        raise typer.BadParameter("--member-id and --idle belong to --group")
     clock = SystemClock()
     now_us = clock.now_us()
     has_end = until_end or stop is not None

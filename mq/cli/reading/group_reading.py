@@ -1,0 +1,80 @@
+"""`mq subscribe --group`: print what a member of a stream group is given, and commit what was printed."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from braidmq import AsyncClient, Message
+from braidmq.consume.signals import stopped_by_signals
+from filer.format.schema import log_schema
+from filer.topic.topic_config import TopicConfig
+from mq.cli.failures import say
+from mq.cli.output import write_out
+from mq.cli.reading.message_forms import form_of
+from mq.cli.reading.output import print_page, topic_config
+from mq.cli.reading.reading import Form
+
+_MOST_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """As which member of which group to read. It ends after `limit` messages, or when none came for `idle_seconds`."""
+
+    topic: str
+    group: str
+    member_id: str | None = None
+    limit: int | None = None
+    idle_seconds: float | None = None
+
+
+async def print_as_member(client: AsyncClient, reading: Membership, name: Form) -> None:
+    """Join the group, print its messages until a signal comes or the reading ends, commit, and leave.
+
+    What is written to stdout is done. A process that is killed has committed a part of that at most: it has printed
+    whatever a commit covers, and what was printed since then is printed again, here or at another member.
+    """
+    config = await topic_config(client, reading.topic)
+    form = form_of(name, reading.topic, config)
+    consumer = client.consumer(
+        reading.topic, group=reading.group, member_id=reading.member_id, idle_seconds=reading.idle_seconds
+    )
+    left = reading.limit
+    loop = asyncio.get_running_loop()
+    async with consumer:
+        with stopped_by_signals(lambda: loop.call_soon_threadsafe(consumer.stop)):
+            write_out(form.head)
+            while left is None or left > 0:
+                most = _MOST_AT_ONCE if left is None else min(left, _MOST_AT_ONCE)
+                if not (messages := await consumer.take_some(most)):
+                    break
+                await print_page(client, reading.topic, rows_of(messages, config), form)
+                left = None if left is None else left - len(messages)
+            write_out(form.tail)
+            if left == 0:
+                await consumer.commit()  # nothing is asked for after the last ones, which tells that they are done
+    if consumer.fenced:
+        say(f"{consumer.fenced} segments went to other members before a commit: they print some messages again")
+
+
+def rows_of(messages: Sequence[Message], config: TopicConfig) -> pa.Table:
+    """Messages as the rows of a page, as brokers give them."""
+    schema = log_schema(config.key_type, config.value_type)
+    columns = {
+        "_offset": [each.offset for each in messages],
+        "_timestamp": [each.timestamp for each in messages],
+        "key": [each.key for each in messages],
+        "value": [each.value for each in messages],
+        "event_time": [each.event_time for each in messages],
+        "headers": [list(each.headers.items()) or None for each in messages],
+        "_ref": [
+            each.ref
+            and {"uri": each.ref.uri, "size": each.ref.size_bytes, "etag": each.ref.etag, "sha256": each.ref.sha256}
+            for each in messages
+        ],
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    segments = pa.array([each.segment for each in messages], pa.int64())
+    return pa.Table.from_arrays([segments, *arrays], schema=pa.schema([pa.field("segment", pa.int64()), *schema]))
