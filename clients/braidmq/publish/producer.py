@@ -177,7 +177,7 @@ class AsyncProducer:
         if self._route is not None:
             self._senders.follow(await self._route.current())
 
-    async def _send_batch(self, sender: SegmentSender, batch: list[Pending]) -> None:
+    async def _send_batch(self, sender: SegmentSender, batch: list[Pending], route_seconds: float) -> None:
         self._senders.rotate_keyless(sender)
         try:
             identity = self._identity
@@ -187,7 +187,10 @@ class AsyncProducer:
             # A request is in one trace, that of its first message that is in one; and not in that of whoever sent first
             # of all, in whose context this task was started.
             trace = next((pending.trace for pending in batch if pending.trace), {})
-            await self._acknowledge(batch, await self._publisher.send_rows(self.topic, rows, identity, trace=trace))
+            answered = await self._publisher.send_rows(
+                self.topic, rows, identity, trace=trace, route_seconds=route_seconds
+            )
+            await self._acknowledge(batch, answered)
         except Exception as failure:  # whatever it is, it belongs to those who await the receipts
             self._failures.fail([pending.receipt for pending in batch], failure)
         await self._pending.remove(batch)

@@ -10,7 +10,7 @@ from braidmq.publish.row_positions import KeyRange
 from filer.clock import Clock
 
 RefreshRoute = Callable[[], Awaitable[None]]
-SendBatch = Callable[["SegmentSender", list[Pending]], Awaitable[None]]
+SendBatch = Callable[["SegmentSender", list[Pending], float], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -26,7 +26,8 @@ class BatchTiming:
 class SegmentSender:
     """Collects messages and gives them to `send_batch`, one batch at a time: the next once the last was answered.
 
-    Before each batch it awaits `refresh_route`, which may retire it because its segment has been replaced.
+    Before each batch it awaits `refresh_route`, which may retire it because its segment has been replaced. How many
+    seconds that took goes with the batch: they count for the time that a publish may take.
 
     `segment` and `key_range` say which messages it sends. Without a `key_range` it sends messages without keys, and
     `number` tells it apart from the other senders of such messages. It starts once the requests in flight of its
@@ -106,13 +107,15 @@ class SegmentSender:
             await sender.wait_until_idle()
         self._predecessors = ()
         while await self._batch_is_due():
+            begun_seconds = self._timing.clock.monotonic_seconds()
             await self._refresh_route()
             if self._retired:
                 return
             self.in_flight = self._take_batch()
             self._idle.clear()
             try:
-                await self._send_batch(self, self.in_flight)
+                route_seconds = self._timing.clock.monotonic_seconds() - begun_seconds
+                await self._send_batch(self, self.in_flight, route_seconds)
             finally:
                 self._idle.set()
             self.in_flight = []

@@ -242,9 +242,9 @@ async def test_a_publish_that_is_not_idempotent_moves_on_only_where_nothing_was_
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-@pytest.mark.parametrize("many", [True, False])
+@pytest.mark.parametrize("how", ["publish", "publish_many", "producer"])
 async def test_finding_the_owners_counts_for_the_time_that_a_publish_may_take(
-    clock: InstantClock, many: bool, idempotent: bool
+    clock: InstantClock, how: str, idempotent: bool
 ) -> None:
     async def silent(request: httpx.Request) -> httpx.Response:
         await clock.sleep(request.extensions["timeout"]["read"])
@@ -256,7 +256,13 @@ async def test_finding_the_owners_counts_for_the_time_that_a_publish_may_take(
     ) as client:
         began_seconds = clock.monotonic_seconds()
         with pytest.raises(OutcomeUnknown):
-            await (client.publish_many("t", ["v"]) if many else client.publish("t", "v"))
+            if how == "publish":
+                await client.publish("t", "v")
+            elif how == "publish_many":
+                await client.publish_many("t", ["v"])
+            else:
+                async with client.producer("t", linger_seconds=0) as producer:
+                    await (await producer.send("v"))
         assert 7 < clock.monotonic_seconds() - began_seconds < 9
 
 
