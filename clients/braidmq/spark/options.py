@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal
 
 from braidmq.defaults import default_url
-from braidmq.names import topic_path
+from braidmq.names import group_path, topic_path
 from braidmq.publish.identity import checked_producer_id
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.spans import Span
@@ -23,7 +23,7 @@ from filer.topic.positions import Positions, from_marker
 _COMMON = ("url", "topic")
 _READ = ("subscribe", "startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss")
 BATCH_READ = (*_COMMON, *_READ, "endingOffsets", "endingTimestamp", "segments", "slots", "ranges")
-STREAM_READ = (*_COMMON, *_READ, "maxOffsetsPerTrigger")
+STREAM_READ = (*_COMMON, *_READ, "maxOffsetsPerTrigger", "group")
 BATCH_WRITE = (*_COMMON, "producerId")
 # Spark itself adds the location of the checkpoint and the name of the query.
 STREAM_WRITE = (*_COMMON, "checkpointLocation", "queryName")
@@ -48,7 +48,7 @@ class Source:
 class ReadOptions:
     """What to read. Times are in microseconds since 1970, UTC. An end, segments and slots are only for batches.
 
-    If `ranges` are given, they replace start, end and segments.
+    If `ranges` are given, they replace start, end and segments. `group` is only for streams: it shows how far they are.
     """
 
     source: Source
@@ -62,6 +62,7 @@ class ReadOptions:
     segments: tuple[int, ...] | None = None
     slots: tuple[int, int] | None = None
     ranges: tuple[Span, ...] | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,9 @@ def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
     since_us = _time(options, "startingTimestamp")
     if since_us is not None and _text(options, "startingOffsets") is not None:
         raise InvalidOption("startingTimestamp or startingOffsets, not both: a stream begins at one position")
+    group = _text(options, "group")
+    if group is not None:
+        group_path(source.topic, group)
     return ReadOptions(
         source,
         start=_position(options, "startingOffsets", "latest", source.topic),
@@ -128,6 +132,7 @@ def stream_read_options(options: Mapping[str, str]) -> ReadOptions:
         min_partitions=_count(options, "minPartitions") or 1,
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
         most_rows=_count(options, "maxOffsetsPerTrigger"),
+        group=group,
     )
 
 

@@ -109,17 +109,22 @@ def test_all_that_is_available_now(braid_spark: SparkSession, client: Client, to
         change()
     numbered.publish()
     for _ in range(2):
-        with query(braid_spark, client, topic, checkpoint, sink, available=True, maxOffsetsPerTrigger="100") as running:
+        limits = {"maxOffsetsPerTrigger": "100", "group": "warehouse"}
+        with query(braid_spark, client, topic, checkpoint, sink, available=True, **limits) as running:
             assert running.awaitTermination(60)
             lags = lags_of(running)
         numbered.check(sink.rows)
         assert max(sink.sizes) <= 100
         assert len(lags) > 1 and lags == sorted(lags, reverse=True) and lags[-1] == 0
+        shown = client.group(topic, "warehouse").describe()
+        assert (shown.settings["mode"], shown.lag.messages) == ("stream", 0)
         numbered.publish()
         numbered.merge()
         numbered.publish()
         sizes = len(sink.sizes)
     assert sizes == len(sink.sizes)
+    # What the query has not read since then is the lag of its group.
+    assert client.group(topic, "warehouse").describe().lag.messages == 20 * len(KEYS)
 
 
 def test_a_micro_batch_is_the_same_again(

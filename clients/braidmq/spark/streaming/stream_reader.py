@@ -27,6 +27,7 @@ from braidmq.spark.partitions.planning import (
     resolve_position,
 )
 from braidmq.spark.spans import spans_between
+from braidmq.spark.streaming.shown_progress import ShownProgress
 from braidmq.spark.streaming.stream_offset import StreamOffset, micro_batch, next_offset
 from braidmq.spark.topic_snapshot import TopicSnapshot
 from filer.times import moment_of
@@ -42,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     In the driver it lives in a process of its own, as long as the query. What a micro-batch reads follows only from
     the two offsets in the checkpoint (`micro_batch`), so a driver that stops at any line plans the same one again.
-    Brokers keep no state of a query, so `commit` has nothing to do.
+    Brokers keep no state of a query. With the option `group`, one shows how far the query has come.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -52,6 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: TopicSnapshot | None = None
         self._latest: TopicSnapshot | None = None
         self._reached: StreamOffset | None = None
+        self._shown: ShownProgress | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins."""
@@ -68,6 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `DataLoss` if retention has removed messages after `start`.
         """
         offset = StreamOffset.from_json(start, self._options.source.topic)
+        self._show(offset)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._next(offset, most)
         if end is offset and self._target is None and self._wait_for_message(offset):
@@ -110,6 +113,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connections."""
         if self._client is not None:
             self._client.close()
+
+    def _show(self, done: StreamOffset) -> None:
+        """Have the group of the options, if there is one, show that all before `done` is done.
+
+        Spark plans a micro-batch when the one before is noted as done in the checkpoint. It calls `commit` later, only
+        when there is something new, so a query that has read all would show a lag. After a restart Spark reads the
+        checkpoint, not the group: a driver that stops at this very line shows too little for a while, and no more.
+        """
+        if self._options.group is None:
+            return
+        if self._shown is None:
+            self._shown = ShownProgress(self._broker().group(done.topic, self._options.group))
+        self._shown.move_to(done.topic, done.positions)
 
     def _next(self, offset: StreamOffset, most_rows: int | None) -> StreamOffset:
         snapshot = self._target or self._fetch_snapshot()
