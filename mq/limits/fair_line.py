@@ -2,7 +2,9 @@
 
 import heapq
 import itertools
+from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 W = TypeVar("W")
@@ -11,7 +13,18 @@ CREDIT_SECONDS = 0.001
 DEBT_SECONDS = 0.001
 """Nobody waits for longer than until each of the others has had about so much, as if the first to come went first: one
 connection may carry the requests of many."""
+STARVED_SECONDS = 0.004
+"""Who has waited while others had so much for each who waits is next. Newcomers have had nothing yet, so that clients
+who open a connection for each request would keep everybody else waiting for ever."""
 _FEW = 1024
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An asker who waits: how often, and what turns had cost in all when he began, or had his last one."""
+
+    count: int
+    since_seconds: float
 
 
 class FairLine(Generic[W]):
@@ -22,7 +35,9 @@ class FairLine(Generic[W]):
     """
 
     def __init__(self) -> None:
-        self._now = 0.0
+        self._now = self._cost_seconds = 0.0
+        # Who has waited longest comes first.
+        self._askers: OrderedDict[Hashable, _Waiting] = OrderedDict()
         self._ends: dict[Hashable, float] = {}
         self._most_ends = _FEW
         self._waiting: list[tuple[float, int, Hashable, W]] = []
@@ -38,26 +53,50 @@ class FairLine(Generic[W]):
 
     def add(self, asker: Hashable, waiter: W) -> None:
         """The asker waits for a turn."""
+        if (waiting := self._askers.get(asker)) is not None:
+            waiting.count += 1
+        else:
+            self._askers[asker] = _Waiting(1, self._cost_seconds)
         heapq.heappush(self._waiting, (self._begin(asker), next(self._number), asker, waiter))
 
     def pop(self) -> tuple[Hashable, W]:
         """Whose turn it is. There has to be someone."""
+        if (starved := self._starved()) is not None:
+            return starved
         while True:
             begin, number, asker, waiter = heapq.heappop(self._waiting)
             end = self._ends.get(asker, begin)
             if end <= begin:
                 self._now = max(self._now, begin)
+                self._has_turn(asker)
                 return asker, waiter
             # It has had a turn for something else since it began to wait for this.
             heapq.heappush(self._waiting, (end, number, asker, waiter))
 
     def charge(self, asker: Hashable, cost_seconds: float) -> None:
         """A turn of the asker took so long."""
+        self._cost_seconds += cost_seconds
         self._ends[asker] = min(self._begin(asker) + cost_seconds, self._now + DEBT_SECONDS)
         if len(self._ends) > self._most_ends:
             earliest = self._now - CREDIT_SECONDS
             self._ends = {asker: end for asker, end in self._ends.items() if end > earliest}
             self._most_ends = max(_FEW, 2 * len(self._ends))
+
+    def _starved(self) -> tuple[Hashable, W] | None:
+        """The first of whoever has waited for too long, if somebody has."""
+        asker, waiting = next(iter(self._askers.items()))
+        if self._cost_seconds - waiting.since_seconds <= STARVED_SECONDS * len(self._askers):
+            return None
+        entry = min(each for each in self._waiting if each[2] == asker)
+        self._waiting.remove(entry)
+        heapq.heapify(self._waiting)
+        self._has_turn(asker)
+        return asker, entry[3]
+
+    def _has_turn(self, asker: Hashable) -> None:
+        waiting = self._askers.pop(asker)
+        if waiting.count > 1:
+            self._askers[asker] = _Waiting(waiting.count - 1, self._cost_seconds)
 
     def _begin(self, asker: Hashable) -> float:
         earliest = self._now - CREDIT_SECONDS

@@ -1,8 +1,9 @@
 """Whose turn it is."""
 
 from collections import Counter
+from itertools import count
 
-from mq.limits.fair_line import CREDIT_SECONDS, FairLine
+from mq.limits.fair_line import CREDIT_SECONDS, STARVED_SECONDS, FairLine
 
 STEP_SECONDS = 0.001
 
@@ -48,6 +49,25 @@ def test_who_comes_now_and_then_goes_before_those_who_come_back_again_and_again(
     assert take(line, 2) == ["new"] * 2
     taken = take(line, 480)
     assert 15 <= Counter(taken)["new"] <= 30, "and has no more than his share once he stays"
+
+
+def test_newcomers_who_never_end_starve_nobody() -> None:
+    """Clients that open a connection for each request: each of them has had nothing yet."""
+    line: FairLine[str] = FairLine()
+    line.charge("stays", STEP_SECONDS)
+    line.add("stays", "stays")
+    for number in range(32):
+        line.add(number, "new")
+    served_seconds, numbers = 0.0, count(32)
+    while served_seconds < 1:
+        asker, waiter = line.pop()
+        if waiter == "stays":
+            break
+        line.charge(asker, STEP_SECONDS / 10)
+        line.add(next(numbers), "new")
+        served_seconds += STEP_SECONDS / 10
+    assert served_seconds <= STARVED_SECONDS * 33 + STEP_SECONDS
+    assert len(line) == 32
 
 
 def test_nobody_saves_up_turns() -> None:
