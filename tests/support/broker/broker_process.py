@@ -27,7 +27,7 @@ from tests.support.process.forked_process import ForkedProcess
 from tests.support.process.processes import end_with_us
 
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 STOP_SECONDS = 45.0
 """Past a broker's own `drain_timeout` of 30 s: it says then what it could not finish."""
 _LOG_LINES = 5000
