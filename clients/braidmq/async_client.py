@@ -675,6 +675,6 @@ class AsyncClient:
         from braidmq.consume.member_calls import MemberCalls
 
         settings = ConsumerSettings(member_id or self._clock.ulid(), prefetch, commit_seconds, idle_seconds)
-        consumer = AsyncConsumer(MemberCalls(self._transport, topic, group), settings)
+        consumer = AsyncConsumer(MemberCalls(self._transport, topic, group, self._clock.ulid()), settings)
         self._workers.add(consumer)
         return consumer

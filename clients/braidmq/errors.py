@@ -243,6 +243,10 @@ class MemberFenced(Conflict):
     """The segments are with another member of the stream group, or this start of the member is over."""
 
 
+class MemberReplaced(Conflict):
+    """Another process has joined the stream group under the same `member_id`: each needs one of its own."""
+
+
 class LoadCommitted(Conflict):
     """The load has been committed: it takes no more files."""
 
@@ -329,6 +333,7 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "group-not-found": GroupNotFound,
     "claim-lost": ClaimLost,
     "member-fenced": MemberFenced,
+    "member-replaced": MemberReplaced,
 }
 # A broker that fails with one of these has certainly stored nothing of the publish.
 _NOTHING_STORED = ("segment-moved", "draining")

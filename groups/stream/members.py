@@ -59,6 +59,8 @@ class StreamMembers:
         self._next_start = progress.next_start
         self._until_ms = dict.fromkeys(progress.members, now_ms + progress.longest_session_ms)
         self._heard: set[str] = set()
+        # Which process has made the last start of a member, by what it calls itself.
+        self._processes: dict[str, tuple[int, str]] = {}
         # Segments that their holders are to let go, and those that they have: by that epoch.
         self._moving: set[int] = set()
         self._released: dict[int, int] = {}
@@ -76,7 +78,7 @@ class StreamMembers:
 
     # -- members -------------------------------------------------------------------------------------------
 
-    def join(self, member: str, now_ms: int) -> int | None:
+    def join(self, member: str, now_ms: int, process: str = "") -> int | None:
         """Have a member start, or start again; the number of that start. None: wait, a record about it is on its way.
 
         What the process before has of that name is free once this is stored: it may live on, and is fenced then.
@@ -86,6 +88,7 @@ class StreamMembers:
         start, self._next_start = self._next_start, self._next_start + 1
         self._news.joined.append(Joined(member, start))
         self._undecided_members.add(member)
+        self._processes[member] = (start, process)
         self._hear(member, now_ms)
         return start
 
@@ -94,7 +97,17 @@ class StreamMembers:
         if self.progress.members.get(member) == start and member not in self._undecided_members:
             self._hear(member, now_ms)
 
-    def hear(self, member: str, start: int, released: Iterable[tuple[int, int]], now_ms: int) -> Verdict:
+    def is_replaced(self, member: str, start: int, process: str) -> bool:
+        """Whether that start of the member is over because another process has joined under its name, and lives.
+
+        A process that repeats a join whose answer was lost replaces itself. Who does not say what it is joins again.
+        """
+        last, by = self._processes.get(member, (0, ""))
+        return "" not in (process, by) and by != process and start < last == self.progress.members.get(member)
+
+    def hear(
+        self, member: str, start: int, released: Iterable[tuple[int, int]], now_ms: int, process: str = ""
+    ) -> Verdict:
         """A heartbeat, with the segments that the member has let go, by epoch.
 
         It names what it has let go, and does not just leave it out: a heartbeat may be late, and older than what it
@@ -103,6 +116,8 @@ class StreamMembers:
         verdict = self._of_member(member, start)
         if verdict is Verdict.ACCEPTED:
             self._hear(member, now_ms)
+            # Whoever takes over learns it by this.
+            self._processes[member] = (start, process)
             for segment_id, epoch in released:
                 segment = self.progress.segments.get(segment_id)
                 if segment is not None and (segment.epoch, segment.member, segment.start) == (epoch, member, start):
@@ -281,6 +296,7 @@ class StreamMembers:
         for gone in news.gone:
             if gone.member not in self.progress.members:
                 self._until_ms.pop(gone.member, None)
+                self._processes.pop(gone.member, None)
                 self._heard.discard(gone.member)
         for segment in (*news.left, *(given.segment for given in news.given)):
             self._moving.discard(segment)

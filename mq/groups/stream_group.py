@@ -89,7 +89,7 @@ class StreamGroup:
 
     # -- what members ask ------------------------------------------------------------------------------------
 
-    async def join(self, member: str) -> Start:
+    async def join(self, member: str, process: str = "") -> Start:
         """Have a member start, or start again, once that is stored, with what it has then.
 
         Stopped before that is stored, nothing has changed. Stopped after it, the member does not know its start, and
@@ -103,7 +103,7 @@ class StreamGroup:
                     f"group {self.name!r} has {MOST_MEMBERS} members, which is the most there may be; one that leaves, "
                     "or is not heard of for a session, makes room",
                 )
-            start = self._members.join(member, self._now_ms())
+            start = self._members.join(member, self._now_ms(), process)
             await self._stored()
             if start is not None:
                 break
@@ -118,30 +118,38 @@ class StreamGroup:
         released: Collection[tuple[int, int]],
         holds: Collection[tuple[int, int]],
         wait_seconds: float,
+        process: str = "",
     ) -> Told:
         """A heartbeat, with the segments that the member has let go and those that it holds, by epoch.
 
         It is answered when the member has something else than it holds, or is to let something go; after
-        `wait_seconds` in any case. Raises `Conflict` if that start of the member is over.
+        `wait_seconds` in any case. Raises `Conflict` if that start of the member is over: `member-replaced` if another
+        process has joined under its name.
         """
         until_seconds = self._clock.monotonic_seconds() + wait_seconds
-        told = await self._hear(member, start, released)
+        told = await self._hear(member, start, released, process)
         while not told.release and {hold[:2] for hold in told.holds} == set(holds):
             left_seconds = until_seconds - self._clock.monotonic_seconds()
             if left_seconds <= 0:
                 break
             await self._wait_for(self._assigned.next(), left_seconds)
-            told = await self._hear(member, start, ())
+            told = await self._hear(member, start, (), process)
         return told
 
-    async def _hear(self, member: str, start: int, released: Iterable[tuple[int, int]]) -> Told:
+    async def _hear(self, member: str, start: int, released: Iterable[tuple[int, int]], process: str) -> Told:
         named = list(released)
         while True:
             self._check()
-            verdict = self._members.hear(member, start, named, self._now_ms())
+            verdict = self._members.hear(member, start, named, self._now_ms(), process)
             if verdict is Verdict.ACCEPTED:
                 self._ask()
                 return self._members.told(member, start)
+            if self._members.is_replaced(member, start, process):
+                raise Conflict(
+                    "member-replaced",
+                    f"another process has joined as member {member!r}, and this one has its segments no more: "
+                    "give each process a member_id of its own",
+                )
             if verdict is not Verdict.WAIT:
                 raise await self._fenced(verdict, f"start {start} of member {member!r} is over: it has joined again")
             await self._stored()

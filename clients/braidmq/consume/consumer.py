@@ -68,7 +68,8 @@ class AsyncConsumer:
     the message that is in hand when a loop is left.
 
     Heartbeats keep it in the group while you work, for as long as that takes; in asyncio, work must not block the event
-    loop for longer than a session. A segment goes to another member when the message in hand is done. Broken
+    loop for longer than a session. Where another process joins under the same `member_id`, this one ends with
+    `MemberReplaced`. A segment goes to another member when the message in hand is done. Broken
     connections and broker restarts are waited out. `close`, and the end of the `async with` block, commit and leave.
     """
 

@@ -38,15 +38,15 @@ class Told(NamedTuple):
 
 
 class MemberCalls:
-    """All calls of members of one group. All may be repeated."""
+    """All calls of a member of one group, which is the `process` of that name. All may be repeated."""
 
-    def __init__(self, transport: Transport, topic: str, group: str) -> None:
+    def __init__(self, transport: Transport, topic: str, group: str, process: str) -> None:
         self.transport, self.topic, self.group = transport, topic, group
-        self._path = group_path(topic, group)
+        self._path, self._process = group_path(topic, group), process
 
     async def join(self, member_id: str, *, retry: Retry) -> Told:
         """Start, or start again. Raises `TopicNotFound`, and `Conflict` for a queue group."""
-        call = self._post("members", {"member_id": member_id})
+        call = self._post("members", {"member_id": member_id, "process": self._process})
         return _told(await self.transport.request(call, retry=retry))
 
     async def beat(
@@ -58,12 +58,16 @@ class MemberCalls:
         wait_seconds: float,
         retry: Retry,
     ) -> Told:
-        """Send a heartbeat, and wait for something else to hold. Raises `MemberFenced` if that start is over."""
+        """Send a heartbeat, and wait for something else to hold.
+
+        Raises `MemberFenced` if that start is over, `MemberReplaced` if another process has made the next one.
+        """
         body = {
             "member_epoch": told.member_epoch,
             "segments": [each._asdict() for each in holds],
             "released": [each._asdict() for each in released],
             "wait": wait_seconds,
+            "process": self._process,
         }
         call = self._post(f"members/{quote(told.member_id, safe='')}/heartbeats", body, wait_seconds=wait_seconds)
         return _told(await self.transport.request(call, retry=retry))

@@ -22,6 +22,8 @@ _Seconds = Annotated[float, Field(ge=0, le=86_400 * 366, allow_inf_nan=False)]
 _Lease = Annotated[float, Field(ge=1, le=MOST_LEASE_SECONDS, allow_inf_nan=False)]
 _Offset = Annotated[int, Field(ge=0, le=2**62)]
 _Epoch = Annotated[int, Field(ge=1, le=2**62)]
+_Process = Annotated[str, Field(max_length=200)]
+"""What a process calls itself, so that another one under its name is told from itself."""
 _MemberId = Annotated[str, Field(max_length=200)]
 
 
@@ -132,6 +134,7 @@ class JoinBody(JsonBody):
     EXAMPLE: ClassVar[str] = '{"member_id": "worker-1"}'
 
     member_id: str | None = None
+    process: _Process = ""
 
 
 class LeaveBody(JsonBody):
@@ -153,6 +156,7 @@ class HeartbeatBody(JsonBody):
     segments: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
     released: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
+    process: _Process = ""
 
 
 class CommitBody(JsonBody):

@@ -39,7 +39,7 @@ class StreamDesk:
         group = stream_of(await made_group(self._broker, groups, request, "stream"))
         await self._broker.topics.topic(request.topic)
         member = self._broker.clock.ulid() if asked.member_id is None else _member_id(asked.member_id)
-        start, told = await group.join(member)
+        start, told = await group.join(member, asked.process)
         return GroupAnswer.of(_told(group, member, start, told), 201)
 
     async def _hear(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
@@ -52,6 +52,7 @@ class StreamDesk:
             released=[(each.segment, each.epoch) for each in asked.released],
             holds=[(each.segment, each.epoch) for each in asked.segments],
             # Its session is not kept up for long by a member that has gone away while it waits.
+            process=asked.process,
             wait_seconds=min(asked.wait, group.progress.settings.session_seconds / 2),
         )
         return GroupAnswer.of(_told(group, asked.member_id, asked.member_epoch, told))

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from braidmq import AsyncClient, Client, ClientClosed, Conflict, MemberFenced, Message, OutgoingMessage
+from braidmq import AsyncClient, Client, ClientClosed, Conflict, MemberFenced, MemberReplaced, Message, OutgoingMessage
 from braidmq.errors import InvalidArgument, TopicNotFound
 from braidmq.testing import InMemoryBroker
 from tests.support.broker.answer_dropper import answer_dropper
@@ -169,3 +169,16 @@ async def test_it_stays_a_member_while_its_caller_works_longer_than_a_session(
         told = client.group(topic, "g").describe()
         assert [each.member_id for each in told.members] == [consumer.member_id] and first is not None
         assert len([message async for message in consumer]) == 7 and consumer.fenced == 0
+
+
+def test_of_two_processes_under_one_name_the_older_one_ends(client: Client, topic: str, broker: InMemoryBroker) -> None:
+    publish(client, topic, 100)
+    with broker.client() as other:
+        older = client.consumer(topic, group="g", member_id="m", idle_seconds=20)
+        messages = iter(older)
+        assert next(messages) is not None
+        newer = other.consumer(topic, group="g", member_id="m", idle_seconds=1)
+        seen = [text_of(message) for message in newer]
+        with pytest.raises(MemberReplaced, match="give each process a member_id of its own"):
+            list(messages)
+        assert len(set(seen)) == 100 and newer.fenced == 0

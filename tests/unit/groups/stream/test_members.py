@@ -237,3 +237,30 @@ def test_a_snapshot_tells_everything() -> None:
     group.join("a")
     plain = group.members.progress.to_plain()
     assert StreamProgress.from_plain(plain).to_plain() == plain
+
+
+def test_a_process_in_whose_place_another_one_has_joined_is_told() -> None:
+    group = Group()
+    members = group.members
+    first = members.join("a", 0, "one")
+    group.settle()
+    assert first is not None and members.hear("a", first, (), 0, "one") is Verdict.ACCEPTED
+    # Whoever repeats a join whose answer was lost is itself; before the next start is stored, nobody is replaced.
+    again = members.join("a", 0, "one")
+    assert again is not None and not members.is_replaced("a", first, "one")
+    group.settle()
+    assert not members.is_replaced("a", first, "one") and members.hear("a", first, (), 0) is Verdict.FENCED
+    other = members.join("a", 0, "other")
+    assert other is not None and not members.is_replaced("a", again, "one")
+    group.settle()
+    assert members.is_replaced("a", again, "one") and not members.is_replaced("a", other, "other")
+    # Who does not say what it is, or is not known, joins again.
+    assert not members.is_replaced("a", again, "")
+    # The next coordinator learns it when the one that lives is heard.
+    after = StreamMembers(members.progress, now_ms=0)
+    assert not after.is_replaced("a", again, "one")
+    assert after.hear("a", other, (), 0, "other") is Verdict.ACCEPTED and after.is_replaced("a", again, "one")
+    # Nobody is in the place of a member that is gone.
+    assert members.leave("a", other) is Verdict.LATER
+    group.settle()
+    assert not members.is_replaced("a", again, "one")
