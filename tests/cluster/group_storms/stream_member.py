@@ -44,6 +44,8 @@ class StreamMember:
         self._goes_on = asyncio.Event()
         self._goes_on.set()
         self._is_cut = self._ends = False
+        self._attempts = 0
+        """How often the last request was sent."""
         self.start = Start(name, 0)
         self._session_seconds, self._beaten_at = 0.0, 0.0
         self._positions: dict[Tenure, int] = {}
@@ -195,7 +197,7 @@ class StreamMember:
     async def _commit_as(self, start: Start, wanted: dict[Tenure, int]) -> None:
         positions = [{**tenure._asdict(), "position": position} for tenure, position in wanted.items()]
         sent_at, held = time.monotonic(), set[Tenure]()
-        is_known = False
+        refused = None
         try:
             answer = await self._ask(
                 "POST", f"{self._group}/commits", json={"member_id": self.name, "positions": positions}
@@ -204,21 +206,24 @@ class StreamMember:
                 held = {Tenure(each["segment"], each["epoch"]) for each in answer.json()["committed"]}
             elif answer.status_code != 409 or answer.json()["type"] != "urn:braidmq:member-fenced":
                 raise AssertionError(f"commit: {answer.text}")
-            is_known = True
+            # Where an answer was lost, the commit may have held, and be forgotten by the time at which it is repeated.
+            refused = False if self._attempts == 1 else None
         finally:
             # It may be killed while it waits: then nobody knows.
             now = time.monotonic()
             self._history.committed += [
-                Committed(start, tenure, position, sent_at, now, tenure in held if is_known else None)
+                Committed(start, tenure, position, sent_at, now, True if tenure in held else refused)
                 for tenure, position in wanted.items()
             ]
 
     async def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
         """The answer of any broker, in the end."""
+        self._attempts = 0
         while True:
             await self._goes_on.wait()
             answer = None
             if not self._is_cut:
+                self._attempts += 1
                 answer = await self._asking.once(method, path, **request)
             else:
                 await asyncio.sleep(NOT_NOW_SECONDS)
