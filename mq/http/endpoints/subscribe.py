@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated
 
-import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
@@ -21,13 +20,14 @@ from mq.broker import Broker
 from mq.http.answers import negotiate
 from mq.http.chunks import Chunks, chunks_of
 from mq.http.formats import STREAM_FORMATS
-from mq.http.problems import problem_of
 from mq.http.render import Part
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.start import start_positions
 from mq.http.stream_forms import StreamForm
+from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
+from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -114,7 +114,7 @@ class _Streams:
             while not broker.draining.is_set() and not runtime.state.deleted:
                 news = runtime.reads.news()
                 await broker.turns.streams.wait()
-                positions = _catch_up(runtime, positions, live)
+                positions = catch_up(runtime, positions, live)
                 place = Place.of(runtime, form, positions)
                 try:
                     page = await self._pages.after(place, pace.page_bytes)
@@ -141,18 +141,10 @@ class _Streams:
                 await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
                 if not news.done():
                     yield form.keepalive(to_marker(topic, positions))
-            reason = "deleted" if runtime.state.deleted else "draining"
-            yield form.end({"end": reason}, to_marker(topic, positions))
-        except PositionTooOld as error:
-            if runtime.state.deleted:
-                yield form.end({"end": "deleted"}, to_marker(topic, positions))
-                return
-            yield form.end({"end": "expired", "problem": orjson.loads(problem_of(error).body())}, error.earliest)
-        except UnreadableObject as error:
-            # All that could be read before it was sent. The marker is that of the messages that cannot be read.
-            yield form.end(
-                {"end": "unreadable", "problem": orjson.loads(problem_of(error).body())}, to_marker(topic, positions)
-            )
+            yield _written(form, end_of(runtime, positions, None))
+        except (PositionTooOld, UnreadableObject) as error:
+            # All that could be read before it was sent.
+            yield _written(form, end_of(runtime, positions, error))
 
     async def _follow(self, place: Place, chunks: Chunks) -> Positions:
         """Have all that comes written to a stream that has got all there is; the positions at which that ended."""
@@ -162,19 +154,5 @@ class _Streams:
         return positions
 
 
-def _catch_up(runtime: TopicRuntime, positions: Positions, live: set[int]) -> Positions:
-    """Under `overflow: drop_oldest`, a reader that falls behind the front store goes on at its oldest message.
-
-    `live` collects the segments in which the reader has reached the front store. A reader that starts from older
-    messages first reads those from files.
-    """
-    if runtime.state.config.overflow != "drop_oldest":
-        return positions
-    caught_up = dict(positions)
-    for segment_id, offset in positions.items():
-        tail = runtime.reads.tail(segment_id)
-        if tail is not None and offset >= tail.start:
-            live.add(segment_id)
-        elif tail is not None and segment_id in live:
-            caught_up[segment_id] = tail.start
-    return caught_up
+def _written(form: StreamForm, end: StreamEnd) -> bytes:
+    return form.end(end.reason, end.marker)

@@ -29,10 +29,11 @@ class Answers:
 
     def problem(self, id_: Id | None, problem: Problem) -> None:
         """A request is refused, or has failed. Without an id it is told all the same."""
-        if id_ is None:
-            self._add(b'{"problem":%b}' % problem.body())
-        else:
-            self._add(b'{"id":%b,"problem":%b}' % (_id(id_), problem.body()))
+        self.refused(id_, problem.body())
+
+    def refused(self, id_: Id | None, document: bytes) -> None:
+        """As `problem`, by its JSON."""
+        self._add(b'{"problem":%b}' % document if id_ is None else b'{"id":%b,"problem":%b}' % (_id(id_), document))
 
     def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
         """Write something else, behind all answers until now."""

@@ -167,7 +167,15 @@ def _request(document: dict[str, Any], size_bytes: int) -> Request:
                 raise BadMessage(InvalidInput(unknown_name("field", name, known)), id_)
     if id_ is None and kind != CREDIT:
         raise BadMessage(InvalidInput(f'{kind} needs an id, which its answer has: {{"id": 1, "{kind}": …}}'))
-    return Request(id_, kind, asked, document, size_bytes)
+    return Request(id_, kind, asked if kind == PUBLISH else _plainly(asked, id_), document, size_bytes)
+
+
+def _plainly(asked: Any, id_: Id | None) -> Any:
+    """What is asked for, with numbers as Python has them: only messages keep theirs as they were written."""
+    try:
+        return orjson.loads(exact_json.dumps(asked))
+    except (TypeError, orjson.JSONDecodeError) as error:
+        raise BadMessage(InvalidInput(f"the message is nested too deeply: {error}"), id_) from error
 
 
 def _is_id(given: Any) -> bool:

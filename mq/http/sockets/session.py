@@ -8,17 +8,38 @@ import orjson
 from filer.errors import BraidError
 from mq.base.errors import Forbidden, Malformed
 from mq.broker import Broker
+from mq.http.consuming.group_router import GroupRouter
 from mq.http.endpoints.publish import Publisher
 from mq.http.problems import problem_of
-from mq.http.reply import logged_problem
+from mq.http.reply import cut_off, logged_problem
 from mq.http.sockets.answers import Answers
+from mq.http.sockets.credit import MOST_CREDIT
+from mq.http.sockets.group_calls import problem_document
+from mq.http.sockets.group_requests import OPERATIONS, GroupRequests
 from mq.http.sockets.publishes import MOST_IN_FLIGHT, Publishes
-from mq.http.sockets.requests import PUBLISH, BadMessage, parse_binary, parse_text
+from mq.http.sockets.requests import (
+    CREDIT,
+    LET_GO,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    BadMessage,
+    Request,
+    parse_binary,
+    parse_text,
+)
+from mq.http.sockets.subscription import Outlet
+from mq.http.sockets.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions, body_of
 from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
 
 PING_SECONDS = 15.0
 SILENT_PINGS = 3
 """Who answers none of so many is gone."""
+
+MOST_ASKING = 256
+"""Requests about groups that wait for their answer. Who sends more waits in its own buffer."""
+LAST_ANSWERS_SECONDS = 2.0
+"""So long a broker that drains waits for answers of groups. Who has none may send the request again, to another."""
 
 Permit = Callable[[str, str], Forbidden | None]
 """Why the client may not do what a request over HTTP of that method and path would."""
@@ -42,6 +63,10 @@ class Session:
         self._publishes = Publishes(broker, publisher, topic, self._answers, tasks)
         self.consumer = broker.clock.ulid()
         self._path, self._messages = f"/v1/topics/{topic}/socket", f"/v1/topics/{topic}/messages"
+        router = GroupRouter(broker)
+        self._subscriptions = Subscriptions(Outlet(broker, wire, self._answers), topic, router, self.consumer)
+        self._groups = GroupRequests(broker, topic, router, self._subscriptions, self._answers)
+        self._asking: set[asyncio.Task[None]] = set()
         self._count = 0
         self._permitted: set[str] = set()
 
@@ -69,9 +94,17 @@ class Session:
         finally:
             draining.cancel()
             self._pinging.cancel()
+            for task in self._asking:
+                task.cancel()
+            await self._subscriptions.stop("closed")
 
     def _hello(self) -> dict[str, object]:
-        limits = {"message_bytes": self._broker.settings.max_json_bytes, "in_flight": MOST_IN_FLIGHT}
+        limits = {
+            "message_bytes": self._broker.settings.max_json_bytes,
+            "in_flight": MOST_IN_FLIGHT,
+            "subscriptions": MOST_SUBSCRIPTIONS,
+            "credit": MOST_CREDIT,
+        }
         return {"topic": self._topic, "consumer": self.consumer, "limits": limits}
 
     async def _serve(self, message: Message) -> None:
@@ -93,8 +126,44 @@ class Session:
                 return
             # What is asked for behind a publish finds it appended.
             await self._publishes.flush()
+            await self._do(request)
         except Exception as error:
             self._answers.problem(request.id, logged_problem(error, "SOCKET", self._path))
+
+    async def _do(self, request: Request) -> None:
+        """Do what is asked for. What takes a wait is done in a task, and others come first."""
+        kind = request.kind
+        if kind == SUBSCRIBE:
+            asked = body_of(request)
+            if asked.mode is None:
+                self._check("GET", f"/v1/topics/{self._topic}/subscribe")
+            else:
+                what = "claims" if asked.mode == "queue" else "members"
+                self._check("POST", f"/v1/topics/{self._topic}/groups/{asked.group}/{what}")
+            self._subscriptions.subscribe(request)
+        elif kind == UNSUBSCRIBE:
+            self._subscriptions.unsubscribe(request)
+        elif kind == CREDIT:
+            self._subscriptions.give_credit(request)
+        elif kind == LET_GO:
+            self._groups.let_go(request)
+        else:
+            group = self._groups.group_of(request)
+            self._check("POST", f"/v1/topics/{self._topic}/groups/{group}/{OPERATIONS[kind]}")
+            while len(self._asking) >= MOST_ASKING:
+                await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
+            task = asyncio.create_task(self._ask(request, group), name=f"{kind} of a socket")
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, request: Request, group: str) -> None:
+        try:
+            await self._groups.serve(request, group)
+        except asyncio.CancelledError:
+            self._answers.problem(request.id, cut_off())
+            raise
+        except Exception as error:
+            self._answers.refused(request.id, orjson.dumps(problem_document(error, self._path)))
 
     def _check(self, method: str, path: str) -> None:
         """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""
@@ -115,6 +184,9 @@ class Session:
     async def _end(self) -> None:
         """The broker drains, or the client is gone. What has begun is answered before the socket is closed."""
         if self._wire.is_open:
+            await self._subscriptions.stop("draining")
+            if self._asking:
+                await asyncio.wait(self._asking, timeout=LAST_ANSWERS_SECONDS)
             await self._publishes.finished()
             self._close(GOING_AWAY, "draining")
 

@@ -1,0 +1,68 @@
+"""Acks, releases, extensions and commits that come over a socket: the same as over HTTP, many at a time."""
+
+from typing import Any
+
+from filer.errors import InvalidInput
+from filer.keys import check_name
+from mq.base import exact_json
+from mq.broker import Broker
+from mq.http.consuming.group_bodies import CommitBody
+from mq.http.consuming.group_router import GroupRouter
+from mq.http.sockets.answers import Answers
+from mq.http.sockets.group_calls import asked_of_group
+from mq.http.sockets.member_delivery import MemberDelivery
+from mq.http.sockets.requests import ACK, COMMIT, EXTEND, LET_GO, RELEASE, Request, text_of
+from mq.http.sockets.subscriptions import Subscriptions
+from mq.peers.group_call import GroupRequest
+
+OPERATIONS = {ACK: "acks", RELEASE: "releases", EXTEND: "extensions", COMMIT: "commits"}
+
+
+class GroupRequests:
+    """Those of one socket."""
+
+    def __init__(
+        self, broker: Broker, topic: str, router: GroupRouter, subscriptions: Subscriptions, answers: Answers
+    ) -> None:
+        self._broker, self._topic, self._router = broker, topic, router
+        self._subscriptions, self._answers = subscriptions, answers
+
+    def group_of(self, request: Request) -> str:
+        """The group that a request is about. Raises `InvalidInput` and `NotFound`."""
+        if request.kind == COMMIT:
+            return self._member(request).group
+        named = text_of(request, "group")
+        if named is not None:
+            return check_name(named, what="group")
+        known = {each.group for each in self._subscriptions.of_groups()}
+        if len(known) != 1:
+            raise InvalidInput(f'{request.kind} names its group: {{"id": 1, "{request.kind}": …, "group": "billing"}}')
+        found = known.pop()
+        assert found is not None
+        return found
+
+    async def serve(self, request: Request, group: str) -> None:
+        """Have it done, and answer it. Raises what `problem_of` knows, and `GroupRefused`."""
+        body: Any = request.asked
+        if request.kind == COMMIT and isinstance(body, dict):
+            body = {"member_id": self._member(request).member_id, **body}
+        if not isinstance(body, dict):
+            example = CommitBody.EXAMPLE if request.kind == COMMIT else '{"messages": [{"claim": "…", "id": "0-17"}]}'
+            raise InvalidInput(f"{request.kind} is an object such as {example}")
+        asked = GroupRequest(self._topic, group, OPERATIONS[request.kind], exact_json.dumps(body))
+        with self._broker.read_budget.lease() as lease:
+            answer = await asked_of_group(self._router, asked, lease)
+            lease.close()
+        self._answers.ok(request.id, b"".join(answer.parts) or b"{}")
+
+    def let_go(self, request: Request) -> None:
+        """A member has done what it wanted of segments that it is to let go. Raises `InvalidInput` and `NotFound`."""
+        assert request.kind == LET_GO
+        self._member(request).let_go(request.asked)
+        self._answers.ok(request.id, b"{}")
+
+    def _member(self, request: Request) -> MemberDelivery:
+        found = self._subscriptions.named(request.fields.get("subscription"))
+        if not isinstance(found, MemberDelivery):
+            raise InvalidInput(f"{request.kind}: subscription {found.id!r} is none to a stream group")
+        return found

@@ -1,0 +1,249 @@
+"""A subscription as a member of a stream group: the broker keeps the member's session, and reads what it is given."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from filer.errors import BraidError, InvalidInput, UnreadableObject
+from mq.base.errors import OwnerSilent, ReadsFull
+from mq.http.answers import copied, rendered
+from mq.http.consuming.group_router import GroupRouter
+from mq.http.render import arrow_page, json_page
+from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
+from mq.http.sockets.requests import Id
+from mq.http.sockets.subscription import (
+    IDLE_SECONDS,
+    PAGE_BYTES,
+    PAGE_ROWS,
+    Outlet,
+    SubscribeBody,
+    Subscription,
+)
+from mq.peers.group_call import GroupRequest
+from mq.topic.topic_runtime import TopicRuntime
+
+LEAVE_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class _Held:
+    """A segment that the member has, under that epoch, and has been given the messages of up to `position`."""
+
+    segment: int
+    epoch: int
+    position: int
+
+    @property
+    def name(self) -> tuple[int, int]:
+        """What tells it from the same segment at another time."""
+        return self.segment, self.epoch
+
+
+class MemberDelivery(Subscription):
+    """Segments come and go. What is to be let go is delivered no more, and goes when the client says so."""
+
+    def __init__(
+        self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, router: GroupRouter, consumer: str
+    ) -> None:
+        super().__init__(outlet, id_, asked.credit)
+        assert asked.group is not None
+        self.group: str = asked.group
+        self.member_id = asked.member_id or consumer
+        self._topic, self._asked, self._router = topic, asked, router
+        self._runtime: TopicRuntime
+        self._epoch = 0
+        self._beat_seconds = 0.0
+        self._held: dict[tuple[int, int], _Held] = {}
+        self._to_release: set[tuple[int, int]] = set()
+        self._let_go: set[tuple[int, int]] = set()
+        # Set when the next heartbeat, or the next look at the segments, has something to do.
+        self._beat, self._look = asyncio.Event(), asyncio.Event()
+
+    async def start(self) -> dict[str, Any]:
+        """Join the group, which is made if it is not there."""
+        self._runtime = await self._broker.topics.topic(self._topic)
+        told = await self._ask("members", {"member_id": self.member_id})
+        self._epoch, self._beat_seconds = told["member_epoch"], told["heartbeat_seconds"]
+        self._take(told)
+        return {"group": self.group, "member_id": self.member_id, "member_epoch": self._epoch, **self._assignment()}
+
+    async def run(self) -> dict[str, Any]:
+        """Deliver and keep the session up, until it is over or the topic is gone."""
+        beating = asyncio.create_task(self._keep_session(), name="session of a member")
+        delivering = asyncio.create_task(self._deliver(), name="messages of a member")
+        try:
+            await asyncio.wait([beating, delivering], return_when=asyncio.FIRST_COMPLETED)
+            return (beating if beating.done() else delivering).result()
+        finally:
+            for task in (beating, delivering):
+                task.cancel()
+            await asyncio.gather(beating, delivering, return_exceptions=True)
+
+    async def release(self) -> None:
+        """Leave the group: others have its segments at once. If that fails they have to wait for its session to end."""
+        with contextlib.suppress(BraidError, TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._ask("leave", {"member_id": self.member_id, "member_epoch": self._epoch})
+
+    def let_go(self, named: Any) -> None:
+        """The client is done with these segments, and has committed what it has done. Raises `InvalidInput`."""
+        if not isinstance(named, list) or not all(isinstance(each, dict) for each in named):
+            raise InvalidInput('let_go is a list of segments: [{"segment": 0, "epoch": 1}]')
+        found = {(each.get("segment"), each.get("epoch")) for each in named}
+        unknown = found - self._held.keys() - self._to_release
+        if unknown:
+            raise InvalidInput(f"let_go: this member has no segment {min(map(str, unknown))} (segment, epoch)")
+        for name in found:
+            self._held.pop(name, None)
+        self._let_go |= found
+        self._beat.set()
+
+    # -- the session -------------------------------------------------------------------------------------------------
+
+    async def _keep_session(self) -> dict[str, Any]:
+        failed = 0
+        while True:
+            try:
+                await self._hear()
+                failed = 0
+            except BraidError as error:
+                end = self._ended(error)
+                if not end["problem"]["retryable"]:
+                    return end
+                failed += 1
+                await pause_after(self._broker.clock, failed)
+
+    async def _hear(self) -> None:
+        """A heartbeat, which waits for another assignment; or until the client has let something go."""
+        self._beat.clear()
+        released = sorted(self._let_go)
+        wait_seconds = 0.0 if released else self._beat_seconds
+        if self._to_release - self._let_go:
+            # It would be answered at once: what is to be let go is told again and again.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_seconds):
+                    await self._beat.wait()
+            released, wait_seconds = sorted(self._let_go), 0.0
+        body = {
+            "member_id": self.member_id,
+            "member_epoch": self._epoch,
+            "segments": [{"segment": segment, "epoch": epoch} for segment, epoch in self._held],
+            "released": [{"segment": segment, "epoch": epoch} for segment, epoch in released],
+            "wait": wait_seconds,
+        }
+        asking = asyncio.ensure_future(self._ask("heartbeats", body, wait_seconds))
+        changed = asyncio.ensure_future(self._beat.wait())
+        try:
+            await asyncio.wait([asking, changed], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                return  # the next one says what was let go
+            told = asking.result()
+        finally:
+            for task in (asking, changed):
+                task.cancel()
+            await asyncio.gather(asking, changed, return_exceptions=True)
+        self._let_go -= set(released)
+        if self._take(told):
+            self.tell(self._assignment())
+
+    def _take(self, told: dict[str, Any]) -> bool:
+        """Have what the coordinator says; whether that is something else than before."""
+        assigned = {(each["segment"], each["epoch"]): each["position"] for each in told["segments"]}
+        releasing = {(each["segment"], each["epoch"]) for each in told["release"]}
+        before = (set(self._held), set(self._to_release))
+        # A segment that was let go is told once more where the answer was under way.
+        self._held = {
+            name: self._held.get(name, _Held(*name, position))
+            for name, position in assigned.items()
+            if name not in self._let_go and name not in releasing
+        }
+        self._to_release = releasing - self._let_go
+        self._look.set()
+        return before != (set(self._held), self._to_release)
+
+    def _assignment(self) -> dict[str, Any]:
+        return {
+            "segments": [
+                {"segment": each.segment, "epoch": each.epoch, "position": each.position}
+                for each in self._held.values()
+            ],
+            "release": [{"segment": segment, "epoch": epoch} for segment, epoch in sorted(self._to_release)],
+        }
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    async def _deliver(self) -> dict[str, Any]:
+        while not self._runtime.state.deleted:
+            await self.credit.some()
+            self._look.clear()
+            news = self._runtime.reads.news()
+            try:
+                found = [await self._deliver_of(held) for held in list(self._held.values())]
+            except (OwnerSilent, ReadsFull):
+                found = []
+            except BraidError as error:
+                return self._ended(error)
+            if any(found):
+                continue
+            self._runtime.reads.follow({each.segment: each.position for each in self._held.values()})
+            news.add_done_callback(self._has_news)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._look.wait()
+        return {"end": "deleted"}
+
+    def _has_news(self, _: "asyncio.Future[None]") -> None:
+        self._look.set()
+
+    async def _deliver_of(self, held: _Held) -> bool:
+        """Deliver the next messages of a segment; whether there were any."""
+        if not self.credit.left or self._held.get(held.name) is not held:
+            return False
+        broker, state = self._broker, self._runtime.state
+        await broker.turns.streams.wait()
+        lease = broker.read_budget.lease()
+        lease.turns = broker.turns.streams
+        with lease:
+            reader = await broker.reader(self._topic, streaming=True, room=lease)
+            rows = min(self.credit.left, PAGE_ROWS)
+            async with broker.reads.cut_off(grace_seconds=0.0):
+                run = await reader.read_segment(held.segment, held.position, max_rows=rows, max_bytes=PAGE_BYTES)
+            count, moved = run.table.num_rows, run.end > held.position
+            about = {"segment": held.segment, "epoch": held.epoch, "position": run.end}
+            if self._held.get(held.name) is not held:
+                lease.close()
+                return False  # it was taken away while it was read
+            if not count:
+                lease.close()
+                held.position = run.end
+                if moved:
+                    self.tell({**about, "messages": []})
+                return moved
+            if self._asked.format == "arrow":
+                parts = await copied(arrow_page(state, [run], about), count, lease)
+            else:
+                parts = await rendered(json_page(state, [run], about), count, lease)
+            lease.keep(sum(map(len, parts)))
+            self._runtime.reads.count_read(held.segment, count, sum(map(len, parts)))
+            held.position = run.end
+            if self._asked.format == "arrow":
+                await self.deliver_arrow(parts, count, about)
+            else:
+                await self.deliver(parts, count)
+            lease.close()
+        return True
+
+    def _ended(self, error: BraidError) -> dict[str, Any]:
+        problem = problem_document(error, f"/v1/topics/{self._topic}/socket")
+        return {"end": "unreadable" if isinstance(error, UnreadableObject) else "refused", "problem": problem}
+
+    async def _ask(self, operation: str, body: dict[str, Any], wait_seconds: float = 0.0) -> dict[str, Any]:
+        request = GroupRequest(self._topic, self.group, operation, orjson.dumps(body))
+        with self._broker.read_budget.lease() as lease:
+            answer = await asked_of_group(self._router, request, lease, wait_seconds)
+            lease.close()
+        found: dict[str, Any] = orjson.loads(b"".join(answer.parts) or b"{}")
+        return found

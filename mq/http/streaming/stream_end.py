@@ -1,0 +1,35 @@
+"""Why a stream ends, and where its reader goes on."""
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from filer.errors import UnreadableObject
+from filer.topic.positions import Positions, to_marker
+from mq.base.errors import PositionTooOld
+from mq.http.problems import problem_of
+from mq.topic.topic_runtime import TopicRuntime
+
+
+class StreamEnd(NamedTuple):
+    """The last that a stream tells."""
+
+    reason: dict[str, Any]
+    marker: str
+
+
+def end_of(runtime: TopicRuntime, positions: Positions, error: PositionTooOld | UnreadableObject | None) -> StreamEnd:
+    """The end of a stream that has given all before `positions`; without an error the broker drains.
+
+    The marker is that of the oldest messages where those that come next have expired, and else of those that come next,
+    even if they cannot be read.
+    """
+    marker = to_marker(runtime.topic, positions)
+    if runtime.state.deleted and not isinstance(error, UnreadableObject):
+        return StreamEnd({"end": "deleted"}, marker)
+    if error is None:
+        return StreamEnd({"end": "draining"}, marker)
+    problem = orjson.loads(problem_of(error).body())
+    if isinstance(error, PositionTooOld):
+        return StreamEnd({"end": "expired", "problem": problem}, error.earliest)
+    return StreamEnd({"end": "unreadable", "problem": problem}, marker)
