@@ -101,6 +101,7 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/segments/{{segment}}/split": ["post"],
         f"{topic}/segments/{{segment}}/merge": ["post"],
         f"{topic}/history": ["get"],
+        f"{topic}/socket": ["get"],
         f"{topic}/subscribe": ["get"],
         f"{topic}/files": ["get"],
         f"{topic}/upkeep": ["post"],
