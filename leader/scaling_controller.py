@@ -61,7 +61,10 @@ class ScalingController:
     def topic_changed(self, topic: str) -> None:
         """That topic has a newer state: a minimum that was raised does not wait for the next round."""
         state = self._topics.states.get(topic)
-        if state is not None and len(state.open_segments) < state.config.min_segments:
+        if state is None:
+            return
+        self._reports.changed(state)
+        if len(state.open_segments) < state.config.min_segments:
             self._minimum_raised.set()
 
     # -- rounds --------------------------------------------------------------------------------------------

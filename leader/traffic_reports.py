@@ -81,6 +81,15 @@ class TrafficReports:
     def _unknown_topics(self, segments: Sequence[SegmentTraffic]) -> set[str]:
         return {each.topic for each in segments if self._table.row(each.topic, each.segment) is None}
 
+    def changed(self, state: TopicState) -> None:
+        """Take a topic's newest state at once: hundreds that have changed would keep the next round for long.
+
+        Nothing before the first round: what brokers carry would be told by some of their topics.
+        """
+        if self._known_topics and self._coordinator.leads():
+            self._table.apply(state)
+            self._known_topics.add(state.topic)
+
     def refresh(self) -> None:
         """Take the newest states of all topics, and forget topics and brokers that are gone."""
         states = self._topics.states

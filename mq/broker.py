@@ -248,6 +248,7 @@ class Broker:
             placement=self.placement,
             broadcast=self.broadcast,
             segments_per_request=self.settings.segments_per_request,
+            turn=self.turns.others.wait,
         )
         self.segment_counts = SegmentCounts(self.catalogue, self.clock, self.topics, clustered=self._clustered)
 
@@ -366,6 +367,7 @@ class Broker:
             interval_seconds=self.settings.maintenance_interval,
             grace_seconds=self.settings.grace,
             rollup_age_seconds=self.settings.rollup_age,
+            turn=self.turns.others.wait,
         )
         self.loading = TopicLoading(self.clock, self.catalogue, self.topics, at_once=self.store.traits.puts_at_once)
         self.scrubber = Scrubber(

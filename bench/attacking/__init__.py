@@ -3,9 +3,9 @@
 Each is bounded in count and time and goes to 127.0.0.1. To add one: an `Attack` in one of the modules.
 """
 
-from bench.attacking import connections, reads, requests
+from bench.attacking import connections, groups, reads, requests
 
-ATTACKS = {**connections.ATTACKS, **reads.ATTACKS, **requests.ATTACKS}
+ATTACKS = {**connections.ATTACKS, **reads.ATTACKS, **requests.ATTACKS, **groups.ATTACKS}
 OF_THE_ISSUE = (
     "declared",
     "stalled",

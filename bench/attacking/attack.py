@@ -4,8 +4,9 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -130,6 +131,26 @@ def by_clients(count: int, request: Callable[[str], Request]) -> Callable[[str, 
         async with aiohttp.ClientSession(timeout=_PATIENCE, connector=connector) as session:
             await asyncio.gather(*(client(session, number) for number in range(count)))
         seen["KiB the largest answer"] = largest_bytes // 1024
+        return seen
+
+    return run
+
+
+def at_once(requests: Sequence[tuple[str, str, Any]]) -> Callable[[str, float], Awaitable[Seen]]:
+    """An attack that sends these, 20 at a time, and does nothing more."""
+
+    async def run(url: str, seconds: float) -> Seen:
+        seen: Seen = Counter()
+        gate = asyncio.Semaphore(20)
+
+        async def one(method: str, path: str, body: Any) -> None:
+            async with gate, session.request(method, url + path, json=body) as answer:
+                await answer.read()
+                seen[str(answer.status)] += 1
+
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session:
+            await asyncio.gather(*(one(*each) for each in requests))
+        await asyncio.sleep(seconds)
         return seen
 
     return run

@@ -1,45 +1,22 @@
 """Attacks by what requests say and carry."""
 
-import asyncio
 import gzip
 import io
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiohttp
 import pyarrow as pa
 
-from bench.attacking.attack import MIB, NDJSON, TOPIC, Attack, Request, Seen, bodies, by_clients, make_topic
+from bench.attacking.attack import MIB, NDJSON, TOPIC, Attack, Request, Seen, at_once, bodies, by_clients, make_topic
 
 _BOMBED = "bombed"
 _JSON, _ARROW = "application/json", "application/vnd.apache.arrow.stream"
 _EMPTY_LINE = b'{"value":""}\n'
 
 
-def _at_once(requests: Sequence[tuple[str, str, Any]]) -> Callable[[str, float], Awaitable[Seen]]:
-    """An attack that sends these, 20 at a time, and does nothing more."""
-
-    async def run(url: str, seconds: float) -> Seen:
-        seen: Seen = Counter()
-        gate = asyncio.Semaphore(20)
-
-        async def one(method: str, path: str, body: Any) -> None:
-            async with gate, session.request(method, url + path, json=body) as answer:
-                await answer.read()
-                seen[str(answer.status)] += 1
-
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session:
-            await asyncio.gather(*(one(*each) for each in requests))
-        await asyncio.sleep(seconds)
-        return seen
-
-    return run
-
-
 def _wide_topics(segments: int) -> Callable[[str, float], Awaitable[Seen]]:
     body = {"segments": segments, "max_segments": segments}
-    return _at_once([("PUT", f"/v1/topics/wide-{number}", body) for number in range(5)])
+    return at_once([("PUT", f"/v1/topics/wide-{number}", body) for number in range(5)])
 
 
 def _again(method: str, path: str, body: Any = None, clients: int = 20) -> Callable[[str, float], Awaitable[Seen]]:
@@ -101,7 +78,7 @@ ATTACKS = {
     "segments": Attack("5 PUTs with 4,096 segments", _wide_topics(4096)),
     "wide": Attack("5 PUTs with 1,024 segments", _wide_topics(1024)),
     "paths": Attack(
-        "1,000 paths of 60 KB", _at_once([("GET", f"/v1/topics/{n}{'x' * 60_000}", None) for n in range(1000)])
+        "1,000 paths of 60 KB", at_once([("GET", f"/v1/topics/{n}{'x' * 60_000}", None) for n in range(1000)])
     ),
     "lists": _of_bodies("60 MiB of empty lists", _JSON, _lists),
     "deep-lists": _of_bodies("60,000 lists in each other", _JSON, _deep_lists),

@@ -1,7 +1,7 @@
 """Creating, configuring and deleting topics, and splitting and merging their segments on request."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,7 +42,10 @@ class Put:
 
 
 class TopicAdministration:
-    """Carries out what people ask of topics. Any broker does it for any topic."""
+    """Carries out what people ask of topics. Any broker does it for any topic.
+
+    Each creation waits for a `turn` before each of its steps: others are served between those of many creations.
+    """
 
     def __init__(
         self,
@@ -55,8 +58,9 @@ class TopicAdministration:
         placement: SegmentPlacement,
         broadcast: StateBroadcast,
         segments_per_request: int,
+        turn: Callable[[], Awaitable[None]],
     ) -> None:
-        self._segments_per_request = segments_per_request
+        self._segments_per_request, self._turn = segments_per_request, turn
         self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
         self._topics, self._executor, self._placement, self._broadcast = topics, executor, placement, broadcast
 
@@ -132,12 +136,15 @@ class TopicAdministration:
 
     async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> bool:
         """Returns False if the topic exists: another broker was faster."""
+        await self._turn()
         now_us = self._clock.now_us()
         brokers_for = self._placement.brokers_for(name, config, count)
         fresh = new_topic(name, config, count, brokers_for, now_us=now_us)
         if tombstone is None:
             if not await self._catalogue.create(fresh):
                 return False
+            # Stopped here, there is the topic, which this broker reads when somebody asks for it.
+            await self._turn()
             self._topics.apply(fresh, is_new=True)
             return True
         state = await self._catalogue.change(

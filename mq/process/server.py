@@ -36,7 +36,7 @@ from mq.process.connections.limits import connection_limits, open_files, raise_o
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.freed_memory import Heap, give_back, glibc_heap
-from mq.process.garbage import collect_less_often, spare_what_is_loaded
+from mq.process.garbage import collect_all_seldom, collect_less_often, spare_what_is_loaded
 from mq.process.listen import CannotListen, advertised_url, bind, local_url
 from mq.process.log_output import LimitedHandler
 from mq.process.memory_pool import choose_memory_pool
@@ -175,15 +175,19 @@ async def serve_until_stop(
     """Serve a started broker until it is asked to stop, then drain it. Raises `DrainTimeout`."""
     watch = connection_watch(broker)
     server = _Server(_uvicorn_config(broker, watch), on_started)
-    watching = asyncio.create_task(watch.run(), name="connections")
     spare_what_is_loaded()
     collect_less_often()
+    aside = [
+        asyncio.create_task(watch.run(), name="connections"),
+        asyncio.create_task(collect_all_seldom(broker.clock), name="garbage"),
+    ]
     running = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         if not await _finished_before_stop(running, stop, cancel=False):
             await _drain(broker, server, running)
     finally:
-        watching.cancel()
+        for task in aside:
+            task.cancel()
 
 
 async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]") -> None:

@@ -40,6 +40,7 @@ def topics_router(broker: Broker) -> APIRouter:
         """
         settings = await parse_object(request, '{"segments": 4}', empty=b"{}")
         runtime, put = await broker.administration.put(topic, settings, only_new=_wants_new(request))
+        await broker.turns.others.wait()
         document = await describe(broker, runtime.state)
         differs = {name: {"wanted": each.wanted, "actual": each.actual} for name, each in put.differs.items()}
         return json_response(

@@ -32,7 +32,8 @@ from leader.membership.coordinator import InProcessCoordinator
 from mq.base.errors import StoreTimeout
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.maintenance.maintenance import REFRESH_SECONDS
+from mq.limits.turns import Line
+from mq.maintenance.maintenance import REFRESH_SECONDS, TOPICS_AT_ONCE
 from mq.maintenance.segment_rounds import FIRST_INDEXES_PER_ROUND
 from mq.maintenance.upload_sweeper import SWEEP_SECONDS
 from mq.topic.topic_runtime import TopicRuntime
@@ -537,7 +538,10 @@ async def test_the_sweep_waits_for_publishes_that_were_accepted_before_it():
         await settle()
         await clock.leap(EXPIRES_SECONDS + GRACE_SECONDS + 1)
         for _ in range(3):
-            await broker.maintenance.round()
+            # Rounds stand back for files that are made, for a while.
+            round_ = asyncio.create_task(broker.maintenance.round())
+            while not round_.done():
+                await clock.advance(0.01)
             assert await exists(store, keys.upload("t", used))
         # Its publisher is told that it takes too long; the message is kept, and stored when the store is back.
         with pytest.raises(StoreTimeout):
@@ -721,3 +725,38 @@ async def test_what_other_programs_rolled_up_is_taken_in_once_the_broker_is_told
         await clock.advance(GRACE_SECONDS + 1)
         await broker.maintenance.round()
         assert len(await files_of(store)) == 5
+
+
+async def test_a_round_over_many_topics_leaves_others_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, wait = 0, Line.wait
+
+    async def counted(line: Line) -> None:
+        nonlocal turns
+        turns += 1
+        await wait(line)
+
+    monkeypatch.setattr(Line, "wait", counted)
+    async with running(MemoryStore(), ManualClock()) as broker:
+        for number in range(5 * TOPICS_AT_ONCE):
+            await broker.administration.put(f"t-{number}", {})
+        turns = 0
+        await broker.maintenance.round()
+    assert turns == 5
+
+
+async def test_topics_are_created_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two steps of 20 creations everybody else is served."""
+    steps: list[str] = []
+    wait = Line.wait
+
+    async def counted(line: Line) -> None:
+        await wait(line)
+        steps.append("step")
+        asyncio.get_running_loop().call_soon(steps.append, "others")
+
+    monkeypatch.setattr(Line, "wait", counted)
+    async with running(MemoryStore(), ManualClock()) as broker:
+        await asyncio.gather(*(broker.administration.put(f"t-{number}", {}) for number in range(20)))
+        assert len(broker.topics) >= 20
+    assert steps.count("step") >= 40
+    assert "step step" not in " ".join(steps)

@@ -206,6 +206,7 @@ class SimulatedBroker:
             interval_seconds=1.0,
             grace_seconds=GRACE_SECONDS,
             rollup_age_seconds=10.0,
+            turn=_at_once,
         )
 
     async def repair(self, name: str) -> None:
@@ -223,3 +224,7 @@ class SimulatedBroker:
         """End the broker. What it has not stored fails."""
         self._alive.pop(self.id, None)
         await asyncio.gather(self.topics.close(), self.broadcast.close())
+
+
+async def _at_once() -> None:
+    """A turn where nobody else asks for one."""

@@ -221,6 +221,24 @@ async def test_a_minimum_that_was_raised_is_no_concern_of_who_does_not_lead(worl
     assert world.deeds == []
 
 
+async def test_topics_that_change_are_known_before_the_next_round(world: World) -> None:
+    world.create("t")
+    world.scaling_controller.topic_changed("t")
+    assert world.table.topic_number("t") is None, "one of all topics tells nothing about what brokers carry"
+    await world.round()
+    world.create("u", segments=3)
+    world.scaling_controller.topic_changed("u")
+    assert [world.table.row("u", segment) is not None for segment in range(4)] == [True, True, True, False]
+    world.coordinator.leader_loop = False
+    world.create("v")
+    world.scaling_controller.topic_changed("v")
+    assert world.table.topic_number("v") is None
+    world.coordinator.leader_loop = True
+    del world.states["u"]
+    await world.round()
+    assert (world.table.topic_number("u"), world.table.row("v", 0) is None) == (None, False)
+
+
 async def test_cold_neighbours_merge_down_to_the_minimum(world: World) -> None:
     world.create("t", 4, CONFIG.model_copy(update={"min_segments": 2}))
     world.report(*(load("t", n, 0) for n in range(4)))

@@ -1,8 +1,10 @@
 """What a serving process has loaded is no more looked at by the garbage collector."""
 
+import asyncio
 import gc
 
-from mq.process.garbage import collect_less_often, spare_what_is_loaded
+from filer.clock import ManualClock, settle
+from mq.process.garbage import FULL_SECONDS, collect_all_seldom, collect_less_often, spare_what_is_loaded
 
 
 def test_what_is_there_is_spared_and_what_comes_is_not() -> None:
@@ -42,3 +44,31 @@ def test_requests_under_way_bring_no_collection() -> None:
     finally:
         gc.callbacks.remove(notice)
         gc.set_threshold(*before)
+
+
+async def test_full_collections_come_once_in_a_while_however_much_there_is_to_collect() -> None:
+    before, clock = gc.get_threshold(), ManualClock()
+    collections = 1_000_000
+    gc.set_threshold(700, 10, 10)
+    running = asyncio.create_task(collect_all_seldom(clock))
+    try:
+        await settle()
+        for _ in range(2):
+            assert gc.get_threshold()[2] > collections
+            await clock.advance(FULL_SECONDS - 2)
+            assert gc.get_threshold()[2] > collections
+            await clock.advance(3)
+            assert gc.get_threshold() == (700, 10, 10), "Python says whether one is worth it"
+            gc.collect()
+        gc.set_threshold(700, 10, 10)
+        gc.collect(1)
+        assert gc.get_threshold() == (700, 10, 10), "others do not count"
+        gc.collect()
+        assert gc.get_threshold()[2] > collections
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        after = gc.get_threshold()
+        gc.set_threshold(*before)
+    assert after == (700, 10, 10)
+    assert not [each for each in gc.callbacks if "collected" in repr(each)]
