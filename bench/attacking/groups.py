@@ -51,15 +51,17 @@ def _ack(ranges: int) -> "_AckRanges":
 
 
 class _AckRanges:
-    """Acks of one claim, message by message. Those that are acked already are acked again."""
+    """Acks of single messages, the same ones again and again."""
 
     def __init__(self, ranges: int) -> None:
         self._ranges = ranges
 
     def __call__(self, url: str) -> Request:
-        answer = httpx.post(f"{url}{_OF_WORK}/acking/claims", json={"max": _MOST_DECIDED}, timeout=30)
-        messages = answer.raise_for_status().json()["messages"]
-        parts = [{"claim": each["claim"], "id": each["id"]} for each in messages]
+        parts: list[dict[str, str]] = []
+        while len(parts) < _MOST_DECIDED:
+            answer = httpx.post(f"{url}{_OF_WORK}/acking/claims", json={"max": _MOST_DECIDED}, timeout=30)
+            messages = answer.raise_for_status().json()["messages"]
+            parts += [{"claim": each["claim"], "id": each["id"]} for each in messages]
         body = json.dumps({"messages": (parts * (self._ranges // len(parts) + 1))[: self._ranges]})
         sent = {"content-type": "application/json"}
         return lambda session, number: session.post(f"{url}{_OF_WORK}/acking/acks", data=body, headers=sent)

@@ -13,6 +13,7 @@ from filer.nearest import unknown_name
 from filer.plain_messages import plain_message
 from mq.base.errors import BodyTooLarge, Malformed
 from mq.http.reply import JSON
+from mq.limits.steps import STEP_ROWS, Steps
 
 JSON_MAX_BYTES = 64 * 1024
 
@@ -49,6 +50,24 @@ def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
     except ValidationError as error:
         reason = _reason(error.errors(include_url=False)[0], model, document)
         raise InvalidInput(reason) from error
+
+
+def checked_in_steps(document: Mapping[str, Any], model: type[M], field: str, most: int) -> Steps[M]:
+    """As `checked_body`, some of the list in `field` at a time. It has at most `most` entries."""
+    entries = document.get(field)
+    if not isinstance(entries, list) or not STEP_ROWS < len(entries) <= most:
+        return checked_body(document, model)
+    checked: list[Any] = []
+    for start in range(0, len(entries), STEP_ROWS):
+        part = {**document, field: entries[start : start + STEP_ROWS]}
+        try:
+            body = checked_body(part, model)
+        except InvalidInput:
+            # Once more, for the place of what is wrong in the whole.
+            return checked_body(document, model)
+        checked += getattr(body, field)
+        yield
+    return body.model_copy(update={field: checked})
 
 
 async def parse_object(

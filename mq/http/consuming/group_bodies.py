@@ -1,6 +1,7 @@
 """The bodies of requests about consumer groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -8,12 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from filer.errors import InvalidInput
 from filer.topic.positions import MARKER_MAX_CHARS
-from groups.claim_tokens import ClaimTokens
+from groups.claim_tokens import ClaimedRange, ClaimTokens
 from groups.settings import MOST_LEASE_SECONDS
 from mq.groups.group_view import MOST_SHOWN
 from mq.groups.queue_group import ToDecide
 from mq.groups.redriver import MOST_LETTERS
 from mq.http.json_body import JsonBody
+from mq.limits.steps import STEP_ROWS, Steps
 
 MOST_CLAIMED, MOST_DECIDED = 10_000, 10_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -168,24 +170,32 @@ class CommitBody(JsonBody):
     positions: Annotated[list[Position], Field(min_length=1, max_length=MOST_DECIDED)]
 
 
-def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> list[ToDecide]:
+def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToDecide]]:
     """What the parts name. Raises `InvalidInput` that names the part and what is right.
 
     Parts that overlap are refused: a message would have two outcomes.
     """
-    decided = [_part(index, part, tokens) for index, part in enumerate(parts)]
-    ordered = sorted(
-        (each.claim.segment, each.start, each.stop, index) for index, each in enumerate(decided) if each.claim
-    )
+    # Most name messages of the same few claims.
+    read = cache(tokens.read)
+    decided: list[ToDecide] = []
+    ordered: list[tuple[int, int, int, int]] = []
+    for index, part in enumerate(parts):
+        decided.append(each := _part(index, part, read))
+        if each.claim:
+            ordered.append((each.claim.segment, each.start, each.stop, index))
+        if not (index + 1) % STEP_ROWS:
+            yield
+    ordered.sort()
+    yield
     for before, after in pairwise(ordered):
         if before[0] == after[0] and after[1] < before[2]:
             raise InvalidInput(f"messages.{after[3]}: it names messages that messages.{before[3]} names too")
     return decided
 
 
-def _part(index: int, part: ClaimPart, tokens: ClaimTokens) -> ToDecide:
+def _part(index: int, part: ClaimPart, read: Callable[[str], ClaimedRange]) -> ToDecide:
     try:
-        claim, end, is_over = tokens.read(part.claim)
+        claim, end, is_over = read(part.claim)
     except InvalidInput as error:
         raise InvalidInput(f"messages.{index}: {error}") from error
     start, stop = claim.first, end

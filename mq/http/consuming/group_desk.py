@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from filer.errors import InvalidConfig, InvalidInput
 from filer.times import rfc3339
 from filer.topic.positions import Positions
 from groups.queue.backlog import Seen
-from groups.queue.claims import GivingBack, Outcome, Verdict
+from groups.queue.claims import GivingBack
 from groups.queue.redrives import Redrives
 from groups.settings import FIXED_SETTINGS, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
@@ -19,19 +20,18 @@ from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Described, arrow_claims, described_page, json_claims
+from mq.http.consuming.decisions import decided, decision
 from mq.http.consuming.finding import defaults_of, existing_group, first_positions, made_group, queue_of
 from mq.http.consuming.granted_messages import read_granted
 from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.http.consuming.group_bodies import (
     AckBody,
     ClaimBody,
-    ClaimPart,
     ExtensionBody,
     MessagesBody,
     RedriveBody,
     ReleaseBody,
     ResetBody,
-    to_decide,
 )
 from mq.http.consuming.group_document import document_of
 from mq.http.consuming.stream_desk import StreamDesk
@@ -209,22 +209,21 @@ class GroupDesk:
     # -- acks, releases, extensions --------------------------------------------------------------------------------
 
     async def _ack(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), AckBody), queue_of(existing_group(groups, request))
-        return _told(asked.messages, await group.ack(to_decide(asked.messages, group.tokens)))
+        asked, group = await decision(_object(request), AckBody, lease), queue_of(existing_group(groups, request))
+        return await decided(asked, group, lease, group.ack)
 
     async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), ReleaseBody), queue_of(existing_group(groups, request))
+        asked, group = await decision(_object(request), ReleaseBody, lease), queue_of(existing_group(groups, request))
         delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
         if asked.dead and asked.untouched:
             raise InvalidInput("dead and untouched are both true: messages that nobody has worked on are not given up")
-        parts = to_decide(asked.messages, group.tokens)
         giving_back = GivingBack(asked.reason, dead=asked.dead, untouched=asked.untouched)
-        return _told(asked.messages, await group.release(parts, giving_back, delay_ms=delay_ms))
+        return await decided(asked, group, lease, partial(group.release, giving_back=giving_back, delay_ms=delay_ms))
 
     async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), ExtensionBody), queue_of(existing_group(groups, request))
-        parts = to_decide(asked.messages, group.tokens)
-        return _told(asked.messages, await group.extend(parts, lease_ms=_lease_ms(asked.lease_seconds, group)))
+        asked, group = await decision(_object(request), ExtensionBody, lease), queue_of(existing_group(groups, request))
+        lease_ms = _lease_ms(asked.lease_seconds, group)
+        return await decided(asked, group, lease, partial(group.extend, lease_ms=lease_ms))
 
 
 def _object(request: GroupRequest) -> dict[str, Any]:
@@ -265,25 +264,3 @@ def _lease_ms(asked_seconds: float | None, group: QueueGroup) -> int:
             f"{longest_ms / 1000:g} s; extend it meanwhile, or give the group a larger lease_seconds"
         )
     return lease_ms
-
-
-def _told(parts: Sequence[ClaimPart], outcomes: Sequence[Sequence[Outcome]]) -> GroupAnswer:
-    """What became of each part. Raises `Conflict` if nothing of them held."""
-    results: list[dict[str, Any]] = [
-        {
-            "claim": part.claim,
-            "accepted": [[each.start, each.stop] for each in of_part if each.verdict is Verdict.ACCEPTED],
-            "lost": [[each.start, each.stop] for each in of_part if each.verdict is Verdict.LOST],
-        }
-        for part, of_part in zip(parts, outcomes, strict=True)
-    ]
-    accepted, lost = (
-        sum(stop - start for result in results for start, stop in result[name]) for name in ("accepted", "lost")
-    )
-    if not accepted:
-        raise Conflict(
-            "claim-lost",
-            f"none of these {lost} messages is with this consumer any more: the leases have run out, and the messages "
-            "are with somebody else, or done",
-        )
-    return GroupAnswer.of({"accepted": accepted, "lost": lost, "results": results})

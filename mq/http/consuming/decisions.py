@@ -1,0 +1,77 @@
+"""Acks, releases and extensions of many messages: a step at a time, and others are served in between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from groups.queue.claims import Outcome, Verdict
+from mq.base.errors import Conflict
+from mq.groups.queue_group import QueueGroup, ToDecide
+from mq.http.consuming.group_answer import GroupAnswer
+from mq.http.consuming.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_decide
+from mq.http.json_body import checked_in_steps
+from mq.limits.read_budget import ReadLease
+from mq.limits.steps import STEP_ROWS, Steps, in_turns
+
+AT_ONCE = 32
+"""Decisions in a turn: some 0.7 ms."""
+Decision = TypeVar("Decision", bound=AckBody)
+Decide: TypeAlias = Callable[[Sequence[ToDecide]], Awaitable[list[list[Outcome]]]]
+"""What a group does about some messages: an outcome for each range of each part, once that is stored."""
+
+
+async def decision(document: Mapping[str, Any], model: type[Decision], lease: ReadLease) -> Decision:
+    """A body that names messages, checked some in each turn. Raises as `checked_body`."""
+    steps = checked_in_steps(document, model, "messages", MOST_DECIDED)
+    return await in_turns(steps, lease.turns)
+
+
+async def decided(asked: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:
+    """Decide about messages and tell what became of each part, some in each turn. Raises as both do."""
+    parts = await in_turns(to_decide(asked.messages, group.tokens), lease.turns)
+    if len(parts) <= AT_ONCE:
+        outcomes = await decide(parts)
+    else:
+        outcomes = await _in_slices(parts, lease, decide)
+    return await in_turns(_told(asked.messages, outcomes), lease.turns)
+
+
+async def _in_slices(parts: Sequence[ToDecide], lease: ReadLease, decide: Decide) -> list[list[Outcome]]:
+    """Each slice is decided by itself, and all wait together for what is stored.
+
+    Cut off between two slices, some are decided and others are not, as after an answer that was lost: asked again,
+    those that were decided are answered as the first time.
+    """
+
+    async def one(start: int) -> list[list[Outcome]]:
+        await lease.turns.wait()
+        return await decide(parts[start : start + AT_ONCE])
+
+    slices = [asyncio.create_task(one(start)) for start in range(0, len(parts), AT_ONCE)]
+    try:
+        return [outcome for outcomes in await asyncio.gather(*slices) for outcome in outcomes]
+    finally:
+        for each in slices:
+            each.cancel()
+        await asyncio.gather(*slices, return_exceptions=True)
+
+
+def _told(parts: Sequence[ClaimPart], outcomes: Sequence[Sequence[Outcome]]) -> Steps[GroupAnswer]:
+    """What became of each part. Raises `Conflict` if nothing of them held."""
+    results: list[dict[str, Any]] = []
+    for index, (part, of_part) in enumerate(zip(parts, outcomes, strict=True), start=1):
+        accepted = [[each.start, each.stop] for each in of_part if each.verdict is Verdict.ACCEPTED]
+        lost = [[each.start, each.stop] for each in of_part if each.verdict is Verdict.LOST]
+        results.append({"claim": part.claim, "accepted": accepted, "lost": lost})
+        if not index % STEP_ROWS:
+            yield
+    accepted_count, lost_count = (
+        sum(stop - start for result in results for start, stop in result[name]) for name in ("accepted", "lost")
+    )
+    if not accepted_count:
+        raise Conflict(
+            "claim-lost",
+            f"none of these {lost_count} messages is with this consumer any more: the leases have run out, and the "
+            "messages are with somebody else, or done",
+        )
+    return GroupAnswer.of({"accepted": accepted_count, "lost": lost_count, "results": results})
