@@ -1,7 +1,7 @@
 """Serves requests about consumer groups at the broker that coordinates them."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
 
