@@ -62,6 +62,14 @@ class Exposed(NamedTuple):
     stop: int
 
 
+class Untouched(NamedTuple):
+    """A delivery of theirs is over on which nobody had begun to work: it does not count for `max_deliveries`."""
+
+    segment: int
+    start: int
+    stop: int
+
+
 class Dying(NamedTuple):
     """They are given up after that many deliveries. Their dead letters have the sequences from `sequence` on."""
 
@@ -199,6 +207,7 @@ class Progress:
     released: list[Released] = field(default_factory=list)
     """A repeated release is known by it. What becomes of the messages, other parts tell."""
     ended: list[Ended] = field(default_factory=list)
+    untouched: list[Untouched] = field(default_factory=list)
     rested: list[Rested] = field(default_factory=list)
     exposed: list[Exposed] = field(default_factory=list)
     dying: list[Dying] = field(default_factory=list)
@@ -299,6 +308,7 @@ PROGRESS_PARTS = {
     "acked": Acked,
     "released": Released,
     "ended": Ended,
+    "untouched": Untouched,
     "rested": Rested,
     "exposed": Exposed,
     "dying": Dying,
@@ -321,7 +331,7 @@ _PARTS: dict[type[Any], dict[str, type[Any]]] = {
     Membership: MEMBERSHIP_PARTS,
     Redriving: {"letters": Done, "passed": Done},
 }
-_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left", "released"))
+_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left", "released", "untouched"))
 _TYPES: dict[str, type[Any]] = {
     each.__name__.lower(): each
     for each in (

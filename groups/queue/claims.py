@@ -27,6 +27,7 @@ from groups.records import (
     Reached,
     Released,
     Rested,
+    Untouched,
 )
 
 LEASE_RAN_OUT, COORDINATOR_GONE = "lease-expired", "coordinator-gone"
@@ -421,12 +422,17 @@ class QueueClaims:
 
     def _end(self, segment: int, start: int, stop: int, delivery: int, why: GivingBack, *, due_ms: int) -> None:
         """Have the next record tell that a delivery is over, or that the messages are given up."""
-        is_last = delivery >= self.progress.settings.max_deliveries and not why.untouched
-        if why.dead or is_last:
-            sequence, self._next_sequence = self._next_sequence, self._next_sequence + stop - start
-            self._news.dying.append(Dying(segment, start, stop, delivery, sequence, why.reason[:MOST_REASON_CHARS]))
-        else:
+        if why.untouched:
+            self._news.untouched.append(Untouched(segment, start, stop))
             self._news.ended.append(Ended(segment, start, stop, delivery, due_ms))
+            return
+        for first, behind, untouched in self.progress.segments[segment].pieces_by_untouched(start, stop):
+            if why.dead or delivery - untouched >= self.progress.settings.max_deliveries:
+                sequence, self._next_sequence = self._next_sequence, self._next_sequence + behind - first
+                reason = why.reason[:MOST_REASON_CHARS]
+                self._news.dying.append(Dying(segment, first, behind, delivery, sequence, reason))
+            else:
+                self._news.ended.append(Ended(segment, first, behind, delivery, due_ms))
 
     # -- dead letters --------------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ class SegmentProgress:
 
     `[start, horizon)` may have been handed out, but for what rests. `done` is acked, dead or expired. `dying` is given
     up, and its dead letters may not be stored. `over` has what is not done by the last delivery that is over; what was
-    never delivered is in none. `resting` has what rests after a delivery by the time at which it is due, `delayed` what
-    rests before the first.
+    never delivered is in none. `untouched` has it by the number of deliveries that do not count. `resting` has what
+    rests after a delivery by the time at which it is due, `delayed` what rests before the first.
     """
 
     start: int
@@ -43,27 +43,21 @@ class SegmentProgress:
     over: dict[int, OffsetSet] = field(default_factory=dict)
     resting: dict[int, OffsetSet] = field(default_factory=dict)
     delayed: dict[int, OffsetSet] = field(default_factory=dict)
+    untouched: dict[int, OffsetSet] = field(default_factory=dict)
 
     def pieces_by_delivery(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """`[start, stop)` in pieces of one last delivery each, as (start, stop, delivery); 0 for none."""
-        if not self.over:
-            return [(start, stop, 0)]
-        pieces = [
-            (first, behind, delivery)
-            for delivery, offsets in self.over.items()
-            for first, behind in offsets.within(start, stop)
-        ]
-        pieces.sort()
-        whole: list[tuple[int, int, int]] = []
-        reached = start
-        for first, behind, delivery in pieces:
-            if first > reached:
-                whole.append((reached, first, 0))
-            whole.append((first, behind, delivery))
-            reached = behind
-        if reached < stop:
-            whole.append((reached, stop, 0))
-        return whole
+        return _pieces(self.over, start, stop)
+
+    def pieces_by_untouched(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """`[start, stop)` in pieces with as many deliveries that do not count, as (start, stop, number)."""
+        return _pieces(self.untouched, start, stop)
+
+    def spare(self, start: int, stop: int) -> None:
+        """Have the last delivery of these not count."""
+        for first, behind, number in self.pieces_by_untouched(start, stop):
+            _remove_from_all(self.untouched, first, behind)
+            self.untouched.setdefault(number + 1, OffsetSet()).add(first, behind)
 
     def dues(self) -> set[int]:
         """The times at which something that rests is due."""
@@ -94,10 +88,11 @@ class SegmentProgress:
     def finish(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Have these done."""
         self.done.add_all(ranges)
-        if self.dying or self.over or self.resting or self.delayed:
+        if self.dying or self.over or self.untouched or self.resting or self.delayed:
             for start, stop in ranges:
                 self.dying.remove(start, stop)
                 _remove_from_all(self.over, start, stop)
+                _remove_from_all(self.untouched, start, stop)
                 self.expose(start, stop)
 
     def end(self, start: int, stop: int, delivery: int) -> None:
@@ -129,6 +124,7 @@ class SegmentProgress:
             "over": [[delivery, offsets.to_plain()] for delivery, offsets in self.over.items()],
             "resting": [[due_ms, offsets.to_plain()] for due_ms, offsets in self.resting.items()],
             "delayed": [[due_ms, offsets.to_plain()] for due_ms, offsets in self.delayed.items()],
+            "untouched": [[number, offsets.to_plain()] for number, offsets in self.untouched.items()],
         }
 
     @classmethod
@@ -143,6 +139,8 @@ class SegmentProgress:
             {delivery: OffsetSet.from_plain(bounds) for delivery, bounds in plain["over"]},
             {due_ms: OffsetSet.from_plain(bounds) for due_ms, bounds in plain["resting"]},
             {due_ms: OffsetSet.from_plain(bounds) for due_ms, bounds in plain["delayed"]},
+            # Coordinators of earlier versions did not tell these apart.
+            {number: OffsetSet.from_plain(bounds) for number, bounds in plain.get("untouched", ())},
         )
 
 
@@ -208,6 +206,8 @@ class QueueProgress:
         self._rest(news.rested, news.exposed)
         for ended in news.ended:
             self._end(ended)
+        for spared in news.untouched:
+            self.segments[spared.segment].spare(spared.start, spared.stop)
         for dying in news.dying:
             self._give_up(dying)
         self._ack(news.acked, news.at)
@@ -301,6 +301,25 @@ def _by_claim(decided: Iterable[Acked | Released]) -> dict[tuple[int, int], list
     for segment, start, stop, delivery in decided:
         found.setdefault((segment, delivery), []).append((start, stop))
     return found
+
+
+def _pieces(sets: Mapping[int, OffsetSet], start: int, stop: int) -> list[tuple[int, int, int]]:
+    """`[start, stop)` cut by the sets in which it lies, with the number of each; 0 for none."""
+    if not sets:
+        return [(start, stop, 0)]
+    pieces = sorted(
+        (first, behind, number) for number, offsets in sets.items() for first, behind in offsets.within(start, stop)
+    )
+    whole: list[tuple[int, int, int]] = []
+    reached = start
+    for first, behind, number in pieces:
+        if first > reached:
+            whole.append((reached, first, 0))
+        whole.append((first, behind, number))
+        reached = behind
+    if reached < stop:
+        whole.append((reached, stop, 0))
+    return whole
 
 
 def _remove_from_all(sets: dict[int, OffsetSet], start: int, stop: int) -> None:
