@@ -61,6 +61,11 @@ class QueueLoad:
             self._publishing.goes_on = False
             await asyncio.gather(*publishers)
             await self._until_done()
+        except BaseException:
+            # Brokers may be gone: whoever asks them would ask for ever.
+            for task in (*publishers, *workers):
+                task.cancel()
+            raise
         finally:
             self._publishing.goes_on = self._working = False
             outcomes = await asyncio.gather(*publishers, *workers, return_exceptions=True)

@@ -60,6 +60,11 @@ class StreamLoad:
             await asyncio.gather(churning, return_exceptions=True)
             await self._until_done()
             await asyncio.gather(*(member.leave() for member in self._members.values()))
+        except BaseException:
+            # Brokers may be gone: whoever asks them would ask for ever.
+            for task in publishers:
+                task.cancel()
+            raise
         finally:
             self._publishing.goes_on = False
             churning.cancel()

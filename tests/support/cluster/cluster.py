@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import httpx
 
-from tests.support.broker.broker_process import BrokerProcess
+from tests.support.broker.broker_process import BrokerFailedToStart, BrokerProcess
 from tests.support.cluster.zookeeper_process import ZooKeeperProcess
 from tests.support.net.tcp_proxy import HOST, TcpProxy
 from tests.support.store.shared_store import SharedStore
@@ -34,6 +34,8 @@ TRANSITION_SECONDS = 60.0
 SETTLE_SECONDS = 120.0
 SPREAD_SECONDS = 30.0
 POLL_SECONDS = 0.2
+STARTS = 4
+NO_SESSION = "no session with ZooKeeper"
 SESSION_TIMEOUT_SECONDS = 4.0
 # Brokers that are gone for good, whose logs are kept.
 REMOVED_KEPT = 20
@@ -137,8 +139,17 @@ class Cluster:
     # -- brokers come and go -------------------------------------------------------------------------------
 
     async def start(self, name: str) -> None:
-        """Start a broker again after its end: as another incarnation, on another port."""
-        await asyncio.to_thread(self.brokers[name].start)
+        """Start a broker again after its end: as another incarnation, on another port.
+
+        One that gets no session in time, on a machine with too much to do, ends, and is started again.
+        """
+        for attempt in range(1, STARTS + 1):
+            try:
+                await asyncio.to_thread(self.brokers[name].start)
+                break
+            except BrokerFailedToStart as error:
+                if attempt == STARTS or NO_SESSION not in str(error).splitlines()[-1]:
+                    raise
         self._refresh()
 
     async def add(self) -> str:
