@@ -20,7 +20,7 @@ from groups.records import (
     Snapshot,
     Taken,
 )
-from groups.settings import GroupSettings
+from groups.settings import GroupSettings, recorded_settings
 from groups.stream.progress import StreamProgress
 
 GroupProgress = QueueProgress | StreamProgress
@@ -52,7 +52,7 @@ class GroupFold:
     def _add(self, key: str, record: Record) -> None:
         match record:
             case Created():
-                settings = GroupSettings.model_validate(record.settings)
+                settings = recorded_settings(record.settings)
                 self.groups[key] = new_progress(record.id, settings, dict(record.positions))
             case Reset():
                 if (before := self.groups.get(key)) is not None:
@@ -79,7 +79,7 @@ def _add_to(
 ) -> None:
     match group, record:
         case _, Configured():
-            group.configure(GroupSettings.model_validate(record.settings))
+            group.configure(recorded_settings(record.settings))
         case StreamProgress(), Membership():
             group.apply(record)
         case QueueProgress(), Progress():

@@ -1,8 +1,10 @@
 """The settings of a consumer group: their defaults and bounds (docs/consuming.md)."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
+import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from filer.errors import InvalidConfig
@@ -75,6 +77,16 @@ class GroupSettings(BaseModel):
 
 def _counts(name: str, mode: str) -> bool:
     return name in ("mode", "acks") or (name in STREAM_SETTINGS) == (mode == "stream")
+
+
+def recorded_settings(plain: Mapping[str, Any]) -> GroupSettings:
+    """The settings in a record. Groups with the same ones share an object. Raises `ValueError` if they are wrong."""
+    return _shared_settings(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS))
+
+
+@lru_cache(maxsize=1024)
+def _shared_settings(data: bytes) -> GroupSettings:
+    return GroupSettings.model_validate(orjson.loads(data))
 
 
 def default_settings(topic: str, acks: Acks) -> GroupSettings:

@@ -22,7 +22,7 @@ from groups.records import (
     Reset,
     Rested,
 )
-from groups.settings import GroupSettings
+from groups.settings import GroupSettings, recorded_settings
 
 
 @dataclass(slots=True)
@@ -281,7 +281,7 @@ class QueueProgress:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "QueueProgress":
         """From a snapshot. Raises `KeyError` and `TypeError` for anything else."""
-        progress = cls(plain["id"], GroupSettings.model_validate(plain["settings"]), {})
+        progress = cls(plain["id"], recorded_settings(plain["settings"]), {})
         progress.segments = {segment: SegmentProgress.from_plain(each) for segment, each in plain["segments"]}
         progress.dying = [Dying(*each) for each in plain["dying"]]
         progress.next_sequence, progress.dead_count = plain["next_sequence"], plain["dead_count"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from groups.records import Committed, Given, Membership, Reset
-from groups.settings import GroupSettings
+from groups.settings import GroupSettings, recorded_settings
 
 MOST_ENDED_EPOCHS = 100
 """So many epochs of a segment that are over are remembered, so that a repeated commit is answered as the first time."""
@@ -171,7 +171,7 @@ class StreamProgress:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "StreamProgress":
         """From a snapshot. Raises `KeyError` and `TypeError` for anything else."""
-        progress = cls(plain["id"], GroupSettings.model_validate(plain["settings"]), {})
+        progress = cls(plain["id"], recorded_settings(plain["settings"]), {})
         progress.segments = {segment: StreamSegment.from_plain(each) for segment, each in plain["segments"]}
         progress.left = {segment: (at, StreamSegment.from_plain(each)) for segment, at, each in plain["left"]}
         progress.members = dict(plain["members"])
