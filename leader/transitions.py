@@ -7,13 +7,24 @@ and each step first checks whether it was done.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from filer.bulk_load.load_segment import writer_of
 from filer.errors import InvalidInput
 from filer.slots import equal_ranges
 from filer.topic.reservations import adopted, find_load, is_overtaken, without_loads
 from filer.topic.topic_config import TopicConfig
-from filer.topic.topic_state import Load, Reason, Removal, Segment, TopicState, Transition
+from filer.topic.topic_state import (
+    GROUPED_VERSION,
+    Grouping,
+    Load,
+    Membership,
+    Reason,
+    Removal,
+    Segment,
+    TopicState,
+    Transition,
+)
 
 BrokersFor = Callable[[int], tuple[str, ...]]
 """The brokers, owner first, of the new segment with that index."""
@@ -36,7 +47,27 @@ class SealedEnd:
     stored_bytes: int | None = None
 
 
-def new_topic(topic: str, config: TopicConfig, segments: int, brokers_for: BrokersFor, *, now_us: int) -> TopicState:
+@dataclass(frozen=True, slots=True)
+class NewGroup:
+    """What a new topic is to be if it is a topic group: its first members, and whether its order is by key alone."""
+
+    topics: tuple[str, ...]
+    splittable: bool
+
+    def of_first_segment(self, first_segment: int) -> Grouping:
+        """As its record has it."""
+        return Grouping(topics=tuple(sorted(set(self.topics))), splittable=self.splittable, first_segment=first_segment)
+
+
+def new_topic(
+    topic: str,
+    config: TopicConfig,
+    segments: int,
+    brokers_for: BrokersFor,
+    *,
+    now_us: int,
+    group: NewGroup | None = None,
+) -> TopicState:
     """The first state of a topic: `segments` open segments of equal width."""
     opened = _open(range(segments), equal_ranges(segments), brokers_for, now_us=now_us, reason="create")
     return TopicState(
@@ -46,11 +77,18 @@ def new_topic(topic: str, config: TopicConfig, segments: int, brokers_for: Broke
         next_segment=segments,
         config=config,
         segments=tuple(opened),
+        **_marked(group, 0),
     )
 
 
 def recreated(
-    tombstone: TopicState, config: TopicConfig, segments: int, brokers_for: BrokersFor, *, now_us: int
+    tombstone: TopicState,
+    config: TopicConfig,
+    segments: int,
+    brokers_for: BrokersFor,
+    *,
+    now_us: int,
+    group: NewGroup | None = None,
 ) -> TopicState:
     """The first state of a topic with the name of a deleted one: ids and version continue from the deleted one's."""
     ids = range(tombstone.next_segment, tombstone.next_segment + segments)
@@ -64,7 +102,50 @@ def recreated(
         segments=tuple(opened),
         removals=tombstone.removals,
         loads=tombstone.loads,
+        **_marked(group, ids.start),
     )
+
+
+def _marked(group: NewGroup | None, first_segment: int) -> dict[str, Any]:
+    if group is None:
+        return {}
+    return {"format": GROUPED_VERSION, "group": group.of_first_segment(first_segment)}
+
+
+def new_member(name: str, membership: Membership, *, now_us: int) -> TopicState:
+    """The first record of a name that becomes a member of a topic group."""
+    return TopicState(
+        format=GROUPED_VERSION,
+        topic=name,
+        created_us=now_us,
+        version=1,
+        next_segment=0,
+        config=TopicConfig(),
+        segments=(),
+        deleted=True,
+        member_of=membership,
+    )
+
+
+def joined(state: TopicState, membership: Membership, over: Membership | None) -> TopicState | None:
+    """The record of a deleted topic that becomes a member; None if it cannot, or is one already.
+
+    `over` is the membership that was found in the record, whose group is known to be gone for ever. What is left to
+    delete of the topic before stays noted.
+    """
+    if not state.deleted or state.member_of not in (None, over) or state.member_of == membership:
+        return None
+    return state.model_copy(update={"format": GROUPED_VERSION, "group": None, "member_of": membership})
+
+
+def with_topics(state: TopicState, topics: Iterable[str]) -> TopicState | None:
+    """The record of a topic group that these join; None if it has them, or is no group (any more)."""
+    if state.group is None or state.deleted:
+        return None
+    together = tuple(sorted({*state.group.topics, *topics}))
+    if together == state.group.topics:
+        return None
+    return state.model_copy(update={"group": state.group.model_copy(update={"topics": together})})
 
 
 def begin_replacement(

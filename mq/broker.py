@@ -29,8 +29,10 @@ from leader.refusal_watch import RefusalWatch
 from leader.scaling_controller import ScalingController
 from leader.traffic.traffic_table import TrafficTable
 from leader.traffic_reports import TrafficReports
+from mq.administration.memberships import Memberships
 from mq.administration.segment_counts import SegmentCounts
 from mq.administration.topic_administration import TopicAdministration
+from mq.administration.topic_groups import TopicGroups
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.readiness import Readiness, readiness
 from mq.base.settings import BrokerSettings
@@ -239,6 +241,7 @@ class Broker:
             incarnation=self.incarnation,
             draining=self.draining,
         )
+        memberships = Memberships(self.catalogue, self.clock, self.topics, self.broadcast)
         self.administration = TopicAdministration(
             catalogue=self.catalogue,
             clock=self.clock,
@@ -247,8 +250,12 @@ class Broker:
             executor=self.executor,
             placement=self.placement,
             broadcast=self.broadcast,
+            memberships=memberships,
             segments_per_request=self.settings.segments_per_request,
             turn=self.turns.others.wait,
+        )
+        self.topic_groups = TopicGroups(
+            self.catalogue, self.topics, self.executor, self.administration, memberships, self.broadcast
         )
         self.segment_counts = SegmentCounts(self.catalogue, self.clock, self.topics, clustered=self._clustered)
 
@@ -577,9 +584,9 @@ class Broker:
         self.segment_reader.limit_cache(self.settings.file_cache_bytes + free_bytes - held_bytes)
 
     async def reader(self, name: str, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
-        """A reader of that topic. Raises as `TopicRegistry.topic`."""
-        runtime = await self.topics.topic(name)
-        return TopicReader(runtime, self.segment_reader, streaming=streaming, room=room)
+        """A reader of that topic, or of that member of a topic group. Raises as `TopicRegistry.view`."""
+        view = await self.topics.view(name)
+        return TopicReader(view.runtime, self.segment_reader, streaming=streaming, room=room, member=view.member)
 
 
 def _writer_settings(settings: BrokerSettings, traits: StoreTraits) -> WriterSettings:

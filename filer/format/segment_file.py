@@ -18,7 +18,7 @@ from filer.format.compression import Compression, owner_compression
 from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
 from filer.format.plain.plain_file import BEGIN, is_plain, plain_file
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
-from filer.format.schema import JSON_TYPE, log_schema
+from filer.format.schema import JSON_TYPE, TOPIC_FIELD, log_schema
 from filer.format.sparse_file import SparseFile
 
 FORMAT_VERSION = 1
@@ -34,6 +34,8 @@ WHOLE_FILE_BYTES = 2 * ROW_GROUP_BYTES
 _ENCODINGS = {"_offset": "DELTA_BINARY_PACKED", "_timestamp": "DELTA_BINARY_PACKED"}
 # Statistics of keys and values would cost more than they save: readers seek by offsets and times.
 _STATISTICS = ["_offset", "_timestamp"]
+# A topic group has few members, whose names stand in each row.
+_DICTIONARIES = [TOPIC_FIELD.name]
 _PREFIX = b"braidmq."
 DECODING_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 """What Arrow, and whoever looks for the columns, raises for a damaged file of version 0.1, which has no digests."""
@@ -202,13 +204,14 @@ class SegmentFileEncoder:
         self._checks = checks
         self._room = None if room_bytes is None else pa.allocate_buffer(room_bytes)
         self._sink = pa.BufferOutputStream() if self._room is None else pa.FixedSizeBufferWriter(self._room)
+        grouped = TOPIC_FIELD.name in schema.names
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression=compression,
-            use_dictionary=False,
+            use_dictionary=_DICTIONARIES if grouped else False,
             column_encoding=_ENCODINGS,
-            write_statistics=_STATISTICS,
+            write_statistics=[*_STATISTICS, *_DICTIONARIES] if grouped else _STATISTICS,
             data_page_size=page_bytes,
             max_rows_per_page=page_rows,
             store_schema=False,
@@ -412,7 +415,8 @@ def unmark(table: pa.Table) -> pa.Table:
         "string" if table.schema.field("key").type == pa.string() else "binary",
         "json" if isinstance(kind, pa.BaseExtensionType) else "string" if kind == pa.string() else "binary",
     )
-    return pa.Table.from_arrays(table.columns, schema=log_schema(*names))
+    grouped = TOPIC_FIELD.name in table.schema.names
+    return pa.Table.from_arrays(table.columns, schema=log_schema(*names, grouped=grouped))
 
 
 def count_refs(table: pa.Table) -> int:

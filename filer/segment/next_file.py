@@ -11,7 +11,7 @@ import pyarrow as pa
 from filer.format.digests import stated_footer_digest
 from filer.format.nulls import null_column
 from filer.format.requests import Position, RequestId, StoredRequest
-from filer.format.schema import OFFSET_FIELD, TIMESTAMP, rows_schema
+from filer.format.schema import OFFSET_FIELD, TIMESTAMP
 from filer.format.segment_file import Footer, count_refs
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
@@ -151,7 +151,7 @@ class NextFile:
 
 def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
     """Columns of `rows_schema` from whole batches and single messages, in order, without copying the batches."""
-    schema = rows_schema(ref.key_type, ref.value_type)
+    schema = ref.rows_schema
     chunks: list[pa.RecordBatch] = []
     singles: list[Single] = []
     for payload in payloads:
@@ -183,7 +183,7 @@ def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 
 
 def columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
-    """Single messages as columns of `rows_schema`."""
+    """Single messages as columns of `rows_schema`. Those of a topic group came with their topic, in columns."""
     columns = [
         _column_of([single.key for single in singles], schema.field("key").type),
         _values_of(singles, schema.field("value").type),

@@ -18,7 +18,7 @@ from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.format.digests import footer_size_bytes, stated_footer_digest
 from filer.format.requests import StoredRequest
-from filer.format.schema import KeyType, ValueType, log_schema, no_messages
+from filer.format.schema import KeyType, ValueType, log_schema, no_messages, rows_schema
 from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, Footer, encode, mark_json, of_file, read_end
 from filer.keys import FileName
 from filer.segment.live_files import Chain, FileFacts, Hole, in_order, live_names, walk_chain
@@ -40,19 +40,25 @@ Inherit = Callable[[], Awaitable[ProducerWindows]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """The name of a segment, the column types of its files, and what of it was given up when this was made."""
+    """The name of a segment, the columns of its files, and what of it was given up when this was made.
+
+    `grouped`: it is a topic group's, and has the column `_topic`.
+    """
 
     topic: str
     segment: int
     key_type: KeyType = "binary"
     value_type: ValueType = "binary"
     given_up: GivenUpRanges = NOTHING_GIVEN_UP
+    grouped: bool = False
 
     @classmethod
     def of(cls, state: TopicState, segment: Segment) -> "SegmentRef":
         """Of a segment as topic.json has it."""
         config = state.config
-        return cls(state.topic, segment.id, config.key_type, config.value_type, segment.given_up_ranges)
+        return cls(
+            state.topic, segment.id, config.key_type, config.value_type, segment.given_up_ranges, state.is_grouped
+        )
 
     def key(self, name: FileName) -> str:
         """The store key of one of its files."""
@@ -61,12 +67,17 @@ class SegmentRef:
     @property
     def schema(self) -> pa.Schema:
         """The columns of its rows as the broker holds them."""
-        return log_schema(self.key_type, self.value_type)
+        return log_schema(self.key_type, self.value_type, grouped=self.grouped)
+
+    @property
+    def rows_schema(self) -> pa.Schema:
+        """The columns of what publishers give: those of its rows without their offsets and times."""
+        return rows_schema(self.key_type, self.value_type, grouped=self.grouped)
 
     @property
     def no_messages(self) -> pa.Table:
         """Those columns without a row."""
-        return no_messages(self.key_type, self.value_type)
+        return no_messages(self.key_type, self.value_type, grouped=self.grouped)
 
     def encode(self, table: pa.Table, footer: Footer) -> pa.Buffer:
         """The bytes of the owner's next file."""

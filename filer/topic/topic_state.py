@@ -15,6 +15,9 @@ from filer.topic.record_check import checked, with_check
 from filer.topic.topic_config import TopicConfig
 
 FORMAT_VERSION = 1
+GROUPED_VERSION = 2
+"""The format of the record of a topic group, and of each of its members. Brokers that know no groups refuse it: they
+would write files without the column `_topic`, or create a topic of a member's name."""
 _id_of = attrgetter("id")
 SegmentStatus = Literal["open", "sealed"]
 Reason = Literal["create", "roll", "failover", "delete", "split", "merge", "move", "drain", "schema", "load"]
@@ -167,11 +170,40 @@ class Load(_Frozen):
         return self.version is None and not self.abandoned
 
 
+class Grouping(_Frozen):
+    """What makes a topic a topic group (docs/design.md §10): its messages say to which of these `topics` they belong.
+
+    `topics` ascend; none ever leaves. `first_segment` is the id of the first segment that the group opened: as ids are
+    never used again, it tells this group from all others that have had, or will have, its name. Only a `splittable`
+    group has more than one open segment.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    topics: tuple[str, ...]
+    splittable: bool
+    first_segment: int
+
+
+class Membership(_Frozen):
+    """In the record of a name without segments of its own: it is a member of that topic group.
+
+    It counts as long as the group with that `first_segment` is there. Once that is deleted it never is again, and the
+    name is as free as that of a deleted topic. So a group is deleted by one compare-and-swap, that of its own record.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    group: str
+    first_segment: int
+
+
 class TopicState(_Frozen):
     """topic.json. A deleted topic leaves its next segment id and version, so that neither is ever used again.
 
     Fields written by newer brokers are kept, as in a segment. A change that older brokers must not ignore needs a new
-    `format`.
+    `format`. A member of a topic group has a record as a deleted topic has one, since it has no segments of its own,
+    and `member_of` besides.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -187,6 +219,21 @@ class TopicState(_Frozen):
     removals: tuple[Removal, ...] = ()
     loads: tuple[Load, ...] = Field(default=(), exclude_if=_is_empty)
     deleted: bool = False
+    group: Grouping | None = Field(default=None, exclude_if=_is_none)
+    member_of: Membership | None = Field(default=None, exclude_if=_is_none)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether it is a topic group, so that its messages say to which of its members they belong."""
+        return self.group is not None
+
+    def has_member(self, membership: Membership) -> bool:
+        """Whether this is the record of the very group that is meant, and the group is there."""
+        return (
+            not self.deleted
+            and self.group is not None
+            and (self.topic, self.group.first_segment) == (membership.group, membership.first_segment)
+        )
 
     @property
     def open_segments(self) -> list[Segment]:
@@ -227,8 +274,10 @@ class TopicState(_Frozen):
             state = cls.model_validate(content)
         except ValueError as error:
             raise CorruptFile(f"{key} cannot be read: {error}", key=key) from error
-        if state.format != FORMAT_VERSION:
-            raise CorruptFile(f"{key} is of format {state.format}; this version reads {FORMAT_VERSION}", key=key)
+        if state.format not in (FORMAT_VERSION, GROUPED_VERSION):
+            raise CorruptFile(
+                f"{key} is of format {state.format}; this version reads {FORMAT_VERSION} and {GROUPED_VERSION}", key=key
+            )
         return state
 
 
@@ -324,6 +373,23 @@ def removed_segments_are_gone(state: TopicState) -> bool:
     return {removal.segment for removal in state.removals}.isdisjoint(s.id for s in (*state.segments, *coming))
 
 
+def groups_are_marked(state: TopicState) -> bool:
+    """Records about topic groups have the format that says so; a member is in one group, and has no segments."""
+    if state.member_of is not None and (not state.deleted or state.group is not None):
+        return False
+    if state.group is not None and list(state.group.topics) != sorted(set(state.group.topics)):
+        return False
+    is_marked = state.format == GROUPED_VERSION
+    return is_marked == (state.group is not None or state.member_of is not None)
+
+
+def only_splittable_groups_split(state: TopicState) -> bool:
+    """Order holds across the topics of a group that is not splittable, so one segment has all of it."""
+    coming = len(state.transition.open) - len(state.transition.seal) if state.transition else 0
+    is_whole = state.group is None or state.group.splittable or state.deleted
+    return is_whole or len(state.open_segments) + max(coming, 0) <= 1
+
+
 INVARIANTS = (
     open_ranges_tile,
     ids_only_grow,
@@ -332,6 +398,8 @@ INVARIANTS = (
     reserved_ids_are_kept,
     given_up_is_within,
     removed_segments_are_gone,
+    groups_are_marked,
+    only_splittable_groups_split,
 )
 
 

@@ -9,11 +9,12 @@ from filer.clock import Clock
 from filer.errors import BraidError, InvalidConfig
 from filer.event_log import EventLog
 from filer.keys import check_name
-from filer.topic.catalogue import Catalogue
+from filer.topic.catalogue import Catalogue, TopicRecord
 from filer.topic.topic_config import AT_CREATION, FIXED_FIELDS, TopicConfig, parse_config
 from filer.topic.topic_state import Segment, TopicState
 from leader.membership.coordinator import Coordinator
-from leader.transitions import new_topic, recreated
+from leader.transitions import NewGroup, new_topic, recreated
+from mq.administration.memberships import Memberships
 from mq.base.errors import Conflict, NotFound, TopicExists
 from mq.base.internal_topics import check_new_name
 from mq.topic.topic_registry import TopicRegistry
@@ -57,10 +58,12 @@ class TopicAdministration:
         executor: TransitionExecutor,
         placement: SegmentPlacement,
         broadcast: StateBroadcast,
+        memberships: Memberships,
         segments_per_request: int,
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        self._segments_per_request, self._turn = segments_per_request, turn
+        self._memberships, self._turn = memberships, turn
+        self._segments_per_request = segments_per_request
         self._catalogue, self._clock, self._coordinator = catalogue, clock, coordinator
         self._topics, self._executor, self._placement, self._broadcast = topics, executor, placement, broadcast
 
@@ -77,13 +80,9 @@ class TopicAdministration:
         async with self._executor.lock(name):
             record = await self._catalogue.read(name)
             if record is None or record.state.deleted:
-                check_new_name(name)
+                await self._check_free(record)
                 config = parse_config(settings)
-                self._check_servable(config.replicas)
-                count = _segments_at_creation(segments, config)
-                self._check_bounded(count, AT_CREATION if segments is not None else "min_segments")
-                if await self._create(name, record.state if record else None, config, count):
-                    _log.info("topic_created", topic=name, segments=count)
+                if await self.create(name, record.state if record else None, config, segments):
                     return await self._topics.topic(name), Put(created=True)
                 await self._topics.refresh(name)  # another broker has just created it
                 state = (await self._topics.topic(name)).state
@@ -91,8 +90,24 @@ class TopicAdministration:
                 state = record.state
             if only_new:
                 raise TopicExists(f"topic {name!r} exists, and the request wants a new one (If-None-Match: *)")
-            differs = _ignored(segments, len(state.open_segments))
-            return await self._reconfigure(state, settings), Put(created=False, differs=differs)
+            if state.is_grouped:
+                raise Conflict(
+                    "topic-conflict",
+                    f"{name!r} is a topic group: configure it with PUT /v1/topic-groups/{name}, which takes the same "
+                    "settings",
+                )
+            differs = ignored(AT_CREATION, segments, len(state.open_segments))
+            return await self.reconfigure(state, settings), Put(created=False, differs=differs)
+
+    async def _check_free(self, record: TopicRecord | None) -> None:
+        """Raise `Conflict` if a name without segments of its own is that of a member of a topic group."""
+        member_of = None if record is None else record.state.member_of
+        if record is not None and member_of is not None and await self._memberships.counts(member_of):
+            raise Conflict(
+                "topic-conflict",
+                f"{record.state.topic!r} is a member of topic group {member_of.group!r}, and cannot have segments of "
+                f"its own: configure the group (PUT /v1/topic-groups/{member_of.group}), or use another name",
+            )
 
     async def ensure(self, name: str, config: TopicConfig) -> TopicRuntime:
         """The running topic, whatever its configuration; if there is none it is created with this one.
@@ -104,9 +119,10 @@ class TopicAdministration:
         async with self._executor.lock(name):
             record = await self._catalogue.read(name)
             if record is None or record.state.deleted:
+                await self._check_free(record)
                 self._check_servable(1)
                 before, count = record.state if record else None, config.min_segments
-                if await self._create(name, before, config, count):
+                if await self._create(name, before, config, count, None):
                     _log.info("topic_created", topic=name, segments=count)
             await self._topics.refresh(name)
             return await self._topics.topic(name)
@@ -114,10 +130,17 @@ class TopicAdministration:
     async def delete(self, name: str) -> None:
         """Seal all segments and leave a tombstone; the files go after the grace period. Raises `NotFound`."""
         try:
-            await self._topics.topic(name)
+            view = await self._topics.view(name)
         except NotFound as error:
             # Without the advice to create it.
             raise NotFound("topic", f"there is no topic {name!r}") from error
+        if view.state.is_grouped:
+            # Its messages lie in the files of all of them: a name is given up with its group, or not at all.
+            raise Conflict(
+                "topic-group-member" if view.member is not None else "topic-conflict",
+                f"{name!r} is {'a member of ' if view.member is not None else ''}topic group {view.runtime.topic!r}: "
+                f"DELETE /v1/topic-groups/{view.runtime.topic} deletes the group with all its topics",
+            )
         await self._executor.delete(name)
         _log.info("topic_deleted", topic=name)
 
@@ -125,6 +148,7 @@ class TopicAdministration:
         """Split or merge segments. Returns the new state and the successors. Raises `NotFound`, and as `carry_out`."""
         runtime = await self._topics.topic(name)
         if isinstance(wanted, SplitRequest):
+            _check_splittable(runtime.state)
             parts = wanted.parts if wanted.at is None else len(wanted.at) + 1
             if parts <= runtime.state.config.max_segments:
                 self._check_bounded(parts, "the number of parts")
@@ -134,28 +158,52 @@ class TopicAdministration:
                 await runtime.refresh()
         return await carry_out(self._executor, self._placement, self._clock, runtime.state, wanted)
 
-    async def _create(self, name: str, tombstone: TopicState | None, config: TopicConfig, count: int) -> bool:
-        """Returns False if the topic exists: another broker was faster."""
+    async def create(
+        self, name: str, before: TopicState | None, config: TopicConfig, segments: Any, group: NewGroup | None = None
+    ) -> bool:
+        """Create a topic whose name is free: there is no record of it, or `before`, which leaves it free.
+
+        The topic's lock is held. Returns False if it exists: another broker was faster. Raises `InvalidConfig`, and
+        `InternalTopic` for a name that is kept for brokers.
+        """
+        check_new_name(name)
+        self._check_servable(config.replicas)
+        count = _segments_at_creation(segments, config)
+        self._check_bounded(count, AT_CREATION if segments is not None else "min_segments")
+        created = await self._create(name, before, config, count, group)
+        if created:
+            _log.info("topic_created", topic=name, segments=count)
+        return created
+
+    async def _create(
+        self, name: str, before: TopicState | None, config: TopicConfig, count: int, group: NewGroup | None
+    ) -> bool:
         await self._turn()
         now_us = self._clock.now_us()
         brokers_for = self._placement.brokers_for(name, config, count)
-        fresh = new_topic(name, config, count, brokers_for, now_us=now_us)
-        if tombstone is None:
+        fresh = new_topic(name, config, count, brokers_for, now_us=now_us, group=group)
+        if before is None:
             if not await self._catalogue.create(fresh):
                 return False
             # Stopped here, there is the topic, which this broker reads when somebody asks for it.
             await self._turn()
             self._topics.apply(fresh, is_new=True)
             return True
-        state = await self._catalogue.change(
-            name, lambda s: recreated(s, config, count, brokers_for, now_us=now_us) if s.deleted else None
-        )
+
+        def again(state: TopicState) -> TopicState | None:
+            # A membership that was not looked at may be one that counts.
+            if not state.deleted or state.member_of not in (None, before.member_of):
+                return None
+            return recreated(state, config, count, brokers_for, now_us=now_us, group=group)
+
+        state = await self._catalogue.change(name, again)
         if state is None:
             return False
         self._topics.apply(state)
         return True
 
-    async def _reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
+    async def reconfigure(self, state: TopicState, settings: Mapping[str, Any]) -> TopicRuntime:
+        """Change the given settings of a topic that exists. Its lock is held. Raises `InvalidConfig` and `Conflict`."""
         wanted = parse_config(settings, base=state.config)
         self._check_servable(wanted.replicas)
         if wanted.min_segments > state.config.min_segments:
@@ -198,16 +246,25 @@ class TopicAdministration:
             raise InvalidConfig(f"replicas is {replicas}, but there {brokers}: at most {alive} can hold a copy")
 
 
+def _check_splittable(state: TopicState) -> None:
+    if state.group is not None and not state.group.splittable:
+        raise Conflict(
+            "not-splittable",
+            f"topic group {state.topic!r} keeps one order across all its topics, so it has one segment: only a group "
+            'that is created with "splittable": true, whose order is by key, can be split',
+        )
+
+
 def _changed_settings(before: TopicConfig, after: TopicConfig) -> list[str]:
     return [name for name in TopicConfig.model_fields if getattr(before, name) != getattr(after, name)]
 
 
-def _ignored(segments: Any, open_segments: int) -> dict[str, Difference]:
+def ignored(name: str, wanted: Any, actual: int) -> dict[str, Difference]:
     """What a request says of a topic that exists and that counts only at creation. Raises `InvalidConfig`."""
-    if segments is None:
+    if wanted is None:
         return {}
-    _check_whole(segments)
-    return {} if segments == open_segments else {AT_CREATION: Difference(segments, open_segments)}
+    _check_whole(wanted)
+    return {} if wanted == actual else {name: Difference(wanted, actual)}
 
 
 def _check_whole(segments: Any) -> None:

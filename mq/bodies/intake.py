@@ -106,12 +106,14 @@ class Intake:
             await self.hold(len(body))
         return body
 
-    async def hold_rows(self, count: int) -> int:
+    async def hold_rows(self, count: int, *, beside_bytes: int = 0) -> int:
         """Hold room for so many messages as columns, if that is more than their body took. Returns what is held.
 
-        A body of empty messages takes a few bytes for each. Raises `FrontStoreFull`.
+        A body of empty messages takes a few bytes for each. `beside_bytes` is what is stored with all of them besides.
+        Raises `FrontStoreFull`.
         """
-        size_bytes = min(_ROW_BYTES * count, self._front_store.limit_bytes)
+        size_bytes = max(_ROW_BYTES * count, self.held_bytes if beside_bytes else 0) + beside_bytes
+        size_bytes = min(size_bytes, self._front_store.limit_bytes)
         if size_bytes > self.held_bytes:
             await self._take(size_bytes)
         return self.held_bytes

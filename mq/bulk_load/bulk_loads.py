@@ -89,6 +89,10 @@ class BulkLoads:
         if not 1 <= segments <= MOST_SEGMENTS:
             raise InvalidInput(f"segments: a load must have from 1 to {MOST_SEGMENTS} segments, not {segments}")
         runtime = await self._topics.topic(topic)
+        if runtime.state.is_grouped:
+            raise Conflict(
+                "topic-group", f"{topic!r} is a topic group, which takes no bulk loads: publish to its topics instead"
+            )
         starts = await self._starts(runtime, segments)
         now_us, made = self._catalogue.stamp_us(), False
 

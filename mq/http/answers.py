@@ -14,7 +14,7 @@ from mq.http.reply import PageResponse
 from mq.limits.read_budget import ReadLease
 from mq.limits.steps import Steps, at_once, in_turns
 from mq.topic.run import Run
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 MIB = 1024 * 1024
 # Room is taken in steps of 1 MiB: a page of small messages holds at most two.
@@ -69,7 +69,7 @@ async def copied(steps: Steps[T], rows: int, lease: ReadLease) -> T:
 
 async def messages_response(
     chosen: Format,
-    runtime: TopicRuntime,
+    runtime: TopicView,
     runs: list[Run],
     about: dict[str, Any],
     headers: dict[str, str],
@@ -83,7 +83,7 @@ async def messages_response(
     rows = sum(run.table.num_rows for run in runs)
     rendering = rendered if chosen.is_json else copied
     with tracing.current().child("render") as span:
-        parts = await rendering(chosen.page(runtime.state, runs, about), rows, lease)
+        parts = await rendering(chosen.page(runtime.shown, runs, about), rows, lease)
         body_bytes = sum(map(len, parts))
         span.note(size_bytes=body_bytes)
     tracing.current().note(messages=rows)

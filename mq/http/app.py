@@ -34,6 +34,7 @@ from mq.http.endpoints.positions import positions_router
 from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.split_merge import split_merge_router
 from mq.http.endpoints.subscribe import subscribe_router
+from mq.http.endpoints.topic_groups import topic_groups_router
 from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
 from mq.http.endpoints.verification import verification_router
@@ -133,6 +134,7 @@ def create_app(broker: Broker) -> FastAPI:
     )
     routers = (
         topics_router,
+        topic_groups_router,
         split_merge_router,
         history_router,
         messages_router,

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import log_schema
+from filer.format.schema import TOPIC_FIELD, log_schema
 from filer.times import rfc3339
 from filer.topic.topic_config import TopicConfig
 from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
@@ -66,6 +66,7 @@ class MessageRenderer:
                 batch["event_time"].cast(pa.int64()).to_pylist(),
                 batch["headers"].to_pylist(),
                 batch["_ref"].to_pylist(),
+                *((batch[TOPIC_FIELD.name].to_pylist(),) if TOPIC_FIELD.name in batch.schema.names else ()),
             )
             for row in zip(*columns, strict=True):
                 message = self._message(run.segment, *row)
@@ -90,9 +91,11 @@ class MessageRenderer:
         event_time_us: int | None,
         headers: Sequence[tuple[str, bytes]] | None,
         ref: dict[str, Any] | None,
+        member: str | None = None,
     ) -> dict[str, Any]:
         message: dict[str, Any] = {
             "id": f"{segment}-{offset}",
+            **({} if member is None else {"topic": member}),
             "segment": segment,
             "offset": offset,
             "timestamp": rfc3339(timestamp_us),
@@ -266,7 +269,7 @@ def ndjson_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any])
 
 def arrow_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """An Arrow IPC stream of the runs with a column `segment` in front, one or more record batches a run."""
-    schema = log_schema(state.config.key_type, state.config.value_type)
+    schema = log_schema(state.config.key_type, state.config.value_type, grouped=state.is_grouped)
     schema = pa.schema([pa.field("segment", pa.int64(), nullable=False), *schema])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:

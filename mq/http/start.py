@@ -5,7 +5,7 @@ from filer.topic.positions import PositionExpired, Positions, from_marker, to_ma
 from mq.base.errors import NotFound, PositionTooOld
 from mq.bodies.times import parse_time
 from mq.topic.topic_reader import TopicReader
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 
 async def start_positions(
@@ -34,8 +34,9 @@ async def check_positions(topic: str, reader: TopicReader, positions: Positions)
         raise PositionTooOld(str(error), to_marker(topic, reader.earliest())) from error
 
 
-async def check_offset(runtime: TopicRuntime, segment: int, offset: int, reader: TopicReader) -> None:
+async def check_offset(view: TopicView, segment: int, offset: int, reader: TopicReader) -> None:
     """Raises `NotFound` for an unknown segment, `PositionTooOld` or `InvalidInput` for an offset outside it."""
+    runtime = view.runtime
     found = runtime.state.segment(segment)
     if found is None:
         # Another broker may have opened it, and this one does not know yet.
@@ -45,13 +46,13 @@ async def check_offset(runtime: TopicRuntime, segment: int, offset: int, reader:
         if segment < runtime.state.next_segment and segment >= 0:
             raise PositionTooOld(
                 f"segment {segment} has been removed by retention",
-                to_marker(runtime.topic, reader.earliest()),
+                to_marker(view.topic, reader.earliest()),
             )
-        raise NotFound("segment", f"topic {runtime.topic!r} has no segment {segment}")
+        raise NotFound("segment", f"topic {view.topic!r} has no segment {segment}")
     if offset < found.start_offset:
         raise PositionTooOld(
             f"offset {offset} of segment {segment} is older than what is kept (from {found.start_offset} on)",
-            to_marker(runtime.topic, reader.earliest()),
+            to_marker(view.topic, reader.earliest()),
         )
     end = found.end_offset if found.end_offset is not None else await runtime.reads.end_of(segment, at_least=offset)
     if offset > end:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from filer import tracing
 from filer.backoff import backoff_seconds
 from filer.clock import Clock
-from filer.errors import BraidError, CorruptFile, SegmentMoved, SequenceExpired, UnreadableObject
+from filer.errors import BraidError, CorruptFile, InvalidInput, SegmentMoved, SequenceExpired, UnreadableObject
 from filer.format.requests import Position, RequestId
-from filer.format.schema import rows_schema
+from filer.format.schema import TOPIC_FIELD, rows_schema
 from filer.segment.next_file import Payload, Single, columns_of
 from filer.slots import SLOTS, slot_of
 from filer.topic.topic_state import Segment, TopicState
@@ -252,6 +252,12 @@ class TopicPublisher:
         the request was stored, `PublishIncomplete` (with the positions that were stored) if some of it was,
         `StoreTimeout` and `SequenceExpired`.
         """
+        if (TOPIC_FIELD.name in rows.schema.names) != self._state.is_grouped:
+            # Else its file could not be written, and nothing more could be published to the segment.
+            raise InvalidInput(
+                "messages for a topic group, and no others, say to which of its topics they belong: publish to a topic "
+                f"of {self._state.topic!r}"
+            )
         attempts = self._attempts(0, self._clock.monotonic_seconds() + RETRY_SECONDS)
         return await self._publish(_Share(rows, size_bytes), self._null_slot(request), request, replicated, attempts)
 

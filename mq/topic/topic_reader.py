@@ -17,6 +17,7 @@ from filer.topic.positions import Positions, advance, check_positions, earliest,
 from mq.base.errors import OwnerSilent
 from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import of_member
 
 STALE_TRIES = 5
 LOST_TRIES = 2
@@ -24,6 +25,8 @@ LOST_TRIES = 2
 # A page of which less than this part is left is full. To fill it to the last byte would take a read for each message.
 _FULL_PART = 8
 SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
+# To find messages of a member of a topic group, so many of all members are looked at, at least and at most.
+PASSED_ROWS, PASSED_BYTES, MOST_PASSED_BYTES = 10_000, 1024 * 1024, 8 * 1024 * 1024
 
 
 class TopicReader:
@@ -34,6 +37,10 @@ class TopicReader:
 
     With `room`, what is found takes room there, and a page ends early where there is none. Without it only the bounds
     of the page count.
+
+    With `member` it is a reader of that member of a topic group: it is given the member's messages alone, and passes by
+    the others. A read that has passed by as much as its bounds allow, and has found none, `may_go_on` at the positions
+    that it has reached.
     """
 
     def __init__(
@@ -43,7 +50,10 @@ class TopicReader:
         *,
         streaming: bool = False,
         room: ReadRoom | None = None,
+        member: str | None = None,
     ) -> None:
+        self._member = member
+        self.may_go_on = False
         self._runtime, self._reads, self._reader, self._streaming = runtime, runtime.reads, reader, streaming
         self._room = room
         # What kept the last read from going on in one of the segments.
@@ -52,9 +62,15 @@ class TopicReader:
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
         """Messages of one segment from `offset` on; none if it has no more (yet).
 
-        What is given up is passed by: `Run.end` lies behind it, also where no message follows. Raises `OwnerSilent` if
-        there may be more that only the segment's owner has.
+        What is given up is passed by: `Run.end` lies behind it, also where no message follows. So are other members'
+        messages. Raises `OwnerSilent` if there may be more that only the segment's owner has.
         """
+        scan_rows, scan_bytes = self._looked_at(max_rows, max_bytes)
+        run = await self._all_of(segment_id, offset, max_rows=scan_rows, max_bytes=scan_bytes)
+        return run if self._member is None else self._wanted(run, max_rows=max_rows, max_bytes=max_bytes)
+
+    async def _all_of(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
+        """As `read_segment`, of all members."""
         began_seconds = self._reads.now_seconds()
         while True:
             run = await self._read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
@@ -63,6 +79,23 @@ class TopicReader:
                 return run
             if not await self._enlarged():
                 return run
+
+    def _looked_at(self, max_rows: int, max_bytes: int) -> tuple[int, int]:
+        """How many messages to read at once to find so many: among those of other members there may be few, or none."""
+        if self._member is None:
+            return max_rows, max_bytes
+        return max(max_rows, PASSED_ROWS), max(max_bytes, PASSED_BYTES)
+
+    def _wanted(self, run: Run, *, max_rows: int, max_bytes: int) -> Run:
+        """The member's messages of what was read, up to these bounds, and at least one if there is one."""
+        assert self._member is not None
+        table = of_member(run.table, self._member)
+        if not table.num_rows:
+            return Run.of(run.segment, run.end, table)
+        rows, _ = head(table, row_ends(table), 0, max_rows=max(max_rows, 1), max_bytes=max_bytes)
+        # Where it is cut, the next read begins behind the last message that is given.
+        end = run.end if rows.num_rows == table.num_rows else rows["_offset"][-1].as_py() + 1
+        return Run.of(run.segment, end, rows)
 
     async def _enlarged(self) -> bool:
         """Whether there was no room for the first message, and is now."""
@@ -195,6 +228,7 @@ class TopicReader:
             runs, moved = await self._read(positions, max_rows=max_rows, max_bytes=max_bytes)
             if runs:
                 self._reads.observe_page(began_seconds)
+            if runs or self.may_go_on:
                 return runs, moved
             if not await self._enlarged():
                 return runs, moved
@@ -203,14 +237,16 @@ class TopicReader:
         self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int
     ) -> tuple[list[Run], Positions]:
         """As `read`; nothing also if there is no room for the first message."""
-        self.unreadable = None
+        self.unreadable, self.may_go_on = None, False
         moved = advance(self._runtime.state, positions)
         runs: list[Run] = []
         idle: set[int] = set()
         silent: OwnerSilent | None = None
-        least_bytes = max_bytes // _FULL_PART
+        least_bytes, passed_bytes = max_bytes // _FULL_PART, 0
         while max_rows > 0 and max_bytes > least_bytes and (ready := [s for s in moved if s not in idle]):
-            share_rows, share_bytes = -(-max_rows // len(ready)), -(-max_bytes // len(ready))
+            if passed_bytes > MOST_PASSED_BYTES:
+                break
+            share_rows, share_bytes = self._looked_at(-(-max_rows // len(ready)), -(-max_bytes // len(ready)))
             found = await asyncio.gather(
                 *(self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
             )
@@ -227,6 +263,12 @@ class TopicReader:
                     moved[segment_id] = run.end  # further on, if what comes next is given up
                     idle.add(segment_id)
                     continue
+                if self._member is not None and max_rows > 0:
+                    passed_bytes += run.size_bytes
+                    run = self._wanted(run, max_rows=max_rows, max_bytes=max_bytes)
+                    if not run.table.num_rows:
+                        moved[run.segment], self.may_go_on = run.end, True
+                        continue
                 if run.table.num_rows > max_rows:
                     run = Run.of(run.segment, run.end - run.table.num_rows + max_rows, run.table.slice(0, max_rows))
                 if not run.table.num_rows:
@@ -238,9 +280,9 @@ class TopicReader:
             moved = advance(self._runtime.state, moved)
         if self.unreadable is not None:
             self._mark_next(self.unreadable, moved)
-            if not runs:
+            if not runs and not self.may_go_on:
                 raise self.unreadable
-        if silent is not None and not runs and not self._streaming:
+        if silent is not None and not runs and not self.may_go_on and not self._streaming:
             raise silent
         return runs, moved
 
@@ -256,7 +298,8 @@ class TopicReader:
         """Add the marker of the positions that pass by the messages that cannot be read."""
         if error.segment in positions and error.next_offset is not None:
             behind = {**positions, error.segment: error.next_offset}
-            error.next_marker = to_marker(self._runtime.topic, advance(self._runtime.state, behind))
+            topic = self._member or self._runtime.topic
+            error.next_marker = to_marker(topic, advance(self._runtime.state, behind))
 
     def earliest(self) -> Positions:
         """Positions of the oldest messages kept."""
@@ -303,9 +346,7 @@ class TopicReader:
             offset, most_rows = found, SEEK_ROWS
         while True:
             try:
-                run = await self.read_segment(
-                    segment_id, offset, max_rows=min(most_rows, SEEK_ROWS), max_bytes=SEEK_BYTES
-                )
+                run = await self._all_of(segment_id, offset, max_rows=min(most_rows, SEEK_ROWS), max_bytes=SEEK_BYTES)
             except UnreadableObject:
                 return offset  # whoever reads from there is told
             if not run.table.num_rows:

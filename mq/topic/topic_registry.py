@@ -10,8 +10,9 @@ from filer.keys import check_name
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import Coordinator
-from mq.base.errors import NotFound
+from mq.base.errors import Conflict, NotFound
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 from mq.traffic.topic_traffic import TopicTraffic
 
 REREAD_SECONDS = 0.3
@@ -63,15 +64,50 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         return None if runtime is None else runtime.traffic
 
     async def topic(self, name: str) -> TopicRuntime:
-        """The running topic. Raises `NotFound`, and `InvalidName` if no topic can have that name."""
+        """The running topic, which has segments of its own.
+
+        Raises `NotFound`, `Conflict` for a member of a topic group, and `InvalidName` if no topic can have that name.
+        """
         runtime = self._running.get(name)
-        if runtime is None or runtime.state.deleted:
-            # Another broker may have created it, or created it again.
-            await self.refresh(check_name(name))
-            runtime = self._running.get(name)
-        if runtime is None or runtime.state.deleted:
-            raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
-        return runtime
+        if runtime is not None and not runtime.state.deleted:
+            return runtime
+        view = await self.view(name)
+        if view.member is not None:
+            raise Conflict(
+                "topic-group-member",
+                f"topic {name!r} is a member of topic group {view.runtime.topic!r}, whose segments it shares: ask this "
+                "of the group, by its own name",
+            )
+        return view.runtime
+
+    async def view(self, name: str) -> TopicView:
+        """A topic as users name it: a running topic, or a member of a topic group. Raises `NotFound`, `InvalidName`."""
+        if (view := self._known_view(name)) is not None:
+            return view
+        # Another broker may have created it, or created it again.
+        await self.refresh(check_name(name))
+        if (runtime := self._running.get(name)) is not None and (member_of := runtime.state.member_of) is not None:
+            if (view := self._known_view(name)) is not None:
+                return view
+            await self.refresh(member_of.group)
+        if (view := self._known_view(name)) is not None:
+            return view
+        raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
+
+    def _known_view(self, name: str) -> TopicView | None:
+        """As `view`, by what is known here; None if by that there is no such topic.
+
+        What is known may be a moment old. A group that was deleted meanwhile has no open segments: whoever publishes to
+        it, or waits for its messages, comes upon that, and looks again.
+        """
+        runtime = self._running.get(name)
+        if runtime is None or not runtime.state.deleted:
+            return None if runtime is None else TopicView(runtime)
+        member_of = runtime.state.member_of
+        group = None if member_of is None else self._running.get(member_of.group)
+        if member_of is None or group is None or not group.state.has_member(member_of):
+            return None
+        return TopicView(group, name)
 
     def apply(self, state: TopicState, *, is_new: bool = False) -> None:
         """Run the topic with this state, unless it runs with a newer one. `is_new`: this process has just made it."""

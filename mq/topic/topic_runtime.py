@@ -136,7 +136,7 @@ class TopicRuntime:
         if segment is not None:
             return SegmentRef.of(self.state, segment)
         config = self.state.config
-        return SegmentRef(self.topic, segment_id, config.key_type, config.value_type)
+        return SegmentRef(self.topic, segment_id, config.key_type, config.value_type, grouped=self.state.is_grouped)
 
     def apply(self, state: TopicState) -> None:
         """Take over a newer state: open writers for new segments of this broker, and wake everyone who waits."""

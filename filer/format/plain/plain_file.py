@@ -1,7 +1,7 @@
 """Segment files of plain messages: in the bytes that Arrow would write, in half of its time.
 
 A message is plain if it has a key and a value, or no key as all others of its file, an event time or none as all
-others, and neither headers nor a reference. Most are.
+others, and neither headers nor a reference, and is not of a topic group. Most are.
 """
 
 import itertools
@@ -33,6 +33,7 @@ from filer.format.plain.pages import (
     number_statistics,
 )
 from filer.format.plain.thrift import END, STRUCT, items, text, zigzag
+from filer.format.schema import TOPIC_FIELD
 
 BEGIN = b"PAR1"
 PAGE_ROWS = 20_000
@@ -60,6 +61,8 @@ _MARK = b"mark"
 def is_plain(table: pa.Table) -> bool:
     """Whether the messages of a table with the columns of a file are plain."""
     rows = table.num_rows
+    if TOPIC_FIELD.name in table.schema.names:
+        return False
     nulls = {name: table[name].null_count for name in ("key", "value", "event_time", "headers", "_ref")}
     return (
         rows > 0

@@ -86,7 +86,7 @@ def arrow_claims(
         [
             pa.field("segment", pa.int64(), nullable=False),
             pa.field("deliveries", pa.int32(), nullable=False),
-            *log_schema(state.config.key_type, state.config.value_type),
+            *log_schema(state.config.key_type, state.config.value_type, grouped=state.is_grouped),
         ],
         {CLAIMS: orjson.dumps({"claims": claims_of(granted.grants, tokens), **about})},
     )

@@ -9,17 +9,20 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from filer.errors import InvalidInput, UnreadableObject
+from filer.format.schema import TOPIC_FIELD
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import unreadable_end
 from filer.segment.segment_reader import unreadable
 from filer.times import rfc3339
 from filer.topic.positions import Positions, passed_by
+from mq.base.errors import Conflict
 from mq.broker import Broker
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.start import check_offset, start_positions
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 PRESIGNED_SECONDS = 3600
 LISTING_AGE_SHARE = 0.05
@@ -39,7 +42,7 @@ def files_router(broker: Broker) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:
         """List the live segment files in reading order. They stay at least for the grace period."""
-        runtime = await broker.topics.topic(topic)
+        runtime = await _with_files(broker, topic)
         reader, first = await broker.reader(topic), _parse_after(after)
         since = await start_positions(topic, reader, None, from_, default="earliest") if from_ else None
         return json_response(await _listed(broker, runtime, since, first, limit))
@@ -55,8 +58,8 @@ def files_router(broker: Broker) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:
         """List the live files of one segment that hold messages from `offset` to `end_offset`."""
-        runtime = await broker.topics.topic(topic)
-        await check_offset(runtime, segment, offset, await broker.reader(topic))
+        runtime = await _with_files(broker, topic)
+        await check_offset(TopicView(runtime), segment, offset, await broker.reader(topic))
         return json_response(await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit))
 
     @router.post("/v1/topics/{topic}/upkeep", status_code=202)
@@ -70,6 +73,19 @@ def files_router(broker: Broker) -> APIRouter:
         return json_response({"topic": topic, "segments": broker.maintenance.invalidate(runtime.topic)}, status=202)
 
     return router
+
+
+async def _with_files(broker: Broker, topic: str) -> TopicRuntime:
+    """Raises `Conflict` for a member: who takes all messages in the files for its own would have those of others."""
+    view = await broker.topics.view(topic)
+    if view.member is not None:
+        group = view.runtime.topic
+        raise Conflict(
+            "topic-group-member",
+            f"the messages of {topic!r} lie in the files of topic group {group!r}, among those of other topics: ask "
+            f"for /v1/topics/{group}/files, and take the rows WHERE {TOPIC_FIELD.name} = '{topic}'",
+        )
+    return view.runtime
 
 
 async def _listed(

@@ -36,10 +36,11 @@ from mq.http.start import check_offset, check_positions, start_positions
 from mq.limits.read_budget import ReadLease
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 PRESIGNED_SECONDS = 900
 SILENT_SECONDS = 5.0
+LONGEST_LOOK_SECONDS = 5.0
 # The pause doubles each time. When others take over a silent owner's segment, that ends the wait by itself.
 ASK_AGAIN_FIRST_SECONDS, ASK_AGAIN_LONGEST_SECONDS = 0.2, 1.0
 _PAGE: dict[int | str, dict[str, Any]] = {
@@ -127,7 +128,7 @@ def messages_router(broker: Broker) -> APIRouter:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
         with _lease(broker, page) as lease:
             async with broker.reads.cut_off():
-                runtime = await broker.topics.topic(topic)
+                runtime = await broker.topics.view(topic)
                 with tracing.current().child("plan"):
                     reader = await broker.reader(topic)
                     positions = await start_positions(topic, reader, marker, from_, default="earliest")
@@ -147,7 +148,7 @@ def messages_router(broker: Broker) -> APIRouter:
         """Read one segment from an offset on."""
         with _lease(broker, page) as lease:
             async with broker.reads.cut_off():
-                runtime = await broker.topics.topic(topic)
+                runtime = await broker.topics.view(topic)
                 run, end_offset = await _read_segment(broker, runtime, segment, offset, page, lease)
             about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}
             headers = {"Braid-Next-Offset": str(run.end)}
@@ -159,9 +160,9 @@ def messages_router(broker: Broker) -> APIRouter:
     async def read_message(topic: str, message_id: str) -> Response:
         """Read one message by its id, `<segment>-<offset>`."""
         with broker.read_budget.lease() as lease:
-            runtime = await broker.topics.topic(topic)
+            runtime = await broker.topics.view(topic)
             run = await _one(broker, runtime, message_id, lease)
-            parts = await rendered(json_message(runtime.state, run), 1, lease)
+            parts = await rendered(json_message(runtime.shown, run), 1, lease)
             runtime.reads.count_read(run.segment, 1, sum(map(len, parts)))
             return PageResponse(parts, {}, JSON, lease)
 
@@ -169,7 +170,7 @@ def messages_router(broker: Broker) -> APIRouter:
     async def read_payload(topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
         with broker.read_budget.lease() as lease:
-            runtime = await broker.topics.topic(topic)
+            runtime = await broker.topics.view(topic)
             return await _payload_response(broker, runtime, await _one(broker, runtime, message_id, lease), lease)
 
     return router
@@ -184,17 +185,29 @@ def _lease(broker: Broker, page: Page) -> ReadLease:
 
 
 async def _browse(
-    broker: Broker, runtime: TopicRuntime, reader: TopicReader, positions: Positions, page: Page, lease: ReadLease
+    broker: Broker, runtime: TopicView, reader: TopicReader, positions: Positions, page: Page, lease: ReadLease
 ) -> tuple[list[Run], Positions]:
-    """A page from these positions on, once it has messages or the time is over, and the positions after it."""
-    patience = _Patience(broker, page.wait_seconds)
+    """A page from these positions on, once it has messages or the time is over, and the positions after it.
+
+    A reader of a member of a topic group that finds others' messages alone gets a page without messages after
+    `LONGEST_LOOK_SECONDS`, or after the time for which it waits, if that is longer. The positions have moved on then.
+    """
+    patience, looked = (
+        _Patience(broker, page.wait_seconds),
+        _Patience(broker, max(page.wait_seconds, LONGEST_LOOK_SECONDS)),
+    )
     while True:
         news = runtime.reads.news()
         try:
             runs, reached = await reader.read(positions, max_rows=page.rows, max_bytes=page.size_bytes)
-            if runs or patience.is_over:
+            if runs or (patience.is_over and not reader.may_go_on) or looked.is_over:
                 return runs, reached
             lease.release()
+            if reader.may_go_on:
+                # Only other members' messages so far. Where that is told, nobody reads them again.
+                positions = reached
+                await lease.turns.wait()
+                continue
             runtime.reads.follow(reached)
             with tracing.current().child("wait"):
                 await patience.wait(news)
@@ -208,7 +221,7 @@ async def _browse(
 
 
 async def _read_segment(
-    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, page: Page, lease: ReadLease
+    broker: Broker, runtime: TopicView, segment: int, offset: int, page: Page, lease: ReadLease
 ) -> tuple[Run, int | None]:
     """As `_browse`, of one segment; and the end of the segment, None while it is open."""
     reader = await broker.reader(runtime.topic, room=lease)
@@ -232,10 +245,10 @@ async def _read_segment(
             with tracing.current().child("wait") as span:
                 span.event("owner silent", silent)
                 await patience.wait_for_owner(news, silent)
-        await broker.topics.topic(runtime.topic)
+        await broker.topics.view(runtime.topic)
 
 
-async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lease: ReadLease) -> Response:
+async def _payload_response(broker: Broker, runtime: TopicView, run: Run, lease: ReadLease) -> Response:
     """The payload of the one message in `run`: from here, or where the object store itself gives it."""
     ref = run.table["_ref"][0].as_py()
     if ref is None:
@@ -245,8 +258,8 @@ async def _payload_response(broker: Broker, runtime: TopicRuntime, run: Run, lea
         return PageResponse([data], {}, "application/octet-stream", lease)
     lease.close()
     reference = Reference.from_row(ref)
-    key = reference.key(runtime.topic)
-    offset = run.end - run.table.num_rows
+    key = reference.key(runtime.state.topic)
+    offset = run.table["_offset"][0].as_py()
     presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
     if presigned is not None:
         with _of_message(key, run.segment, offset):
@@ -273,7 +286,7 @@ def _of_message(key: str, segment: int, offset: int) -> Iterator[None]:
 
 async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
     """After a wait: raises `NotFound` if the topic has been deleted, and as `check_positions`."""
-    await broker.topics.topic(topic)
+    await broker.topics.view(topic)
     await check_positions(topic, reader, positions)
 
 
@@ -303,7 +316,7 @@ async def _in_order(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGen
             yield part
 
 
-async def _one(broker: Broker, runtime: TopicRuntime, message_id: str, lease: ReadLease) -> Run:
+async def _one(broker: Broker, runtime: TopicView, message_id: str, lease: ReadLease) -> Run:
     match = _MESSAGE_ID.match(message_id)
     if match is None:
         raise InvalidInput(f"{message_id!r:.80} is not a message id: it is <segment>-<offset>, such as 0-42")
@@ -313,7 +326,7 @@ async def _one(broker: Broker, runtime: TopicRuntime, message_id: str, lease: Re
         if runtime.state.segment(segment) is not None:
             await check_offset(runtime, segment, offset, reader)
             run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
-            if run.table.num_rows and run.end - run.table.num_rows == offset:
+            if run.table.num_rows and run.table["_offset"][0].as_py() == offset:
                 return run
     except (PositionExpired, InvalidInput) as error:
         raise NotFound(

@@ -31,11 +31,11 @@ class PayloadUpload:
         broker = self._broker
         if broker.draining.is_set():
             raise Draining()
-        await broker.topics.topic(topic)
+        stored_by = (await broker.topics.view(topic)).runtime.topic
         payloads = broker.payloads
         if payloads is None:
             raise NotFound("upload", "payloads go to the URL that POST …/uploads gave, on the object store itself")
-        upload = broker.uploads.parse(topic, upload_id)
+        upload = broker.uploads.parse(stored_by, upload_id)
         if broker.clock.now_us() > upload.expires_us:
             raise InvalidReference(f"upload {upload_id!r} has expired: ask for a new one")
         declared = dict(scope["headers"]).get(b"content-length", b"")
@@ -43,7 +43,7 @@ class PayloadUpload:
             raise InvalidReference(
                 f"the upload was declared with {upload.size_bytes} bytes, the body has {int(declared)}"
             )
-        key = keys.upload(topic, upload_id)
+        key = keys.upload(stored_by, upload_id)
         try:
             sha256 = await payloads.create_from_stream(
                 key, chunks_of(receive), size_bytes=upload.size_bytes, sha256=upload.sha256

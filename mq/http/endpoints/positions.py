@@ -23,9 +23,9 @@ def positions_router(broker: Broker) -> APIRouter:
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
     ) -> Response:
         """Return the offset of each segment at a marker, a time, or the end of the topic: read on from there."""
-        runtime = await broker.topics.topic(topic)
+        state = (await broker.topics.view(topic)).state
         reader = await broker.reader(topic)
-        found = advance(runtime.state, await start_positions(topic, reader, marker, from_, default="latest"))
+        found = advance(state, await start_positions(topic, reader, marker, from_, default="latest"))
         listed = [{"segment": segment, "offset": found[segment]} for segment in sorted(found)]
         return json_response({"topic": topic, "marker": to_marker(topic, found), "positions": listed})
 

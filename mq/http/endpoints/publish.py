@@ -16,12 +16,20 @@ from filer import tracing
 from filer.clock import Clock
 from filer.errors import InvalidInput, OutcomeUnknown
 from filer.format.requests import Position, RequestId
-from filer.format.schema import REF
+from filer.format.schema import REF, rows_schema
 from filer.nearest import unknown_name
-from filer.segment.next_file import Single
+from filer.segment.next_file import Single, columns_of
 from filer.topic.topic_config import TopicConfig
 from filer.tracing import Span
-from mq.base.errors import Draining, InvalidReference, Malformed, PublishIncomplete, Repeatable, UnsupportedMedia
+from mq.base.errors import (
+    Conflict,
+    Draining,
+    InvalidReference,
+    Malformed,
+    PublishIncomplete,
+    Repeatable,
+    UnsupportedMedia,
+)
 from mq.base.json_size import LARGE_BYTES
 from mq.bodies.arriving_body import arriving_body
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
@@ -36,7 +44,7 @@ from mq.http.reply import JSON, Reply
 from mq.http.web_pages import Headers
 from mq.limits.steps import Steps, at_once, in_turns
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64", *DELIVERY_FIELDS)
@@ -110,9 +118,9 @@ class Publisher:
 
     async def _publish(self, scope: Scope, receive: Receive, topic: str) -> Reply:
         broker = self._broker
-        runtime = await self.topic(topic)
+        view = await self.topic(topic)
         request = PublishRequest(scope["headers"], scope["query_string"])
-        config = runtime.state.config
+        config = view.state.config
         replicated = wants_replicated(request.parameters.get("acks"), config)
         limit_bytes = broker.settings.max_body_bytes
         refuse_forms(request.content_type, topic)
@@ -129,14 +137,12 @@ class Publisher:
             body = cast("bytes", arrived) if is_arrow else await as_bytes(arrived, broker.turns.bodies)
             try:
                 if body_format is not None:
-                    positions = await self._publish_rows(runtime, request, body_format, body, intake, replicated)
+                    positions = await self._publish_rows(view, request, body_format, body, intake, replicated)
                 else:
                     if not request.content_type:
                         refuse_envelope(request, body)
                     single = await self._single(request, body, config)
-                    positions = (
-                        await runtime.publisher.publish_single(single, len(body), request.id, replicated=replicated),
-                    )
+                    positions = await _publish_single(view, single, len(body), request.id, replicated)
             except (OutcomeUnknown, PublishIncomplete) as error:
                 if request.id is None:
                     raise
@@ -157,16 +163,23 @@ class Publisher:
         if (span := tracing.current()).is_recording:
             _note(span, positions, size_bytes)
 
-    async def topic(self, topic: str) -> TopicRuntime:
+    async def topic(self, topic: str) -> TopicView:
         """The topic to publish to. Raises errors that `problem_of` can answer."""
         broker = self._broker
         if broker.draining.is_set():
             raise Draining("this broker is shutting down: publish through another, or wait until it is back")
-        runtime = broker.topics.get(topic)
-        if runtime is None or runtime.state.deleted:
+        found = broker.topics.get(topic)
+        if found is not None and not found.state.deleted:
+            view = TopicView(found)
+        else:
             async with broker.deadlines.within(broker.deadlines.group()):
-                runtime = await broker.topics.topic(topic)
-        return runtime
+                view = await broker.topics.view(topic)
+        if view.member is None and view.state.is_grouped:
+            raise Conflict(
+                "topic-group",
+                f"{topic!r} is a topic group: publish to one of its topics, which GET /v1/topic-groups/{topic} names",
+            )
+        return view
 
     async def finish_single(self, publisher: TopicPublisher, begun: SinglePublish) -> Reply:
         """The answer to a single message that this publisher has begun. Raises as a call does."""
@@ -188,17 +201,17 @@ class Publisher:
 
     async def _publish_rows(
         self,
-        runtime: TopicRuntime,
+        view: TopicView,
         request: PublishRequest,
         body_format: Format,
         body: bytes,
         intake: Intake,
         replicated: bool,
     ) -> Sequence[Position]:
-        config = runtime.state.config
+        config = view.state.config
         columns = Columns(config.key_type, config.value_type, self._broker.clock.now_us())
         rows = await self.decoded(_decoding(request, body_format, body, columns)(), len(body), body_format)
-        return await self.store_rows(runtime, rows, intake, request.id, replicated=replicated)
+        return await self.store_rows(view, rows, intake, request.id, replicated=replicated)
 
     async def decoded(self, decode: Steps[Rows], size_bytes: int, body_format: Format) -> Rows:
         """The rows of a body of that size and format, decoded where that holds up nobody."""
@@ -211,14 +224,16 @@ class Publisher:
         return await asyncio.get_running_loop().run_in_executor(broker.decode_pool, at_once, decode)
 
     async def store_rows(
-        self, runtime: TopicRuntime, rows: Rows, intake: Intake, request: RequestId | None, *, replicated: bool
+        self, view: TopicView, rows: Rows, intake: Intake, request: RequestId | None, *, replicated: bool
     ) -> Sequence[Position]:
         """Store the rows of a request whose body the intake holds. Raises errors that `problem_of` can answer."""
-        batch = await self._pin(runtime.topic, rows) if rows.claims else rows.batch
+        batch = await self._pin(view.state.topic, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return ()
-        size_bytes = await intake.hold_rows(batch.num_rows)
-        return await runtime.publisher.publish_rows(batch, size_bytes, request, replicated=replicated)
+        size_bytes = await intake.hold_rows(batch.num_rows, beside_bytes=view.beside_bytes(batch.num_rows))
+        return await view.runtime.publisher.publish_rows(
+            view.rows_of(batch), size_bytes, view.request_of(request), replicated=replicated
+        )
 
     async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
         """The rows with their references, each verified against the store and pinned to the object found there."""
@@ -230,6 +245,18 @@ class Publisher:
                 raise InvalidReference(f"row {row}: {error}") from error
         arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]
         return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
+
+
+async def _publish_single(
+    view: TopicView, single: Single, size_bytes: int, request: RequestId | None, replicated: bool
+) -> Sequence[Position]:
+    """Store one value."""
+    publisher = view.runtime.publisher
+    if view.member is None:
+        return (await publisher.publish_single(single, size_bytes, request, replicated=replicated),)
+    config = view.state.config
+    row = columns_of([single], rows_schema(config.key_type, config.value_type))
+    return await publisher.publish_rows(view.rows_of(row), size_bytes, view.request_of(request), replicated=replicated)
 
 
 def intake_of(broker: Broker, topic: str, limit_bytes: int, *, wait: bool) -> Intake:

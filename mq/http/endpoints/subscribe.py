@@ -29,7 +29,7 @@ from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 BUFFERED_BYTES = 1024 * 1024
 """What the systems at both ends may take for a client that does not read."""
@@ -72,14 +72,14 @@ def subscribe_router(broker: Broker) -> APIRouter:
         chosen = negotiate(request, STREAM_FORMATS)
         address = request.client.host if request.client else ""
         broker.streams.check(address)
-        runtime = await broker.topics.topic(topic)
+        view = await broker.topics.view(topic)
         reader = await broker.reader(topic, streaming=True)
         # A browser that reconnects repeats its first URL. The header says how far it has got.
         resumed = last_event_id or marker
         positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
         assert chosen.stream is not None
         chunks = chunks_of(request.scope)
-        stream = streams.parts(runtime, positions, chosen.stream, address, chunks)
+        stream = streams.parts(view, positions, chosen.stream, address, chunks)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return PacedStream(stream, headers, chosen.media_type, broker.turns.streams, chunks)
 
@@ -95,27 +95,27 @@ class _Streams:
         self._live = LiveStreams(broker, self._pages)
 
     async def parts(
-        self, runtime: TopicRuntime, positions: Positions, form: StreamForm, address: str, chunks: Chunks | None
+        self, view: TopicView, positions: Positions, form: StreamForm, address: str, chunks: Chunks | None
     ) -> AsyncGenerator[Part, None]:
         """The parts of one stream."""
         with self._broker.streams.counted(address):
-            async with contextlib.aclosing(self._parts(runtime, positions, form, chunks)) as parts:
+            async with contextlib.aclosing(self._parts(view, positions, form, chunks)) as parts:
                 async for part in parts:
                     yield part
 
     async def _parts(
-        self, runtime: TopicRuntime, positions: Positions, form: StreamForm, chunks: Chunks | None
+        self, view: TopicView, positions: Positions, form: StreamForm, chunks: Chunks | None
     ) -> AsyncGenerator[Part, None]:
-        topic, broker = runtime.topic, self._broker
+        runtime, topic, broker = view.runtime, view.topic, self._broker
         live: set[int] = set()
-        pace = _Pace(broker.clock)
+        pace, written_seconds = _Pace(broker.clock), broker.clock.monotonic_seconds()
         try:
             yield form.keepalive(to_marker(topic, positions))
             while not broker.draining.is_set() and not runtime.state.deleted:
                 news = runtime.reads.news()
                 await broker.turns.streams.wait()
                 positions = catch_up(runtime, positions, live)
-                place = Place.of(runtime, form, positions)
+                place = Place.of(runtime, form, positions, view.member)
                 try:
                     page = await self._pages.after(place, pace.page_bytes)
                 except Draining:
@@ -131,20 +131,27 @@ class _Streams:
                             for part in page.parts:
                                 yield part
                         page.count(runtime)
+                        written_seconds = broker.clock.monotonic_seconds()
                         if page.unreadable is not None:
                             raise page.unreadable
                         continue
-                if chunks is not None and runtime.state.config.overflow != "drop_oldest":
-                    positions = await self._follow(Place.of(runtime, form, positions), chunks)
+                may_go_on = page.may_go_on
+                if not may_go_on and chunks is not None and runtime.state.config.overflow != "drop_oldest":
+                    positions = await self._follow(place.at(positions), chunks)
+                    written_seconds = broker.clock.monotonic_seconds()
                     continue
-                runtime.reads.follow(positions)
-                await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
-                if not news.done():
+                due_seconds = written_seconds + KEEPALIVE_SECONDS
+                if not may_go_on:
+                    runtime.reads.follow(positions)
+                    await asyncio.wait([news], timeout=max(due_seconds - broker.clock.monotonic_seconds(), 0.0))
+                # Also where there is news all the time, and all of it is of other members of a topic group.
+                if broker.clock.monotonic_seconds() >= due_seconds:
                     yield form.keepalive(to_marker(topic, positions))
-            yield _written(form, end_of(runtime, positions, None))
+                    written_seconds = broker.clock.monotonic_seconds()
+            yield _written(form, end_of(view, positions, None))
         except (PositionTooOld, UnreadableObject) as error:
             # All that could be read before it was sent.
-            yield _written(form, end_of(runtime, positions, error))
+            yield _written(form, end_of(view, positions, error))
 
     async def _follow(self, place: Place, chunks: Chunks) -> Positions:
         """Have all that comes written to a stream that has got all there is; the positions at which that ended."""

@@ -11,6 +11,7 @@ from filer.errors import InvalidInput, UnreadableObject
 from filer.keys import is_internal
 from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
+from mq.administration.topic_administration import Put
 from mq.broker import Broker
 from mq.http.json_body import parse_object
 from mq.http.problems import problem_of
@@ -41,10 +42,9 @@ def topics_router(broker: Broker) -> APIRouter:
         settings = await parse_object(request, '{"segments": 4}', empty=b"{}")
         runtime, put = await broker.administration.put(topic, settings, only_new=_wants_new(request))
         await broker.turns.others.wait()
-        document = await describe(broker, runtime.state)
-        differs = {name: {"wanted": each.wanted, "actual": each.actual} for name, each in put.differs.items()}
+        document = await describe(broker, runtime)
         return json_response(
-            document | {"created": put.created, "differs": differs}, status=201 if put.created else 200
+            document | {"created": put.created, "differs": differences(put)}, status=201 if put.created else 200
         )
 
     @router.get("/v1/topics")
@@ -53,20 +53,28 @@ def topics_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """List the topics by name, a page at a time; `unusable` are those whose record cannot be used.
 
+        Members of topic groups are listed as well, with the name of their `group`, whose segments they share.
+
         Names that begin with `__` are left out without `internal=true`, unless they are unusable.
         """
         listed: list[dict[str, Any]] = []
+        groups: dict[str, TopicState | None] = {}
         for name in await broker.catalogue.names(after=after):
             if len(listed) > limit:
                 break
             try:
                 record = await broker.catalogue.read(name)
+                group = None if record is None else await _group_of(broker, record.state, groups)
             except UnreadableObject as error:
                 listed.append({"topic": name, "problem": problem_of(error).slug, "key": error.key})
                 continue
-            if record is not None and not record.state.deleted and (internal or not is_internal(name)):
-                state = record.state
-                listed.append({"topic": name, "segments": len(state.open_segments), "version": state.version})
+            if record is None or (record.state.deleted and group is None) or (is_internal(name) and not internal):
+                continue
+            state = group or record.state
+            listed.append(
+                {"topic": name, "segments": len(state.open_segments), "version": state.version}
+                | ({} if state.group is None else {"group": state.topic})
+            )
         page = listed[:limit]
         return json_response(
             {
@@ -78,9 +86,11 @@ def topics_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics/{topic}")
     async def get_topic(topic: str) -> Response:
-        """Describe a topic: its configuration and its segments."""
-        runtime = await broker.topics.topic(topic)
-        return json_response(await describe(broker, runtime.state))
+        """Describe a topic: its configuration and its segments; of a member, those of its topic group."""
+        view = await broker.topics.view(topic)
+        described = await describe(broker, view.runtime)
+        grouped = {"group": view.runtime.topic} if view.state.is_grouped else {}
+        return json_response(described | {"topic": topic, **grouped})
 
     @router.delete("/v1/topics/{topic}", status_code=204)
     async def delete_topic(topic: str) -> Response:
@@ -91,7 +101,7 @@ def topics_router(broker: Broker) -> APIRouter:
     @router.get("/v1/topics/{topic}/route")
     async def route(topic: str) -> Response:
         """List the open segments and the addresses of their owners."""
-        state = (await broker.topics.topic(topic)).state
+        state = (await broker.topics.view(topic)).state
         urls = {info.id: info.url for info in broker.coordinator.brokers()}
         segments = [
             {"segment": s.id, "range": list(s.range), "owner": {"broker": s.owner, "url": urls.get(s.owner)}}
@@ -112,9 +122,26 @@ def _wants_new(request: Request) -> bool:
     return condition is not None
 
 
-async def describe(broker: Broker, state: TopicState) -> dict[str, Any]:
+async def _group_of(broker: Broker, state: TopicState, known: dict[str, TopicState | None]) -> TopicState | None:
+    """The group of which a record says that its topic is a member; None if there is none. `known` are those read."""
+    member_of = state.member_of
+    if member_of is None:
+        return None
+    if member_of.group not in known:
+        record = await broker.catalogue.read(member_of.group)
+        known[member_of.group] = None if record is None else record.state
+    group = known[member_of.group]
+    return group if group is not None and group.has_member(member_of) else None
+
+
+def differences(put: Put) -> dict[str, Any]:
+    """What a request wanted and was ignored, as answers show it."""
+    return {name: {"wanted": each.wanted, "actual": each.actual} for name, each in put.differs.items()}
+
+
+async def describe(broker: Broker, runtime: TopicRuntime) -> dict[str, Any]:
     """A topic as answers show it (docs/design.md §11)."""
-    runtime = await broker.topics.topic(state.topic)
+    state = runtime.state
     ends = await asyncio.gather(*(end_of(runtime, segment) for segment in state.segments))
     traffic = await broker.traffic_view.of(runtime.state, runtime.traffic)
     segments = [

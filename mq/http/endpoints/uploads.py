@@ -33,16 +33,16 @@ def uploads_router(broker: Broker) -> APIRouter:
         """Issue an upload: PUT the payload to `url` with `headers`, then publish `"ref": {"upload": id}`."""
         if broker.draining.is_set():
             raise Draining()
-        await broker.topics.topic(topic)
+        stored = (await broker.topics.view(topic)).runtime.topic
         wanted = await parse_body(request, UploadRequest)
         path = f"/v1/topics/{topic}/uploads"
         limit_bytes = broker.settings.max_upload_bytes
         if wanted.size > limit_bytes:
             raise BodyTooLarge(f"an upload has at most {limit_bytes} bytes", limit_bytes, path)
-        upload = broker.uploads.issue(topic, wanted.size, wanted.sha256)
+        upload = broker.uploads.issue(stored, wanted.size, wanted.sha256)
         left_seconds = max((upload.expires_us - broker.clock.now_us()) // 1_000_000, 1)
         presigned = await broker.store.presign_create(
-            keys.upload(topic, upload.id),
+            keys.upload(stored, upload.id),
             size_bytes=wanted.size,
             sha256=wanted.sha256,
             expires_seconds=left_seconds,

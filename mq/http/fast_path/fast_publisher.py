@@ -48,6 +48,8 @@ class FastPublisher:
         runtime = self._topics.get(head.topic)
         if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
             return None
+        if runtime.state.is_grouped:
+            return None  # refused: what is published says to which of its topics it belongs
         return runtime
 
     def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:

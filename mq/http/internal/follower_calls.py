@@ -3,7 +3,6 @@
 from starlette.types import Receive
 
 from filer.errors import SegmentMoved
-from filer.format.schema import rows_schema
 from filer.segment.next_file import Accepted
 from filer.tracing import Carrier
 from leader.transitions import SealedEnd
@@ -40,10 +39,9 @@ class FollowerCalls:
         _check_follows(runtime, asked.segment, broker.id)
         if not broker.coordinator.in_touch():
             raise OutOfTouch(f"{broker.id} has lost touch with the cluster: it takes no more copies")
-        config = runtime.state.config
         entries: list[Accepted] = []
         traces: list[Carrier] = []
-        for part, rows in unpack_parts(body, rows_schema(config.key_type, config.value_type)):
+        for part, rows in unpack_parts(body, runtime.ref(asked.segment).rows_schema):
             entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
             traces += part.traces
             base += part.count

@@ -9,7 +9,6 @@ from filer import tracing
 from filer.errors import SegmentMoved, SegmentSealed
 from filer.event_log import EventLog
 from filer.format.requests import Position
-from filer.format.schema import rows_schema
 from filer.segment.writer.segment_writer import SegmentWriter
 from leader.transitions import SealedEnd
 from mq.bodies.intake import Intake
@@ -39,8 +38,7 @@ class OwnerCalls:
             body = await intake.read(receive, None)
             runtime = await topic_at(broker, asked.topic, asked.version)
             writer = _open_writer(runtime, asked.segment)
-            config = runtime.state.config
-            parts = list(unpack_parts(body, rows_schema(config.key_type, config.value_type)))
+            parts = list(unpack_parts(body, runtime.ref(asked.segment).rows_schema))
             # The asking broker, which has the same time limit, is to get our answer first: it names the cause.
             group = broker.forwarded_deadlines.group()
             if any(part.request is not None for part, _ in parts):

@@ -45,7 +45,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         if wire is None:
             return _refused(426, _ASKS)
         broker.streams.check(address)
-        await broker.topics.topic(topic)
+        await broker.topics.view(topic)
         if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
             return _refused(why[0], f"{why[1]}; {_ASKS}")
         permit = partial(_refusal, guard, address, headers)

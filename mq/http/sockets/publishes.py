@@ -26,7 +26,7 @@ from mq.http.sockets.answers import Answers
 from mq.http.sockets.requests import NO_FIELDS, PUBLISH, Id, Request, acks_of, messages_of, producer_of
 from mq.limits.steps import Steps
 from mq.topic.topic_publisher import PublishedTogether, TopicPublisher
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 MOST_IN_FLIGHT = 8_192
 """Publishes of one socket that are not answered. Who sends more waits in its own buffer."""
@@ -129,6 +129,8 @@ class Publishes:
         is_single = isinstance(request.asked, dict) and request.arrow is None
         if runtime is None or runtime.state.deleted or not is_single or self._broker.draining.is_set():
             return False
+        if runtime.state.is_grouped:
+            return False  # refused: what is published says to which of its topics it belongs
         config = runtime.state.config
         replicated = wants_replicated(acks_of(request), config)
         if producer_of(request) is not None:
@@ -226,8 +228,8 @@ class Publishes:
     async def _begin_rows(self, request: Request) -> None:
         """Decode the messages, and have them appended before anything that comes behind them."""
         broker = self._broker
-        runtime = await self._publisher.topic(self._topic)
-        config = runtime.state.config
+        view = await self._publisher.topic(self._topic)
+        config = view.state.config
         replicated = wants_replicated(acks_of(request), config)
         producer = producer_of(request)
         columns = Columns(config.key_type, config.value_type, broker.clock.now_us())
@@ -238,14 +240,14 @@ class Publishes:
             body_format = _JSON if request.arrow is None else _ARROW
             rows = await self._publisher.decoded(_rows(request, columns), request.size_bytes, body_format)
             self._enter(1)
-            store = self._store(runtime, rows, intake, request, producer, stack.pop_all(), replicated=replicated)
+            store = self._store(view, rows, intake, request, producer, stack.pop_all(), replicated=replicated)
             self._new_task(store)
         # It is appended once its task has begun, which is before this one goes on.
         await broker.clock.sleep(0)
 
     async def _store(
         self,
-        runtime: TopicRuntime,
+        view: TopicView,
         rows: Rows,
         intake: Intake,
         request: Request,
@@ -258,7 +260,7 @@ class Publishes:
         size_bytes, id_ = request.size_bytes, request.id
         try:
             with room:
-                positions = await self._publisher.store_rows(runtime, rows, intake, producer, replicated=replicated)
+                positions = await self._publisher.store_rows(view, rows, intake, producer, replicated=replicated)
             reply = self._publisher.acknowledge(positions, size_bytes, began_seconds, replicated=replicated)
             self._answers.ok(id_, reply.body)
         except asyncio.CancelledError:

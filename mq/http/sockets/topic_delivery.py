@@ -14,7 +14,7 @@ from mq.http.start import check_positions, start_positions
 from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.stream_end import end_of
 from mq.topic.run import Run
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 
 class TopicDelivery(Subscription):
@@ -23,13 +23,15 @@ class TopicDelivery(Subscription):
     def __init__(self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody) -> None:
         super().__init__(outlet, id_, asked.credit)
         self._topic, self._asked = topic, asked
-        self._runtime: TopicRuntime
+        self._view: TopicView
         self._positions: Positions = {}
         self._live: set[int] = set()
+        self._now_seconds = self._broker.clock.monotonic_seconds
+        self._told_seconds = self._now_seconds()
 
     async def start(self) -> dict[str, Any]:
         """Find out where it begins."""
-        self._runtime = await self._broker.topics.topic(self._topic)
+        self._view = await self._broker.topics.view(self._topic)
         reader = await self._broker.reader(self._topic, streaming=True)
         asked = self._asked
         self._positions = await start_positions(self._topic, reader, asked.marker, asked.from_, default="latest")
@@ -38,9 +40,9 @@ class TopicDelivery(Subscription):
     async def run(self) -> dict[str, Any]:
         """Deliver until the topic is deleted, or the next messages cannot be given."""
         try:
-            while not self._runtime.state.deleted:
+            while not self._view.state.deleted:
                 await self.credit.some()
-                news = self._runtime.reads.news()
+                news = self._view.reads.news()
                 await self._broker.turns.streams.wait()
                 try:
                     if await self._deliver_page():
@@ -50,12 +52,14 @@ class TopicDelivery(Subscription):
                 except ReadsFull:
                     # Other readers hold all the room. This one has waited for some, and tries again.
                     continue
-                self._runtime.reads.follow(self._positions)
+                self._view.reads.follow(self._positions)
                 await asyncio.wait([news], timeout=IDLE_SECONDS)
-                if not news.done():
+                # Also where there is news all the time, and all of it is of other members of a topic group.
+                if not news.done() or self._now_seconds() > self._told_seconds + IDLE_SECONDS:
                     self.tell({"marker": self._marker, "credit": self.credit.left})
+                    self._told_seconds = self._now_seconds()
         except (PositionTooOld, UnreadableObject) as error:
-            end = end_of(self._runtime, self._positions, error)
+            end = end_of(self._view, self._positions, error)
             return {**end.reason, "marker": end.marker}
         return self._ended()
 
@@ -64,7 +68,7 @@ class TopicDelivery(Subscription):
         return {"end": reason, "marker": self._marker}
 
     def _ended(self) -> dict[str, Any]:
-        end = end_of(self._runtime, self._positions, None)
+        end = end_of(self._view, self._positions, None)
         return {**end.reason, "marker": end.marker}
 
     @property
@@ -72,9 +76,9 @@ class TopicDelivery(Subscription):
         return to_marker(self._topic, self._positions)
 
     async def _deliver_page(self) -> bool:
-        """Deliver the next messages, if there are any."""
-        runtime, broker = self._runtime, self._broker
-        positions = catch_up(runtime, self._positions, self._live)
+        """Deliver the next messages, if there are any; whether to look for more at once."""
+        view, broker = self._view, self._broker
+        positions = catch_up(view.runtime, self._positions, self._live)
         lease = broker.read_budget.lease()
         lease.turns = broker.turns.streams
         with lease:
@@ -87,18 +91,18 @@ class TopicDelivery(Subscription):
             if not runs:
                 lease.close()
                 self._positions = reached
-                return False
+                return reader.may_go_on
             about = {"marker": to_marker(self._topic, reached)}
             count = sum(run.table.num_rows for run in runs)
             if self._asked.format == "arrow":
-                parts = await copied(arrow_page(runtime.state, runs, about), count, lease)
+                parts = await copied(arrow_page(view.shown, runs, about), count, lease)
             else:
-                parts = await rendered(json_page(runtime.state, runs, about), count, lease)
+                parts = await rendered(json_page(view.shown, runs, about), count, lease)
             self._count(runs, sum(map(len, parts)), count)
             runs.clear()
             lease.keep(sum(map(len, parts)))
             # From here on the client may have them: it goes on behind them, wherever this ends.
-            self._positions = reached
+            self._positions, self._told_seconds = reached, self._now_seconds()
             if self._asked.format == "arrow":
                 await self.deliver_arrow(parts, count, about)
             else:
@@ -110,4 +114,4 @@ class TopicDelivery(Subscription):
 
     def _count(self, runs: list[Run], size_bytes: int, messages: int) -> None:
         for run in runs:
-            self._runtime.reads.count_read(run.segment, run.table.num_rows, size_bytes * run.table.num_rows // messages)
+            self._view.reads.count_read(run.segment, run.table.num_rows, size_bytes * run.table.num_rows // messages)

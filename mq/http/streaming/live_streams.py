@@ -99,6 +99,7 @@ class _Group:
         self._broker, self._pages, self._move = broker, pages, move
         self.place = place
         self.streams: dict[_Stream, None] = {}
+        self._written_seconds = broker.clock.monotonic_seconds()
         self._task = asyncio.create_task(self._run(), name="live streams")
 
     def add(self, stream: _Stream) -> None:
@@ -146,11 +147,17 @@ class _Group:
             if not self._stand_at(page.reached):
                 return False
         runtime.reads.follow(page.reached)
-        await asyncio.wait([news], timeout=KEEPALIVE_SECONDS)
-        if not news.done():
-            keepalive = self.place.form.keepalive(to_marker(runtime.topic, page.reached))
+        if not page.may_go_on:
+            await asyncio.wait([news], timeout=max(self._due_seconds(), 0.0))
+        # Also where there is news all the time, and all of it is of other members of a topic group.
+        if self._due_seconds() <= 0:
+            keepalive = self.place.form.keepalive(to_marker(self.place.view.topic, page.reached))
             await self._give(keepalive, page)
         return True
+
+    def _due_seconds(self) -> float:
+        """In how many seconds a sign of life is due."""
+        return self._written_seconds + KEEPALIVE_SECONDS - self._broker.clock.monotonic_seconds()
 
     async def _write(self, page: StreamPage) -> bool:
         """Write a page to all of them; whether they stay together."""
@@ -165,6 +172,7 @@ class _Group:
     async def _give(self, body: Part, page: StreamPage) -> int:
         """Write it to all of them, who stand behind the page then. Returns how many they are."""
         given, pieces = 0, framed(body)
+        self._written_seconds = self._broker.clock.monotonic_seconds()
         for stream in list(self.streams):
             if given and not given % STREAMS_AT_ONCE:
                 await self._broker.turns.streams.wait()
@@ -180,4 +188,4 @@ class _Group:
 
     def _stand_at(self, positions: Positions) -> bool:
         """Stand at these positions from now on. False if another group does already, which takes these streams."""
-        return self._move(self, Place.of(self.place.runtime, self.place.form, positions))
+        return self._move(self, self.place.at(positions))

@@ -8,7 +8,7 @@ from filer.errors import UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import PositionTooOld
 from mq.http.problems import problem_of
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 
 class StreamEnd(NamedTuple):
@@ -18,14 +18,14 @@ class StreamEnd(NamedTuple):
     marker: str
 
 
-def end_of(runtime: TopicRuntime, positions: Positions, error: PositionTooOld | UnreadableObject | None) -> StreamEnd:
+def end_of(view: TopicView, positions: Positions, error: PositionTooOld | UnreadableObject | None) -> StreamEnd:
     """The end of a stream that has given all before `positions`; without an error the broker drains.
 
     The marker is that of the oldest messages where those that come next have expired, and else of those that come next,
     even if they cannot be read.
     """
-    marker = to_marker(runtime.topic, positions)
-    if runtime.state.deleted and not isinstance(error, UnreadableObject):
+    marker = to_marker(view.topic, positions)
+    if view.state.deleted and not isinstance(error, UnreadableObject):
         return StreamEnd({"end": "deleted"}, marker)
     if error is None:
         return StreamEnd({"end": "draining"}, marker)

@@ -13,6 +13,7 @@ from mq.limits.read_budget import ReadLease
 from mq.limits.steps import Steps
 from mq.topic.run import Run
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 
 class Counted(NamedTuple):
@@ -27,7 +28,8 @@ class StreamPage:
     """A page that any number of streams send. It holds its room of the read budget until the last has dropped it.
 
     A context manager, which drops it once. Who makes it uses it, and so does each to whom `StreamPages` gives it.
-    `reached` are the positions behind it. `unreadable` is what kept it from going on.
+    `reached` are the positions behind it. `unreadable` is what kept it from going on. A page without messages from
+    which one `may_go_on` at once has passed by those of other members of a topic group.
     """
 
     def __init__(
@@ -37,7 +39,10 @@ class StreamPage:
         counted: Sequence[Counted],
         unreadable: UnreadableObject | None,
         lease: ReadLease,
+        *,
+        may_go_on: bool = False,
     ) -> None:
+        self.may_go_on = may_go_on
         self.parts, self.reached, self.unreadable = parts, reached, unreadable
         self.size_bytes = sum(each.size_bytes for each in counted)
         self._counted, self._lease = counted, lease
@@ -71,11 +76,11 @@ class StreamPage:
 
 
 def rendered_runs(
-    runtime: TopicRuntime, runs: Sequence[Run], positions: Positions, form: StreamForm
+    view: TopicView, runs: Sequence[Run], positions: Positions, form: StreamForm
 ) -> Steps[list[list[Part]]]:
     """The parts of each run, each message with the marker behind it."""
-    topic, reached, large = runtime.topic, dict(positions), Aside()
-    renderer = MessageRenderer(topic, runtime.state.config, large)
+    topic, reached, large = view.topic, dict(positions), Aside()
+    renderer = MessageRenderer(topic, view.state.config, large)
     pages: list[list[Part]] = []
     for run in runs:
         written = Written()

@@ -13,6 +13,7 @@ from mq.http.streaming.stream_page import Counted, StreamPage, rendered_runs
 from mq.limits.steps import in_turns
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 PAGE_ROWS = 1_000
 SMALLEST_PAGE_BYTES, LARGEST_PAGE_BYTES = 64 * 1024, 256 * 1024
@@ -26,19 +27,29 @@ KEPT_SHARE = 8
 class Place(NamedTuple):
     """Where a stream stands, and in which form it is written: those with an equal place get the same bytes.
 
-    Positions are `{segment: offset}`. After any change of the topic's record it is another place: what may be given to
-    readers can be less.
+    Positions are `{segment: offset}`. `member`: of a topic group, whose messages alone are meant. After any change of
+    the topic's record it is another place: what may be given to readers can be less.
     """
 
     runtime: TopicRuntime
     version: int
     form: StreamForm
     positions: frozenset[tuple[int, int]]
+    member: str | None = None
 
     @classmethod
-    def of(cls, runtime: TopicRuntime, form: StreamForm, positions: Positions) -> "Place":
+    def of(cls, runtime: TopicRuntime, form: StreamForm, positions: Positions, member: str | None = None) -> "Place":
         """The place of a stream now."""
-        return cls(runtime, runtime.state.version, form, frozenset(positions.items()))
+        return cls(runtime, runtime.state.version, form, frozenset(positions.items()), member)
+
+    @property
+    def view(self) -> TopicView:
+        """The topic as the stream's reader knows it."""
+        return TopicView(self.runtime, self.member)
+
+    def at(self, positions: Positions) -> "Place":
+        """The place of the same stream at other positions, now."""
+        return Place.of(self.runtime, self.form, positions, self.member)
 
 
 class StreamPages:
@@ -68,7 +79,7 @@ class StreamPages:
                 making = self._making.get(place)
                 is_first = making is None
                 page = await asyncio.shield(self._begin(place, page_bytes) if making is None else making)
-                if not page.parts and not is_first:
+                if not page.parts and not page.may_go_on and not is_first:
                     continue  # it may have been looked for before what the caller was woken for
             page.use()
             return page
@@ -119,13 +130,15 @@ class StreamPages:
     async def _read(self, place: Place, page_bytes: int) -> StreamPage:
         lease = self._broker.read_budget.lease()
         with lease:
-            runtime, positions = place.runtime, dict(place.positions)
-            reader = TopicReader(runtime, self._broker.segment_reader, streaming=True, room=lease)
+            view, positions = place.view, dict(place.positions)
+            reader = TopicReader(
+                view.runtime, self._broker.segment_reader, streaming=True, room=lease, member=view.member
+            )
             # A page of small files may take long. It can be read again from the same marker, at another broker.
             async with self._broker.reads.cut_off(grace_seconds=0.0):
-                await check_positions(runtime.topic, reader, positions)
+                await check_positions(view.topic, reader, positions)
                 runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=page_bytes)
-            steps = rendered_runs(runtime, runs, positions, place.form)
+            steps = rendered_runs(view, runs, positions, place.form)
             if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
                 pages = await in_turns(steps, self._broker.turns.streams) if runs else []
             else:
@@ -138,7 +151,7 @@ class StreamPages:
             parts = [part for page in pages for part in page]
             if sum(map(len, parts)) <= LARGEST_PAGE_BYTES:
                 parts = [b"".join(parts)] if parts else []
-            return StreamPage(parts, reached, counted, reader.unreadable, lease)
+            return StreamPage(parts, reached, counted, reader.unreadable, lease, may_go_on=reader.may_go_on)
 
 
 def _see_error(making: "asyncio.Task[StreamPage]") -> None:

@@ -25,6 +25,9 @@ from filer.topic.topic_state import Segment
 from leader.membership.coordinator import BrokerInfo, InProcessCoordinator
 from leader.membership.refusing_brokers import RefusingBrokers
 from leader.traffic.traffic_table import TrafficTable
+from mq.administration.memberships import Memberships
+from mq.administration.topic_administration import TopicAdministration
+from mq.administration.topic_groups import TopicGroups
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.errors import PeerUnreachable
 from mq.bulk_load.bulk_loads import BulkLoads
@@ -50,6 +53,7 @@ from tests.support.inline_executor import InlineExecutor
 GRACE_SECONDS = 60.0
 # Of the event loop's time, which is real, while that of the simulation is not.
 PATIENT_SECONDS = 3600.0
+SEGMENTS_PER_REQUEST = 100
 METRICS = Metrics()
 
 
@@ -113,6 +117,7 @@ class SimulatedBroker:
         self.segment_reader = SegmentReader(store, InlineExecutor(), cache_bytes=1 << 20)
         self._make_topics()
         self._make_transitions()
+        self._make_administration()
         self._make_bulk_loads()
         self._make_maintenance()
         alive[broker] = BrokerInfo(broker, f"http://{broker}", "", "1")
@@ -163,6 +168,7 @@ class SimulatedBroker:
         owner_traffic = OwnerTraffic(
             broker=self.id, peers=self._peers, url_of=self._addresses.url_of, traffic_of=self.topics.traffic_of
         )
+        self._placement = SegmentPlacement(self._coordinator, table, self.topics, RefusingBrokers(1.0))
         self.executor = TransitionExecutor(
             clock=self._clock,
             catalogue=self.catalogue,
@@ -171,11 +177,29 @@ class SimulatedBroker:
             topics=self.topics,
             draining=self.draining,
             table=table,
-            placement=SegmentPlacement(self._coordinator, table, self.topics, RefusingBrokers(1.0)),
+            placement=self._placement,
             sealer=sealer,
             broadcast=self.broadcast,
             owner_traffic=owner_traffic,
             on_unfinished=lambda topic: None,
+        )
+
+    def _make_administration(self) -> None:
+        memberships = Memberships(self.catalogue, self._clock, self.topics, self.broadcast)
+        self.administration = TopicAdministration(
+            catalogue=self.catalogue,
+            clock=self._clock,
+            coordinator=self._coordinator,
+            topics=self.topics,
+            executor=self.executor,
+            placement=self._placement,
+            broadcast=self.broadcast,
+            memberships=memberships,
+            segments_per_request=SEGMENTS_PER_REQUEST,
+            turn=_at_once,
+        )
+        self.topic_groups = TopicGroups(
+            self.catalogue, self.topics, self.executor, self.administration, memberships, self.broadcast
         )
 
     def _make_bulk_loads(self) -> None:

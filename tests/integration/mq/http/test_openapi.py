@@ -89,6 +89,8 @@ def test_every_endpoint_is_documented(url: str) -> None:
     topic = "/v1/topics/{topic}"
     assert {path: sorted(methods) for path, methods in paths.items()} == {
         "/v1/topics": ["get"],
+        "/v1/topic-groups": ["get"],
+        "/v1/topic-groups/{group}": ["delete", "get", "put"],
         topic: ["delete", "get", "put"],
         f"{topic}/route": ["get"],
         f"{topic}/verification": ["get"],

@@ -1,0 +1,93 @@
+"""Topic groups: create, extend, configure, list, describe, delete."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from filer.errors import UnreadableObject
+from mq.broker import Broker
+from mq.http.endpoints.topics import describe, differences
+from mq.http.json_body import parse_object
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+from mq.topic.topic_runtime import TopicRuntime
+
+_BODY = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
+_GROUP = "/v1/topic-groups/{group}"
+
+
+def topic_groups_router(broker: Broker) -> APIRouter:
+    """Endpoints of topic groups."""
+    router = new_router("topic groups")
+
+    @router.put(_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_BODY)
+    async def put_topic_group(request: Request, group: str) -> Response:
+        """Create a topic group (201), or add topics to it and change its settings (200).
+
+        Beside `topics` and `splittable`, settings of a topic may be given. What counts only at creation is ignored if
+        the group exists, and topics that are not named stay; `differs` tells it. Interrupted, the same request goes on.
+        """
+        settings = await parse_object(request, '{"topics": ["orders", "payments"]}', empty=b"{}")
+        runtime, put = await broker.topic_groups.put(group, settings)
+        document = await _describe(broker, runtime)
+        return json_response(
+            document | {"created": put.created, "differs": differences(put)}, status=201 if put.created else 200
+        )
+
+    @router.get("/v1/topic-groups")
+    async def list_topic_groups(
+        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ) -> Response:
+        """List the topic groups by name, a page at a time."""
+        listed: list[dict[str, Any]] = []
+        for name in await broker.catalogue.names(after=after):
+            if len(listed) > limit:
+                break
+            try:
+                record = await broker.catalogue.read(name)
+            except UnreadableObject:
+                continue  # GET /v1/topics names it
+            grouping = None if record is None or record.state.deleted else record.state.group
+            if record is not None and grouping is not None:
+                listed.append(
+                    {
+                        "group": name,
+                        "topics": list(grouping.topics),
+                        "splittable": grouping.splittable,
+                        "segments": len(record.state.open_segments),
+                        "version": record.state.version,
+                    }
+                )
+        page = listed[:limit]
+        return json_response({"topic_groups": page, "next": page[-1]["group"] if len(listed) > limit else None})
+
+    @router.get(_GROUP)
+    async def get_topic_group(group: str) -> Response:
+        """Describe a topic group: its topics, its configuration and its segments."""
+        return json_response(await _describe(broker, await broker.topic_groups.group(group)))
+
+    @router.delete(_GROUP, status_code=204)
+    async def delete_topic_group(group: str) -> Response:
+        """Delete a topic group with all its topics. Its files are deleted after the grace period."""
+        await broker.patience.wait(broker.topic_groups.delete(group), f"the deletion of topic group {group!r}")
+        return Response(status_code=204)
+
+    return router
+
+
+async def _describe(broker: Broker, runtime: TopicRuntime) -> dict[str, Any]:
+    """A group as answers show it: the topic that it is stored as, and its members."""
+    grouping = runtime.state.group
+    assert grouping is not None
+    pending = await broker.topic_groups.pending(runtime)
+    described = await describe(broker, runtime)
+    del described["topic"]
+    topics = sorted(set(grouping.topics) - set(pending))
+    return {
+        "group": runtime.topic,
+        "topics": topics,
+        "pending": pending,
+        "splittable": grouping.splittable,
+        **described,
+    }

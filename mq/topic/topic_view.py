@@ -1,0 +1,74 @@
+"""A topic as users name it: one with segments of its own, or a member of a topic group."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filer.format.requests import RequestId
+from filer.format.schema import TOPIC_FIELD
+from filer.topic.topic_state import TopicState
+from mq.topic.topic_reads import TopicReads
+from mq.topic.topic_runtime import TopicRuntime
+
+_LENGTH_BYTES = 4
+"""Of each text in a column of Arrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The running topic that has the messages, and the name of the `member` whose messages are meant; None for all.
+
+    Two views of the same are equal, as long as the topic runs.
+    """
+
+    runtime: TopicRuntime
+    member: str | None = None
+
+    @property
+    def topic(self) -> str:
+        """The name by which users know it."""
+        return self.runtime.topic if self.member is None else self.member
+
+    @property
+    def state(self) -> TopicState:
+        """The state of the topic that has the messages."""
+        return self.runtime.state
+
+    @property
+    def reads(self) -> TopicReads:
+        """What readers ask of that topic."""
+        return self.runtime.reads
+
+    @property
+    def shown(self) -> TopicState:
+        """The state as if a member were a topic by itself: its messages do not say to which member they belong."""
+        if self.member is None:
+            return self.state
+        return self.state.model_copy(update={"topic": self.member, "group": None})
+
+    def rows_of(self, published: pa.RecordBatch) -> pa.RecordBatch:
+        """What a publisher gave, as rows of the topic that gets them."""
+        if self.member is None:
+            return published
+        names = pa.repeat(pa.scalar(self.member, TOPIC_FIELD.type), published.num_rows)
+        return pa.RecordBatch.from_arrays([*published.columns, names], schema=published.schema.append(TOPIC_FIELD))
+
+    def beside_bytes(self, rows: int) -> int:
+        """How much more memory so many rows take than what a publisher gave."""
+        return 0 if self.member is None else rows * (len(self.member) + _LENGTH_BYTES)
+
+    def request_of(self, request: RequestId | None) -> RequestId | None:
+        """The id of a publisher's request, as the topic's segments remember it.
+
+        A producer counts for each topic by itself, and members share segments. No name of a topic has a slash in it.
+        """
+        if self.member is None or request is None:
+            return request
+        return RequestId(f"{self.member}/{request.producer}", request.sequence)
+
+
+def of_member(table: pa.Table, member: str) -> pa.Table:
+    """The messages of that member among those of its group, without the column that says so."""
+    names = table[TOPIC_FIELD.name]
+    return table.filter(pc.equal(names, member)).drop_columns([TOPIC_FIELD.name])
