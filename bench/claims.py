@@ -1,9 +1,10 @@
 """How fast a queue group is worked through: claims and durable acks of 200 B messages, as Arrow and as JSON.
 
     .venv/bin/python -m bench.claims --seconds 5
+    .venv/bin/python -m bench.claims --seconds 5 --beside-nats
 
 One group of one `mq serve` on a directory in memory. A few consumers claim, read what they get, and ack all of it; an
-ack is answered once it is stored.
+ack is answered once it is stored. Beside it, NATS JetStream: a durable consumer with explicit acks, by its own bench.
 """
 
 import argparse
@@ -20,11 +21,13 @@ import orjson
 import pyarrow as pa
 
 from bench.harness.server_process import BenchFailed, measured_broker
+from bench.peers.nats import claimed_per_second, nats
 from braidmq import Client
 
 ARROW = "application/vnd.apache.arrow.stream"
 MESSAGE_BYTES, BATCH_ROWS = 200, 10_000
 TOPIC, GROUP = "claims", "workers"
+PEER_MESSAGES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,9 @@ def main() -> None:
     options.add_argument("--consumers", type=int, default=2)
     options.add_argument("--messages", type=int, default=1_000_000)
     options.add_argument("--only", choices=["arrow", "json"])
+    options.add_argument("--beside-nats", action="store_true", help="in the same run (needs Go)")
     given = options.parse_args()
+    rates: list[float] = []
     print("| case | acked | target | claim p50 | ack p50 | ack p99 |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for case in CASES:
@@ -134,10 +139,31 @@ def main() -> None:
             continue
         done, took = measure(case, seconds=given.seconds, messages=given.messages, consumers=given.consumers)
         ack_ms = statistics.quantiles(done.ack_ms, n=100)
+        rates.append(done.acked / took)
         print(
             f"| {case.name} | {done.acked / took:,.0f}/s | {case.target_per_second:,}/s "
             f"| {statistics.median(done.claim_ms):.1f} ms | {ack_ms[49]:.1f} ms | {ack_ms[98]:.1f} ms |"
         )
+    if given.beside_nats:
+        print_peer(rates[0], consumers=given.consumers)
+
+
+def print_peer(ours_per_second: float, *, consumers: int) -> None:
+    """Measure NATS with as many consumers, and print how many times as fast the first of ours is."""
+    programs = nats()
+    print("\n| NATS JetStream, 1,000 at a time | acked | ours, as many times as fast |")
+    print("| --- | ---: | ---: |")
+    for double_ack, messages in ((False, PEER_MESSAGES), (True, PEER_MESSAGES // 10)):
+        rate = claimed_per_second(
+            programs,
+            messages=messages,
+            message_bytes=MESSAGE_BYTES,
+            consumers=consumers,
+            batch=1_000,
+            double_ack=double_ack,
+        )
+        what = "each ack answered" if double_ack else "acks not answered"
+        print(f"| {what} | {rate:,.0f}/s | {ours_per_second / rate:.1f} |")
 
 
 if __name__ == "__main__":
