@@ -31,7 +31,7 @@ def _claim_with_groups(url: str) -> Request:
 
 
 def _poll(url: str) -> Request:
-    return lambda session, number: session.post(f"{url}{_OF_OTHERS}/waiting/claims", json={"max": 1, "wait": 60})
+    return lambda session, number: session.post(f"{url}{_OF_OTHERS}/waiting/claims", json={"max": 1, "wait": 2})
 
 
 def _join_by_long_names(url: str) -> Request:

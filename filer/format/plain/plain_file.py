@@ -55,6 +55,7 @@ _NOTHING, _JOIN = pa.scalar(b"", pa.binary()), pc.get_function("binary_join_elem
 _INT32 = struct.Struct("<i")
 _LENGTH_BYTES = 4
 _SMALL_BYTES = 16 * 1024
+_LONG_BYTES = 1024 * 1024
 _MARK = b"mark"
 
 
@@ -151,7 +152,15 @@ def _plain_values(leaf: Leaf, codec: int, column: pa.ChunkedArray, page_bytes: i
     pages = Pages(leaf, codec, PLAIN)
     body: list[Part] = []
     text_bytes = rows = size_bytes = 0
-    for data, ends in map(_plain, column.chunks):
+    for chunk in column.chunks:
+        if (value := _one_long_value(chunk)) is not None:
+            body += (_INT32.pack(len(value)), value)
+            text_bytes, rows, size_bytes = text_bytes + len(value), rows + 1, size_bytes + _LENGTH_BYTES + len(value)
+            if size_bytes >= page_bytes or rows == PAGE_ROWS:
+                pages.add(rows, (levels(rows, 1), *body))
+                body, rows, size_bytes = [], 0, 0
+            continue
+        data, ends = _plain(chunk)
         begin = at = 0
         last = len(ends) - 1
         text_bytes += int(ends[last]) - _LENGTH_BYTES * last
@@ -169,6 +178,16 @@ def _plain_values(leaf: Leaf, codec: int, column: pa.ChunkedArray, page_bytes: i
     if rows:
         pages.add(rows, (levels(rows, 1), *body))
     return pages.column(text_bytes=text_bytes if leaf.kind == BYTE_ARRAY else 0)
+
+
+def _one_long_value(chunk: pa.Array) -> memoryview | None:
+    """The only value of a chunk, where it lies, if it is so long that another copy of it would count."""
+    texts = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+    if len(texts) != 1 or pa.types.is_timestamp(texts.type):
+        return None
+    _, starts, data = texts.buffers()
+    start, stop = np.frombuffer(starts, np.int32, 2, 4 * texts.offset)
+    return memoryview(data).cast("B")[start:stop] if stop - start >= _LONG_BYTES else None
 
 
 def _plain(chunk: pa.Array) -> tuple[memoryview, npt.NDArray[np.signedinteger]]:

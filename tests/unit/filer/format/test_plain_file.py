@@ -97,6 +97,35 @@ def test_a_large_page_that_is_compressed_is_the_one_that_arrow_writes(size_bytes
     assert data.to_pybytes() == by_arrow(rows, footer(rows))
 
 
+@pytest.mark.parametrize("value_type", ["binary", "string", "json"])
+@pytest.mark.parametrize("filler", [b"a", NOISE], ids=["compressed", "as it is"])
+def test_long_values_among_others_are_written_as_arrow_writes_them(value_type: ValueType, filler: bytes) -> None:
+    schema = log_schema("binary", value_type)
+
+    def one(size_bytes: int) -> pa.Table:
+        value = filler * (size_bytes // len(filler)) if value_type == "binary" else b'"' + b"x" * size_bytes + b'"'
+        return request([b"key"], [value], schema, None)
+
+    sizes = [3 * 2**20, 5, 2**20, 2**20 - 7, 2**21, 2**21, 9, 2**20]
+    # A long value may be a part of a longer chunk.
+    requests = [one(2**21), pa.concat_tables([one(7), one(2**21), one(2**20)]).combine_chunks().slice(1, 1)]
+    rows = file_rows([*requests, *map(one, sizes)], schema, [3] * (len(sizes) + 2))
+    assert encode(rows, footer(rows)).to_pybytes() == by_arrow(rows, footer(rows))
+
+
+def test_a_long_value_is_copied_to_the_file_and_nowhere_else() -> None:
+    rows = file_rows([request([b"key"], [NOISE * 16], BINARY, None)], BINARY, [0])
+    usual = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counted)
+    try:
+        size_bytes = encode(rows, footer(rows)).size
+    finally:
+        pa.set_memory_pool(usual)
+    assert size_bytes > 16 * len(NOISE)
+    assert counted.max_memory() < 1.1 * size_bytes
+
+
 @st.composite
 def plain_rows(draw: st.DrawFn) -> pa.Table:
     key_type: KeyType = draw(st.sampled_from(["binary", "string"]))
