@@ -41,6 +41,8 @@ def groups_router(broker: Broker) -> APIRouter:
     async def serve(request: Request, topic: str, group: str, operation: str, most_bytes: int) -> Response:
         asked = GroupRequest(topic, group, operation, await read_body(request, most_bytes))
         with broker.read_budget.lease() as lease:
+            # Who reads pages waits for other readers of pages, and not for consumers.
+            lease.turns = broker.turns.others
             return response_of(await groups.serve(asked, lease), lease)
 
     @router.get("/v1/topics/{topic}/groups")
@@ -82,8 +84,7 @@ def groups_router(broker: Broker) -> APIRouter:
         wait_seconds = checked_body(object_of(body or b"{}", ClaimBody.EXAMPLE), ClaimBody).wait
         claiming = GroupRequest(topic, group, "claims", body, negotiate(request, _OFFERED).media_type)
         with broker.read_budget.lease() as lease:
-            if wait_seconds:
-                lease.turns = broker.turns.streams
+            lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
             # What a consumer that has gone away would get is for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
             try:

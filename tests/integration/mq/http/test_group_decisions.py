@@ -65,6 +65,27 @@ async def test_cut_off_half_way_the_rest_is_still_with_its_consumer(
     assert (await group(memory_broker))["lag"]["messages"] == 0
 
 
+async def test_who_reads_pages_does_not_wait_for_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[Line] = []
+    wait = Line.wait
+
+    async def noted(line: Line) -> None:
+        lines.append(line)
+        await wait(line)
+
+    monkeypatch.setattr(Line, "wait", noted)
+    async with http_broker(MemoryStore()) as broker:
+        await broker.client.put(T)
+        await publish(broker, *map(str, range(MANY)))
+        lines.clear()
+        claimed = await claim(broker, max=MANY)
+        (await decide(broker, "acks", claimed)).raise_for_status()
+        turns = broker.broker.turns
+        assert lines and turns.pages not in lines
+        (await broker.client.get(f"{T}/messages")).raise_for_status()
+        assert turns.pages in lines
+
+
 @pytest.mark.parametrize("place", [0, 127, 128, MANY - 1])
 async def test_what_is_wrong_is_named_by_its_place(memory_broker: HttpBroker, place: int) -> None:
     await memory_broker.client.put(T)
