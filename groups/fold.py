@@ -38,7 +38,7 @@ class GroupFold:
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupProgress] = {}
-        self.records = 0
+        self.records = self.segments = 0
 
     def add(self, key: str, record: Record) -> None:
         """Add a record up. Raises `CorruptFile` for one that does not fit what came before."""

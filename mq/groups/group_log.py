@@ -15,6 +15,8 @@ from mq.topic.topic_runtime import TopicRuntime
 PAGE_ROWS, PAGE_BYTES = 4096, 8 * 1024 * 1024
 CHECKPOINT_RECORDS = 10_000
 """After so many records, or twice as many as there are groups, everything is written down anew."""
+CHECKPOINT_SEGMENTS = 8
+"""And at once by whoever has had to read more segments: each takes a look at its files, however few records it has."""
 
 
 class GroupLog:
@@ -61,6 +63,7 @@ class GroupLog:
         await self._writer.all_stored()
         fold = GroupFold()
         begin = await self._first_positions(state, own)
+        fold.segments = len(begin)
         # A successor has a higher id than its predecessors, so the records of a group come in their order.
         for segment_id in sorted(begin):
             async for _, key, value in self._records(segment_id, begin[segment_id], self._end_of(state, segment_id)):
@@ -74,21 +77,33 @@ class GroupLog:
         segment = state.segment(segment_id)
         return 0 if segment is None or segment.end_offset is None else segment.end_offset
 
-    async def _first_positions(self, state: TopicState, segment: Segment) -> Mapping[int, int]:
-        """Where to begin in a segment, and in those before it, to find all there is of its groups."""
-        end, predecessors = self._end_of(state, segment.id), [state.segment(each) for each in segment.predecessors]
-        if end - segment.start_offset < CHECKPOINT_RECORDS and not any(predecessors):
+    async def _first_positions(self, state: TopicState, own: Segment) -> Mapping[int, int]:
+        """Where to begin in a segment, and in those before it, to find all there is of its groups.
+
+        Each is looked at once: through splits and merges, the ways back to the first ones are twice as many each time.
+        """
+        begin = dict[int, int]()
+        waiting, seen = [own], {own.id}
+        while waiting:
+            segment = waiting.pop()
+            first, ahead = await self._begin_in(state, segment)
+            for found, offset in first.items():
+                begin[found] = min(offset, begin.get(found, offset))
+            waiting += [each for each in ahead if each.id not in seen]
+            seen |= {each.id for each in ahead}
+        return begin
+
+    async def _begin_in(self, state: TopicState, segment: Segment) -> tuple[dict[int, int], list[Segment]]:
+        """Where to begin by what the segment alone tells, and the segments before it that have to tell the rest."""
+        end, known = self._end_of(state, segment.id), [state.segment(each) for each in segment.predecessors]
+        predecessors = [each for each in known if each is not None]
+        if end - segment.start_offset < CHECKPOINT_RECORDS and not predecessors:
             # To look for a checkpoint would be to read all of it twice.
-            return {segment.id: segment.start_offset}
+            return {segment.id: segment.start_offset}, []
         checkpoint = await self._last_checkpoint(segment, end)
         if checkpoint is not None:
-            return {segment.id: segment.start_offset, **dict(checkpoint.positions)}
-        begin = {segment.id: segment.start_offset}
-        for predecessor in predecessors:
-            if predecessor is not None:
-                for found, offset in (await self._first_positions(state, predecessor)).items():
-                    begin[found] = min(offset, begin.get(found, offset))
-        return begin
+            return {segment.id: segment.start_offset, **dict(checkpoint.positions)}, []
+        return {segment.id: segment.start_offset}, predecessors
 
     async def _last_checkpoint(self, segment: Segment, end: int) -> Checkpoint | None:
         """The newest checkpoint in a segment. It is looked for from the end on: only so many records come after it."""

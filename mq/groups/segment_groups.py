@@ -204,8 +204,11 @@ class SegmentGroups:
             segment=self._log.segment,
             groups=len(fold.groups),
             records=fold.records,
+            segments=fold.segments,
             duration_seconds=duration_seconds,
         )
+        if fold.segments > group_log.CHECKPOINT_SEGMENTS:
+            self._begin_checkpoint()
 
     def _make(self, key: str, progress: GroupProgress) -> Group:
         topic, name = topic_and_group(key)
@@ -229,11 +232,15 @@ class SegmentGroups:
         offset = await self._log.append(key, record, replicated=self._acks_of(key, record) == "replicated")
         self._appended += 1
         count = len(self._groups) + len(self._untouched)
-        if self._appended >= max(group_log.CHECKPOINT_RECORDS, 2 * count) and self._checkpointing is None:
+        if self._appended >= max(group_log.CHECKPOINT_RECORDS, 2 * count):
+            self._begin_checkpoint()
+        return offset
+
+    def _begin_checkpoint(self) -> None:
+        if self._checkpointing is None:
             self._checkpointing = asyncio.create_task(
                 self._write_checkpoint(), name=f"checkpoint of __groups/{self._log.segment}"
             )
-        return offset
 
     def _acks_of(self, key: str, record: Record) -> str:
         """When a record of that group counts as durable."""
@@ -261,10 +268,10 @@ class SegmentGroups:
         try:
             async with self._gate.checkpoint():
                 await self._for_each([*self._untouched, *self._groups], write)
-                if offsets:
-                    at_ms, first = self._clock.now_us() // 1000, min(offsets)
-                    checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
-                    self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint, replicated=True)
+                # Where there are no groups, nothing of what is stored by now is needed.
+                at_ms, first = self._clock.now_us() // 1000, min(offsets, default=self._log.stored_end)
+                checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
+                self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint, replicated=True)
         except BraidError as error:
             # Nothing depends on it: the next one comes after as many records again.
             _log.warning("checkpoint_failed", segment=self._log.segment, error=error)

@@ -6,7 +6,10 @@ import pytest
 
 from filer.keys import GROUPS_TOPIC
 from filer.stores.memory_store import MemoryStore
+from filer.topic.topic_state import Segment
+from groups.records import Checkpoint
 from mq.groups import group_log
+from mq.groups.group_log import GroupLog
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.cluster.http_cluster import until
 from tests.support.store.dying_store import DyingStore
@@ -97,3 +100,48 @@ async def test_what_lies_before_the_last_one_is_deleted() -> None:
         for group in GROUPS:
             await work(broker, group, 4)
         assert await lags(broker, *GROUPS) == [16, 13, 12, 10, 8]
+
+
+async def reshape(broker: HttpBroker, times: int) -> None:
+    """Split the only segment of the groups and merge it again, so many times."""
+    for _ in range(times):
+        for verb, body in (("split", {"parts": 2}), ("merge", {})):
+            route = (await broker.client.get(f"/v1/topics/{GROUPS_TOPIC}/route")).raise_for_status().json()
+            first, *rest = [each["segment"] for each in route["segments"]]
+            asked = body | ({"with": rest[0]} if rest else {})
+            path = f"/v1/topics/{GROUPS_TOPIC}/segments/{first}/{verb}"
+            (await broker.client.post(path, json=asked)).raise_for_status()
+
+
+async def test_splits_and_merges_do_not_make_takeovers_longer_and_longer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After each pair of them there are twice as many ways back to the first segment. Each is looked at once."""
+    caplog.set_level("INFO")
+    looks: list[int] = []
+    look = GroupLog._last_checkpoint
+
+    async def counted(log: GroupLog, segment: Segment, end: int) -> Checkpoint | None:
+        looks.append(segment.id)
+        return await look(log, segment, end)
+
+    monkeypatch.setattr(GroupLog, "_last_checkpoint", counted)
+    monkeypatch.setattr(group_log, "CHECKPOINT_RECORDS", 10_000)
+    async with http_broker(MemoryStore()) as broker:
+        await broker.client.put(T)
+        await broker.client.put(f"{T}/groups/g1")
+        await reshape(broker, 4)
+        await until_coordinated(broker)
+        # It has come back to the first one by 16 ways. Those that begin after it read from its checkpoint on.
+        await reshape(broker, 3)
+        await until_coordinated(broker)
+        assert any(record["type"] == "checkpoint" for record in await records(broker))
+    read = [r.msg.fields["segments"] for r in caplog.records if "groups_taken_over" in r.getMessage()]
+    assert max(read) <= 4 * 3 + 1 and len(looks) <= sum(read)
+
+
+async def until_coordinated(broker: HttpBroker) -> None:
+    async def is_there() -> bool:
+        return (await broker.client.get(f"{T}/groups/g1")).status_code == 200
+
+    await until(is_there)
