@@ -45,6 +45,8 @@ from braidmq.models import (
     SegmentFile,
     SegmentLife,
     Topic,
+    TopicGroup,
+    TopicGroupSummary,
     TopicPosition,
     TopicSummary,
     UnusableTopic,
@@ -250,6 +252,49 @@ class AsyncClient:
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic with its messages. Raises `TopicNotFound`."""
         await self._admin.delete_topic(topic)
+
+    async def create_topic_group(
+        self,
+        group: str,
+        topics: Sequence[str] = (),
+        *,
+        splittable: bool | None = None,
+        **settings: Unpack[TopicSettings],
+    ) -> TopicGroup:
+        """Create a topic group, whose topics share one chain of segments and one order, or add topics to it.
+
+        The topics are published to and read by their own names, and all of them together by the group's. Only a
+        `splittable` group may have several segments; its order is by key. The settings are those of a topic, and count
+        for all topics of the group. A program may call it whenever it starts: `differs` has what was ignored. Raises
+        `Conflict` for a name that is taken, `InvalidName` and `InvalidConfig`.
+        """
+        wanted: dict[str, Any] = dict(settings)
+        if topics:
+            wanted["topics"] = list(topics)
+        if splittable is not None:
+            wanted["splittable"] = splittable
+        return await self._admin.put_topic_group(group, wanted)
+
+    async def topic_group(self, group: str) -> TopicGroup:
+        """Return a topic group: its topics, and the configuration and segments that they share.
+
+        Raises `TopicGroupNotFound`.
+        """
+        return await self._admin.topic_group(group)
+
+    async def topic_groups(self) -> AsyncIterator[TopicGroupSummary]:
+        """Iterate over all topic groups, ordered by name."""
+        after: str | None = None
+        while True:
+            page, after = await self._admin.topic_groups(after)
+            for each in page:
+                yield each
+            if after is None:
+                return
+
+    async def delete_topic_group(self, group: str) -> None:
+        """Delete a topic group with all its topics and their messages. Raises `TopicGroupNotFound`."""
+        await self._admin.delete_topic_group(group)
 
     async def verify(self, topic: str | None = None) -> AsyncIterator[Verification]:
         """Have a broker check every byte of a topic on its store, or of the cluster's records; iterate over its report.

@@ -42,6 +42,8 @@ from braidmq.models import (
     SegmentFile,
     SegmentLife,
     Topic,
+    TopicGroup,
+    TopicGroupSummary,
     TopicPosition,
     TopicSummary,
     UnusableTopic,
@@ -161,6 +163,38 @@ class Client:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its messages. Raises `TopicNotFound`."""
         self._loop.call(self._async.delete_topic, topic)
+
+    def create_topic_group(
+        self,
+        group: str,
+        topics: Sequence[str] = (),
+        *,
+        splittable: bool | None = None,
+        **settings: Unpack[TopicSettings],
+    ) -> TopicGroup:
+        """Create a topic group, whose topics share one chain of segments and one order, or add topics to it.
+
+        The topics are published to and read by their own names, and all of them together by the group's. Only a
+        `splittable` group may have several segments; its order is by key. The settings are those of a topic, and count
+        for all topics of the group. A program may call it whenever it starts: `differs` has what was ignored. Raises
+        `Conflict` for a name that is taken, `InvalidName` and `InvalidConfig`.
+        """
+        return self._loop.call(self._async.create_topic_group, group, topics, splittable=splittable, **settings)
+
+    def topic_group(self, group: str) -> TopicGroup:
+        """Return a topic group: its topics, and the configuration and segments that they share.
+
+        Raises `TopicGroupNotFound`.
+        """
+        return self._loop.call(self._async.topic_group, group)
+
+    def topic_groups(self) -> Iterator[TopicGroupSummary]:
+        """Iterate over all topic groups, ordered by name."""
+        return self._loop.iterate(self._async.topic_groups())
+
+    def delete_topic_group(self, group: str) -> None:
+        """Delete a topic group with all its topics and their messages. Raises `TopicGroupNotFound`."""
+        self._loop.call(self._async.delete_topic_group, group)
 
     def verify(self, topic: str | None = None) -> Iterator[Verification]:
         """Have a broker check every byte of a topic on its store, or of the cluster's records; iterate over its report.

@@ -169,6 +169,10 @@ class TopicNotFound(NotFound):
     """There is no topic of that name."""
 
 
+class TopicGroupNotFound(NotFound):
+    """There is no topic group of that name."""
+
+
 class SegmentNotFound(NotFound):
     """The topic has no such segment."""
 
@@ -229,6 +233,10 @@ class Conflict(Refused):
 
 class TopicExists(Conflict):
     """The topic exists, and `exist_ok=False` wants a new one."""
+
+
+class InTopicGroup(Conflict):
+    """A topic that is a member of a topic group cannot do this by itself; or the name is that of the group."""
 
 
 class SequenceExpired(Conflict):
@@ -331,6 +339,9 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "name-taken": FileTaken,
     "topic-exists": TopicExists,
     "group-not-found": GroupNotFound,
+    "topic-group-not-found": TopicGroupNotFound,
+    "topic-group-member": InTopicGroup,
+    "topic-group": InTopicGroup,
     "claim-lost": ClaimLost,
     "member-fenced": MemberFenced,
     "member-replaced": MemberReplaced,

@@ -31,7 +31,8 @@ class Reference:
 class Message:
     """One message: what its producer sent, and the segment, offset and time that the broker gave it.
 
-    `value` is None for a null value, and for a value by reference, which is in `ref`.
+    `value` is None for a null value, and for a value by reference, which is in `ref`. Where a topic group was read,
+    `topic` is the topic of the group to which the message belongs.
     """
 
     topic: str
@@ -109,14 +110,17 @@ class MessagePage:
 def messages_of(topic: str, table: pa.Table, markers: PageMarkers | None = None, first_row: int = 0) -> list[Message]:
     """Return each row of a table as a message; with `markers`, those of a page from `first_row` on."""
     columns = [_python_column(table, name) for name in _COLUMNS]
+    # Of a topic group, each row says to which of its topics it belongs.
+    topics = table[_TOPIC].to_pylist() if _TOPIC in table.schema.names else [topic] * table.num_rows
     return [
-        Message(topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row)
-        for row, (segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
-            zip(*columns, strict=True), start=first_row
+        Message(of_topic, segment, offset, timestamp, key, value, event_time, headers, ref, markers, row)
+        for row, (of_topic, segment, offset, timestamp, key, value, event_time, headers, ref) in enumerate(
+            zip(topics, *columns, strict=True), start=first_row
         )
     ]
 
 
+_TOPIC = "_topic"
 _COLUMNS = ("segment", "_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref")
 
 

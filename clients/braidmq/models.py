@@ -120,10 +120,12 @@ class Topic(_Answer):
     """A topic with its configuration and its segments.
 
     `damaged` are the lost objects that the broker which answered knows of. Brokers before this version tell of none.
-    `created` says whether `create_topic` created it, and if it did not, `differs` what it ignored for that.
+    `created` says whether `create_topic` created it, and if it did not, `differs` what it ignored for that. `group` is
+    the topic group whose configuration and segments these are; None if they are the topic's own.
     """
 
     topic: str
+    group: str | None = None
     config: dict[str, Any]
     version: int
     segments: tuple[Segment, ...]
@@ -152,11 +154,44 @@ class Verification(_Answer):
 
 
 class TopicSummary(_Answer):
-    """A topic in the list of all topics: its name, the number of its open segments, its version."""
+    """A topic in the list of all topics: its name, the number of its open segments, its version.
+
+    `group` is the topic group whose segments it shares; of a group, it is the group's own name.
+    """
 
     topic: str
     open_segments: int = Field(alias="segments")
     version: int
+    group: str | None = None
+
+
+class TopicGroupSummary(_Answer):
+    """A topic group in the list of all groups: its name, its topics, the number of its open segments, its version."""
+
+    group: str
+    topics: tuple[str, ...]
+    splittable: bool
+    open_segments: int = Field(alias="segments")
+    version: int
+
+
+class TopicGroup(_Answer):
+    """A topic group: its topics, and the configuration and the segments that they share.
+
+    `pending` are topics that it names and that have not joined it: its creation was interrupted, or somebody else has
+    taken the name. `created` and `differs` are as those of a `Topic`.
+    """
+
+    group: str
+    topics: tuple[str, ...]
+    pending: tuple[str, ...] = ()
+    splittable: bool = False
+    config: dict[str, Any]
+    version: int
+    segments: tuple[Segment, ...]
+    damaged: tuple[LostObject, ...] = ()
+    created: bool = False
+    differs: dict[str, SettingDifference] = Field(default_factory=dict)
 
 
 class UnusableTopic(_Answer):

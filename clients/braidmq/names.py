@@ -15,6 +15,11 @@ def topic_path(topic: object) -> str:
         raise InvalidName(str(failure)) from failure
 
 
+def topic_group_path(group: object) -> str:
+    """Return the path of a topic group on its broker. Raises `InvalidName`."""
+    return topic_path(group).replace("/v1/topics/", "/v1/topic-groups/", 1)
+
+
 def group_path(topic: str, group: str) -> str:
     """Return the path of a consumer group on its broker. Raises `InvalidName`."""
     try:

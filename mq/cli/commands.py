@@ -106,6 +106,22 @@ COMMANDS: dict[str, Place | Group] = {
             "delete": Place("mq.cli.topics.topic:delete", "Delete a topic and all its messages."),
         },
     ),
+    "topic-group": Group(
+        "Create, list, describe and delete topic groups: topics that share their segments and one order.",
+        {
+            "create": Place(
+                "mq.cli.topics.topic_group:create",
+                "Create a topic group of these topics. If it exists, add topics to it and change the given settings.",
+            ),
+            "list": Place("mq.cli.topics.topic_group:list_groups", "List the topic groups."),
+            "describe": Place(
+                "mq.cli.topics.topic_group:describe", "Show the topics of a group and the segments that they share."
+            ),
+            "delete": Place(
+                "mq.cli.topics.topic_group:delete", "Delete a topic group with all its topics and their messages."
+            ),
+        },
+    ),
     "files": Group(
         "List and read a topic's Parquet files.",
         {

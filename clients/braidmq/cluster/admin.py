@@ -9,7 +9,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from braidmq.errors import NotABroker, TopicNotFound
+from braidmq.errors import NotABroker, NotFound, TopicGroupNotFound, TopicNotFound
 from braidmq.json_rows.plain_values import value_json
 from braidmq.models import (
     BrokerDrain,
@@ -20,11 +20,13 @@ from braidmq.models import (
     SegmentFile,
     SegmentLife,
     Topic,
+    TopicGroup,
+    TopicGroupSummary,
     TopicPosition,
     TopicSummary,
     UnusableTopic,
 )
-from braidmq.names import topic_path
+from braidmq.names import topic_group_path, topic_path
 from braidmq.transport.problems import json_of
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Call, Transport, Try
@@ -80,19 +82,43 @@ class Admin:
 
     async def delete_topic(self, topic: str) -> None:
         """Delete the topic. Raises `TopicNotFound`."""
+        await self._delete(topic_path(topic), TopicNotFound)
+
+    async def _delete(self, path: str, not_found: type[NotFound]) -> None:
         tries = 0
 
         async def delete(attempt: Try) -> None:
             nonlocal tries
             tries += 1
             try:
-                await self._transport.once(Call("DELETE", topic_path(topic)), attempt)
-            except TopicNotFound:
+                await self._transport.once(Call("DELETE", path), attempt)
+            except not_found:
                 # If an earlier try's answer was lost, that try has deleted the topic.
                 if tries == 1:
                     raise
 
         await self._transport.repeat(delete)
+
+    async def put_topic_group(self, group: str, settings: Mapping[str, Any]) -> TopicGroup:
+        """Create a topic group, or add topics to it and change its settings."""
+        headers = {"content-type": "application/json"}
+        call = Call("PUT", topic_group_path(group), content=value_json(dict(settings)), headers=headers)
+        return _read(TopicGroup, await self._transport.request(call))
+
+    async def topic_group(self, group: str) -> TopicGroup:
+        """Return one topic group."""
+        return _read(TopicGroup, await self._transport.request(Call("GET", topic_group_path(group))))
+
+    async def topic_groups(self, after: str | None) -> tuple[list[TopicGroupSummary], str | None]:
+        """Return a page of topic groups, ordered by name, and where the next page begins."""
+        params: dict[str, str | int] = {"limit": _PAGE} | ({} if after is None else {"after": after})
+        response = await self._transport.request(Call("GET", "/v1/topic-groups", params=params))
+        answer = json_of(response)
+        return [_parse(TopicGroupSummary, each, response) for each in answer["topic_groups"]], answer.get("next")
+
+    async def delete_topic_group(self, group: str) -> None:
+        """Delete a topic group with its topics. Raises `TopicGroupNotFound`."""
+        await self._delete(topic_group_path(group), TopicGroupNotFound)
 
     async def route(self, topic: str, *, retry: Retry | None = None, timeout_seconds: float | None = None) -> Route:
         """Return the open segments and their owners."""

@@ -1,7 +1,7 @@
 """Reads a topic's messages from its files on the store; brokers only list the files."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
 import httpx
@@ -38,7 +38,8 @@ async def stored_pages(admin: Admin, topic: str, marker: str, schema: pa.Schema)
                 for segment, file in listed:
                     # The list ends at what is lost. It goes on behind what has expired or is given up.
                     offsets[segment] = max(offsets[segment], file.start)
-                    async with aclosing(files.batches(file, segment, offsets[segment])) as batches:
+                    columns = [name for name in schema.names if name != "segment"]
+                    async with aclosing(files.batches(file, segment, offsets[segment], columns)) as batches:
                         async for batch in batches:
                             start, offsets[segment] = marker, offsets[segment] + batch.num_rows
                             marker = to_marker(topic, offsets)
@@ -84,9 +85,11 @@ class _Files:
     async def __aexit__(self, *_: object) -> None:
         self._http.close()
 
-    async def batches(self, file: FileRef, segment: int, offset: int) -> AsyncGenerator[pa.RecordBatch]:
+    async def batches(
+        self, file: FileRef, segment: int, offset: int, columns: Sequence[str]
+    ) -> AsyncGenerator[pa.RecordBatch]:
         """Iterate over the messages of a file from an offset on. The next batch is read while one is in use."""
-        batches = file_batches(self._http, file, segment, offset, file.stop, _COLUMNS)
+        batches = file_batches(self._http, file, segment, offset, file.stop, columns)
         next_batch = asyncio.create_task(asyncio.to_thread(_next, batches))
         try:
             while (batch := await next_batch) is not None:
@@ -95,9 +98,6 @@ class _Files:
         finally:
             # A thread cannot be interrupted. Wait for it, so that nothing is closed while it reads.
             await asyncio.gather(next_batch, return_exceptions=True)
-
-
-_COLUMNS = ("_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref")
 
 
 def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

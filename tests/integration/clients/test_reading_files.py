@@ -10,11 +10,12 @@ from pathlib import Path
 
 import httpx
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from braidmq import AsyncClient, Client
-from braidmq.read import file_reader, reader
+from braidmq.read import file_reader, reader, stored_pages
 from braidmq.read.file_ref import FileRef
 from braidmq.read.remote_file import FileUnreachable
 from tests.support.broker.broker_process import BrokerProcess
@@ -143,3 +144,27 @@ def test_short_reads_ask_for_no_files(broker: BrokerProcess, opened: list[str]) 
         client.publish_table("short", numbered(0, 100), key="key", value="value")
         assert client.read_table("short").num_rows == 100
     assert opened == []
+
+
+def test_a_topic_group_is_read_from_files_and_its_members_through_a_broker(
+    broker: BrokerProcess, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files have the messages of all members: whoever reads one of them must not take the others' for its own."""
+    monkeypatch.setattr(stored_pages, "LEAST_ROWS", 1)
+    monkeypatch.setattr(stored_pages, "_LEAST_ROWS_A_FILE", 0)
+    monkeypatch.setattr(reader, "PAGE_ROWS", 50)
+    with Client(broker.url) as client:
+        client.create_topic_group("shop", ["orders", "payments"])
+        for number in range(4):
+            client.publish_table(
+                ("orders", "payments")[number % 2], numbered(100 * number, 100 * (number + 1)), value="value"
+            )
+        orders = pa.concat_tables(client.browse_tables("orders", from_="earliest"))
+        assert not opened
+        whole = pa.concat_tables(client.browse_tables("shop", from_="earliest"))
+        assert opened
+    numbers = [int(value.split(b".")[0]) for value in whole["value"].to_pylist()]
+    assert numbers == list(range(400))
+    assert whole["_topic"].to_pylist() == (["orders"] * 100 + ["payments"] * 100) * 2
+    assert "_topic" not in orders.schema.names
+    assert orders["value"].to_pylist() == whole.filter(pc.equal(whole["_topic"], "orders"))["value"].to_pylist()
