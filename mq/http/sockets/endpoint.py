@@ -15,6 +15,7 @@ from mq.http.guard import Guard
 from mq.http.problems import Problem
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
+from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
 
@@ -33,6 +34,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
     router = new_router("socket")
     # Publishes go on when their socket is gone.
     tasks: set[asyncio.Task[None]] = set()
+    busy = BusySockets(broker)
 
     @router.get("/v1/topics/{topic}/socket", responses=_DESCRIBED, response_class=Response)
     async def open_socket(request: Request, topic: str) -> Response:
@@ -49,7 +51,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
             return _refused(why[0], f"{why[1]}; {_ASKS}")
         permit = partial(_refusal, guard, address, headers)
-        return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, tasks))
+        return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, tasks, busy))
 
     return router
 

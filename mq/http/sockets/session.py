@@ -13,6 +13,7 @@ from mq.http.endpoints.publish import Publisher
 from mq.http.problems import problem_of
 from mq.http.reply import cut_off, logged_problem
 from mq.http.sockets.answers import Answers
+from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.credit import MOST_CREDIT
 from mq.http.sockets.group_calls import problem_document
 from mq.http.sockets.group_requests import OPERATIONS, GroupRequests
@@ -56,8 +57,10 @@ class Session:
         wire: Wire,
         permit: Permit,
         tasks: set[asyncio.Task[None]],
+        busy: BusySockets,
     ) -> None:
         self._broker, self._topic, self._wire, self._permit = broker, topic, wire, permit
+        self._busy = busy
         self._loop = asyncio.get_running_loop()
         self._answers = Answers(wire)
         self._publishes = Publishes(broker, publisher, topic, self._answers, tasks)
@@ -86,12 +89,14 @@ class Session:
                 if messages:
                     await self._publishes.flush()
                     await self._wire.drained()
-                    # Others have their turn. What is begun is answered meanwhile.
-                    await self._broker.clock.sleep(0)
+                    # What is begun is answered meanwhile.
+                    await self._busy.next_piece(self)
                 else:
+                    self._busy.rests(self)
                     await self._wire.news()
             await self._end()
         finally:
+            self._busy.rests(self)
             draining.cancel()
             self._pinging.cancel()
             for task in self._asking:

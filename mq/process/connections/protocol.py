@@ -201,6 +201,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._socket = WebSocket(self, self.loop)
         return self._socket
 
+    def refuse(self, refusal: Refusal) -> None:
+        """End the connection for that reason, and count it."""
+        self._watch.end(self, refusal)
+
     def half_message(self, size_bytes: int) -> None:
         """So much of a message of a WebSocket is there; 0 where nothing is half."""
         if size_bytes:

@@ -24,12 +24,15 @@ from filer import request_ids
 from mq.http.problems import Problem
 from mq.http.render import Part
 from mq.http.sockets.wire import POLICY_VIOLATION, SUBPROTOCOL, TRY_AGAIN, Message
-from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, Refusal
+from mq.process.connections.limits import LEAST_CHUNK_BYTES, MOST_SMALL_CHUNKS
+from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, FRAMING, Refusal
 
 SOCKETS = b"/socket"
 """How paths end at which a connection may become a WebSocket."""
 PIECE_BYTES = 8 * 1024
 """Parsed at once: some milliseconds of the smallest frames."""
+BURST_SECONDS = 1.0
+"""Pings that are further apart are no flood of them."""
 _JOINED_BYTES = 16 * 1024
 _SHORT, _MEDIUM = 126, 65_536
 _FIN = 0x80
@@ -63,6 +66,10 @@ class Owner(Protocol):
         """So much has come that is looked at later."""
         ...
 
+    def refuse(self, refusal: Refusal) -> None:
+        """End the connection for that reason."""
+        ...
+
     def linger(self) -> None:
         """Close the connection once the client has had a moment to read the last that was written."""
         ...
@@ -84,6 +91,8 @@ class WebSocket:
         self._is_text = False
         # Of the frame that has begun, if one has: what is there of it.
         self._half_bytes = 0
+        # Of what came in one go without a whole message: frames, and their bytes.
+        self._small_frames = self._small_bytes = 0
         self._request_id: str | None = None
         self._news: asyncio.Future[None] | None = None
         self.heard_seconds = 0.0
@@ -129,7 +138,10 @@ class WebSocket:
 
     def received(self, data: bytes) -> None:
         """Bytes have come."""
-        self.heard_seconds = self._loop.time()
+        now_seconds = self._loop.time()
+        if now_seconds - self.heard_seconds > BURST_SECONDS:
+            self._small_frames = self._small_bytes = 0
+        self.heard_seconds = now_seconds
         self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
         if self._inbox or not self.is_opened:
             self._hold_back()
@@ -168,6 +180,9 @@ class WebSocket:
             assert isinstance(event, Frame)
             self._half_bytes -= _HEAD_BYTES + _length_bytes(len(event.data)) + len(event.data)
             self._add(event)
+        if self._framing_is_too_small():
+            self._owner.refuse(FRAMING)
+            return
         self._look_at_half()
         self._reply()
         if self._inbox or not self.is_open:
@@ -181,8 +196,16 @@ class WebSocket:
         elif not self._inbox:
             self._owner.read_on()
 
+    def _framing_is_too_small(self) -> bool:
+        """Whether tiny fragments, pings and pongs come without end. Each takes as long as some hundred bytes."""
+        if self._inbox:
+            self._small_frames = self._small_bytes = 0
+        return self._small_frames > MOST_SMALL_CHUNKS and self._small_bytes < LEAST_CHUNK_BYTES * self._small_frames
+
     def _add(self, frame: Frame) -> None:
         """Add a frame to the messages. The library has seen to it that they come in an order that is allowed."""
+        self._small_frames += 1
+        self._small_bytes += len(frame.data) if frame.opcode is Opcode.CONT else 0
         if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY:
             self._is_text = frame.opcode is Opcode.TEXT
             if frame.fin:
@@ -268,9 +291,12 @@ class WebSocket:
 
     def end(self, refusal: Refusal) -> None:
         """The broker ends the connection: tell the client why, if it reads."""
+        assert self._conn is not None
+        pongs = b"".join(self._conn.data_to_send())
+        if pongs and not self._owner.transport.is_closing():
+            self._owner.transport.write(pongs)
         if refusal is not ANSWER_LATE and (problem := _OF_SOCKETS.get(refusal.reason, refusal.problem)) is not None:
             self._write_problem(problem)
-        assert self._conn is not None
         self._conn.send_close(TRY_AGAIN if refusal is CROWDED else POLICY_VIOLATION, refusal.reason)
         self._owner.transport.writelines(self._conn.data_to_send())
         self.wake()
@@ -313,11 +339,12 @@ def _head(opcode: Opcode, size_bytes: int) -> bytes:
 
 
 _TITLE = "The request cannot be parsed"
+_FRAMING = "fragments of messages are too small, or pings too many: send fragments of some kilobytes"
 _LATE = "the rest of a message stalled, or came too slowly; nothing of it was done"
 _CROWDED = "messages that have come in part take all the room for such; nothing of this one was done"
 _OF_SOCKETS = {
     each.reason: replace(each.problem, detail=detail)
-    for each, detail in ((BODY_LATE, _LATE), (CROWDED, _CROWDED))
+    for each, detail in ((BODY_LATE, _LATE), (CROWDED, _CROWDED), (FRAMING, _FRAMING))
     if each.problem is not None
 }
 

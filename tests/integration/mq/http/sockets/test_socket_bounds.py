@@ -220,6 +220,46 @@ async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(strict: Htt
                 await socket.send(data)
 
 
+@pytest.mark.parametrize(
+    "flood",
+    [
+        frame(b"x", fin=False) + frame(b"x", CONTINUATION, fin=False) * 6000,
+        frame(b"", fin=False) + frame(b"", CONTINUATION, fin=False) * 6000,
+        frame(b"", PING) * 6000,
+    ],
+    ids=["fragments", "empty fragments", "pings"],
+)
+async def test_tiny_frames_without_end_are_refused(broker: HttpBroker, flood: bytes) -> None:
+    async with raw_socket(broker.port) as socket:
+        sending = asyncio.create_task(socket.send(flood))
+        problem, closed = await socket.last_words()
+        checked(problem, "invalid-request", "too small")
+        assert closed[0] == 1008
+        await sending
+
+
+async def test_many_sockets_that_send_nonsense_hold_up_nobody(broker: HttpBroker) -> None:
+    rounds: list[int] = []
+
+    async def flood() -> None:
+        async with raw_socket(broker.port) as socket:
+            sending = asyncio.create_task(socket.send(frame(b'{"id":1,"nonsense":1}') * 1500))
+            told = 0
+            while told < 1500:
+                told += (await socket.next()).payload.count(b'"problem"')
+            await sending
+        rounds.append(told)
+
+    floods = [asyncio.create_task(flood()) for _ in range(10)]
+    published = 0
+    while not all(each.done() for each in floods):
+        (await broker.client.post(f"{TOPIC}/messages", content=b"x")).raise_for_status()
+        published += 1
+    await asyncio.gather(*floods)
+    assert rounds == [1500] * 10
+    assert published > 10, "publishes had to wait for nonsense"
+
+
 async def test_ten_thousand_messages_at_once_are_all_answered(broker: HttpBroker) -> None:
     """More than may be under way: the rest waits in the client's own buffer."""
     count = MOST_IN_FLIGHT + 2000
