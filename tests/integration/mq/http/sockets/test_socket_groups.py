@@ -89,10 +89,10 @@ async def test_claims_come_as_arrow(broker: HttpBroker, socket: SocketClient) ->
 
 
 async def test_many_acks_are_under_way_at_once(broker: HttpBroker, socket: SocketClient) -> None:
-    await publish(broker, *[f"{number}" for number in range(1000)])
-    await socket.ok(subscribe={**QUEUE, "credit": 1000})
+    await publish(broker, *[f"{number}" for number in range(300)])
+    await socket.ok(subscribe={**QUEUE, "credit": 300})
     asked = []
-    for each in await deliveries(socket, 1000):
+    for each in await deliveries(socket, 300):
         for message in each["messages"]:
             asked.append(await socket.send(ack={"messages": [{"claim": message["claim"], "id": message["id"]}]}))
     await socket.until(lambda: all(id_ in socket.answers for id_ in asked))
