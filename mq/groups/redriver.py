@@ -13,7 +13,7 @@ from filer.stores.store import Store
 from filer.uploads import Reference, Uploads
 from groups.queue.redrives import Redrives, count_of
 from groups.records import Done, Redriving
-from mq.base.errors import InvalidReference, NotFound
+from mq.base.errors import Conflict, InvalidReference, NotFound
 from mq.groups.dead_letter_rows import of_group, payload_of, redriven
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
@@ -66,6 +66,7 @@ class Redriver:
 
         Raises `InvalidReference` for one whose payload is gone, and as `TopicReader.read_segment`.
         """
+        await self._check_publishable(name.topic)
         chosen = Chosen(topic)
         size_bytes = 0
         async for run in self.unsettled(topic, redrives):
@@ -92,6 +93,8 @@ class Redriver:
 
         Raises `NotFound` for what is no such letter, and unless they are discarded `InvalidReference` as `choose`.
         """
+        if not discard:
+            await self._check_publishable(name.topic)
         chosen = Chosen(topic)
         runtime = await self._topic(topic)
         reader = await self._reader(topic, False)
@@ -105,6 +108,15 @@ class Redriver:
                     await self._check_payload(name.topic, headers, segment, offset)
                 _add(chosen.letters, segment, offset)
         return chosen
+
+    async def _check_publishable(self, topic: str) -> None:
+        """Raise `Conflict` for a topic group: a dead letter does not say to which of its topics it belongs."""
+        if (await self._topics.topic(topic)).state.is_grouped:
+            raise Conflict(
+                "topic-group",
+                f"{topic!r} is a topic group, and its dead letters do not say to which of its topics they belong: "
+                "publish them to that topic yourself, and discard them here",
+            )
 
     async def _check_payload(
         self, topic: str, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int

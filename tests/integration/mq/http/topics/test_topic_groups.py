@@ -542,3 +542,23 @@ async def test_metrics_and_verification_know_the_group(memory_broker: HttpBroker
     assert 'braidmq_messages_stored_total{topic="shop"} 1.0' in text
     answer: httpx.Response = await memory_broker.client.get("/v1/topics/shop/verification")
     assert answer.status_code == 200, answer.text
+
+
+async def test_a_queue_group_works_through_a_whole_topic_group(memory_broker: HttpBroker) -> None:
+    client, path = memory_broker.client, "/v1/topics/shop/groups/g"
+    await create(memory_broker, "orders", "payments")
+    await publish(memory_broker, "orders", "o")
+    await publish(memory_broker, "payments", "p")
+    claimed = (await client.post(f"{path}/claims", json={})).raise_for_status().json()
+    assert [(m["topic"], m["value"]) for m in claimed["messages"]] == [("orders", "o"), ("payments", "p")]
+    first, second = ({"claim": m["claim"], "id": m["id"]} for m in claimed["messages"])
+    (await client.post(f"{path}/acks", json={"messages": [first]})).raise_for_status()
+    given_up = {"messages": [second], "dead": True, "reason": "no"}
+    (await client.post(f"{path}/releases", json=given_up)).raise_for_status()
+    async with asyncio.timeout(SECONDS):
+        while (await client.get(path)).json()["dead"] != 1:
+            await asyncio.sleep(0.02)
+    assert await values(memory_broker, "shop.dead") == ["p"]
+    check_problem(await client.post(f"{path}/redrive", json={}), 409, "topic-group", "publish them to that topic")
+    answer = await client.post("/v1/topics/orders/groups/g/claims", json={})
+    check_problem(answer, 409, "topic-group-member", "ask this of the group")
