@@ -84,7 +84,7 @@ ATTACKS = {
         _small_messages,
     ),
     "long-polls": Attack(
-        "200 long polls of the topic of the others", by_clients(200, _get(f"{_OF_OTHERS}?from=latest&wait=60"))
+        "200 long polls of the topic of the others", by_clients(200, _get(f"{_OF_OTHERS}?from=latest&wait=2"))
     ),
     "times": Attack(
         "24 readers from a time on", by_clients(24, _get(f"{_OF_OTHERS}?from=2020-01-01T00:00:00Z&limit=1"))
