@@ -94,7 +94,13 @@ class SegmentGroups:
             raise SegmentMoved(f"segment {self._log.segment} of __groups has another owner")
 
     def find(self, topic: str, name: str) -> Group | None:
-        """The group, if there is one. Call it when this is ready."""
+        """The group, if there is one. Call it when this is ready.
+
+        Raises `SegmentMoved` if it is not any more, since the log is read again by now: then nobody knows, and whoever
+        took it for missing would make it anew, from its first message on.
+        """
+        if self._is_closed or not self._replaying.done() or _has_failed(self._replaying):
+            raise SegmentMoved(f"the groups of segment {self._log.segment} are being read again")
         key = key_of(topic, name)
         if key in self._untouched:
             self._make(key, self._untouched.pop(key))

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from filer.clock import ManualClock, settle
+from filer.errors import SegmentMoved
 from groups.fold import GroupFold
 from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, from_json, key_of, to_json
@@ -100,3 +102,48 @@ async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pyte
     await settle()
     assert any(key == CHECKPOINT_KEY for key, _ in log.records) and log.missing() == []
     await groups.close()
+
+
+class SlowLog(Log):
+    """Is read again only when that may be over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replayed = asyncio.Event()
+        self.replayed.set()
+
+    async def replay(self) -> GroupFold:
+        await self.replayed.wait()
+        fold = GroupFold()
+        for key, value in self.records:
+            fold.add(key, from_json(value))
+        return fold
+
+
+async def test_while_the_log_is_read_again_nobody_is_told_that_there_is_no_group() -> None:
+    """Whoever was let in before that, and took the group for missing, would make it anew from its first message on."""
+    clock, log = ManualClock(), SlowLog()
+    groups = SegmentGroups(cast(Any, log), clock, partial(make_group, clock))
+    await groups.ready()
+
+    async def earliest() -> dict[int, int]:
+        return {0: 0}
+
+    settings = default_settings("t", "stored")
+    group, _ = await groups.create("t", "g", settings, earliest)
+    stored = len(log.records)
+    log.replayed.clear()
+    group._records.lose(SegmentMoved("a record was not stored"))
+    again = asyncio.create_task(groups.ready())
+    await settle()
+    with pytest.raises(SegmentMoved):
+        groups.find("t", "g")
+    with pytest.raises(SegmentMoved):
+        await groups.create("t", "g", settings, earliest)
+    assert len(log.records) == stored
+    log.replayed.set()
+    await again
+    assert groups.find("t", "g") is not None
+    await groups.close()
+    with pytest.raises(SegmentMoved):
+        groups.find("t", "g")
