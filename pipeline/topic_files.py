@@ -58,8 +58,12 @@ class SegmentFiles:
 
 
 async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
-    """The current state of the topic. Raises `InvalidInput` if there is no such topic."""
+    """The current state of the topic. Raises `InvalidInput` if there is none, or it is in a topic group."""
     record = await Catalogue(store, clock).read(keys.check_name(topic))
+    if record is not None and (of := record.state.member_of) is not None:
+        raise InvalidInput(
+            f"topic {topic!r} has no files of its own, but is in topic group {of.group!r}: name that one"
+        )
     if record is None or record.state.deleted:
         raise InvalidInput(f"there is no topic {topic!r} at {store.uri(keys.TOPICS.rstrip('/'))}")
     return record.state

@@ -122,7 +122,7 @@ def planned(export: Export) -> Planned:
 
 
 async def _planned(export: Export, opened: Opened) -> Planned:
-    topic = await read_topic(opened.source, opened.clock, export.topic)
+    topic = await _read(export, opened)
     _check_retention(export, topic)
     state = await StateFile(opened.target).read(_target(export, topic))
     if state.pending is not None:
@@ -133,6 +133,17 @@ async def _planned(export: Export, opened: Opened) -> Planned:
         pieces, _ = await _new_pieces(export, opened.source, topic, state)
     listed = await _list_segments_of(pieces, opened.source, topic)
     return Planned(pieces, copies_of(listed, pieces), is_unfinished=state.pending is not None)
+
+
+async def _read(export: Export, opened: Opened) -> TopicState:
+    """The topic. Raises `InvalidInput` as `read_topic`, and for a topic group: its rows would not tell their topic."""
+    state = await read_topic(opened.source, opened.clock, export.topic)
+    if state.is_grouped:
+        raise InvalidInput(
+            f"{export.topic!r} is a topic group, which cannot be exported: read its files, whose column _topic names "
+            "the topic of each message"
+        )
+    return state
 
 
 async def _list_segments_of(pieces: Sequence[Piece], source: Store, topic: TopicState) -> list[SegmentFiles]:
@@ -167,7 +178,7 @@ async def _next_run(export: Export, opened: Opened) -> tuple[ExportState, bool]:
 
     Also whether it is the last one: whether it reaches everything that was there when this call looked.
     """
-    topic = await read_topic(opened.source, opened.clock, export.topic)
+    topic = await _read(export, opened)
     _check_retention(export, topic)
     file = StateFile(opened.target)
     state = await file.read(_target(export, topic))
@@ -255,7 +266,7 @@ async def change_state(export: Export, opened: Opened, expected: ExportState, wa
 
 async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> list[tuple[Piece, list[LiveFile]]]:
     """The pieces, each with its current files. Raises `JobFailed` if retention has deleted some messages."""
-    topic = await read_topic(opened.source, opened.clock, export.topic)
+    topic = await _read(export, opened)
     if without_expired(topic.segments, pieces) != tuple(pieces):
         raise JobFailed("messages have expired before they were exported; --skip-expired continues without them")
     listed = await _list_segments_of(pieces, opened.source, topic)

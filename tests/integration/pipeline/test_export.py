@@ -43,6 +43,7 @@ from pipeline.options import store_of
 from pipeline.stores import run_on_store
 from pipeline.workers import Workers
 from tests.support.broker.broker_process import BrokerProcess
+from tests.support.broker.http_broker import http_broker
 from tests.support.process.mq import mq
 from tests.support.spark.workers import HERE, on_spark
 from tests.support.store.dying_store import DyingStore, Killed
@@ -616,3 +617,23 @@ def test_a_record_of_an_export_of_all_columns_is_as_it_was(root: Path, tmp_path:
     run(export_of(root, tmp_path / "table"))
     record = json.loads((tmp_path / "table" / STATE_KEY).read_bytes())
     assert set(record["target"]) == {"topic", "created_us", "table_format", "partition_by"}
+
+
+def test_a_topic_group_and_its_members_are_refused(tmp_path: Path):
+    """The columns of a table do not tell of which topic a message is, and a member has no files."""
+
+    async def make() -> None:
+        store = LocalStore(tmp_path / "data", clock=SystemClock())
+        async with http_broker(store) as broker:
+            (await broker.client.put("/v1/topic-groups/shop", json={"topics": ["orders"]})).raise_for_status()
+        await store.close()
+
+    asyncio.run(make())
+    source, target = StoreAddress(f"{tmp_path / 'data'}"), StoreAddress(f"{tmp_path / 'table'}")
+    for topic, told in (
+        ("shop", "'shop' is a topic group, which cannot be"),
+        ("orders", "in topic group 'shop': name"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
+            export_topic(HERE, Export(source, target, topic, "parquet", "none"), FINISH["parquet"])
+    assert not [path for path in (tmp_path / "table").rglob("*") if path.is_file()]
