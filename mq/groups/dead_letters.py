@@ -24,6 +24,14 @@ AT_ONCE = 64
 _log = EventLog(__name__)
 
 
+def topic_group_refused(name: str) -> InvalidConfig:
+    """Why dead letters cannot go there."""
+    return InvalidConfig(
+        f"dead letters cannot go to {name!r}, which is a topic group or in one: name a topic with segments of its own "
+        "in dead_letter"
+    )
+
+
 class DeadLetters:
     """Stores dead letters. Repeated, they are there once: each has a sequence of its group."""
 
@@ -83,6 +91,8 @@ class DeadLetters:
             config = source.state.config
             settings = {"key_type": config.key_type, "value_type": config.value_type}
             found, _ = await self._administration.put(name, settings)
+        if found.state.is_grouped:
+            raise topic_group_refused(name)
         wanted, given = found.state.config, source.state.config
         if (wanted.key_type, wanted.value_type) != (given.key_type, given.value_type):
             raise InvalidConfig(

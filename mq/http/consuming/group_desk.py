@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,10 @@ from filer.topic.positions import Positions
 from groups.queue.backlog import Seen
 from groups.queue.claims import GivingBack
 from groups.queue.redrives import Redrives
-from groups.settings import FIXED_SETTINGS, parse_settings
+from groups.settings import FIXED_SETTINGS, GroupSettings, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
+from mq.groups.dead_letters import topic_group_refused
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
@@ -103,11 +105,13 @@ class GroupDesk:
         created = False
         if group is None:
             settings = parse_settings(given, await defaults_of(self._broker, request.topic))
+            await self._check_dead_letter(settings)
             group, created = await groups.create(
                 request.topic, request.group, settings, lambda: first_positions(self._broker, request.topic, begin)
             )
         if not created:
             settings = parse_settings(given, group.progress.settings)
+            await self._check_dead_letter(settings)
             for name in FIXED_SETTINGS:
                 known = getattr(group.progress.settings, name)
                 if getattr(settings, name) != known:
@@ -116,6 +120,15 @@ class GroupDesk:
                 await group.configure(settings)
         document = await document_of(self._broker, group)
         return GroupAnswer.of(document | {"created": created}, 201 if created else 200)
+
+    async def _check_dead_letter(self, settings: GroupSettings) -> None:
+        """Raises `InvalidConfig` for a topic that takes no dead letters. One that is not there is made when needed."""
+        if settings.dead_letter is None:
+            return
+        with suppress(NotFound):
+            view = await self._broker.topics.view(settings.dead_letter.topic)
+            if view.member is not None or view.state.is_grouped:
+                raise topic_group_refused(settings.dead_letter.topic)
 
     async def _describe(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         return GroupAnswer.of(await document_of(self._broker, existing_group(groups, request)))

@@ -562,3 +562,39 @@ async def test_a_queue_group_works_through_a_whole_topic_group(memory_broker: Ht
     check_problem(await client.post(f"{path}/redrive", json={}), 409, "topic-group", "publish them to that topic")
     answer = await client.post("/v1/topics/orders/groups/g/claims", json={})
     check_problem(answer, 409, "topic-group-member", "ask this of the group")
+
+
+async def test_dead_letters_cannot_go_to_a_topic_group(memory_broker: HttpBroker) -> None:
+    """Its rows have to say of which member they are, and nobody else's messages belong among a member's."""
+    client, path = memory_broker.client, "/v1/topics/plain/groups/g"
+    await create(memory_broker, "orders", "payments")
+    (await client.put("/v1/topics/plain")).raise_for_status()
+    for wrong in ("shop", "orders"):
+        answer = await client.put(path, json={"dead_letter": {"topic": wrong}})
+        check_problem(answer, 422, "invalid-config", f"{wrong!r}, which is a topic group or in one")
+    assert (await client.get(path)).status_code == 404
+    (await client.put(path)).raise_for_status()
+    answer = await client.put(path, json={"dead_letter": {"topic": "orders"}})
+    check_problem(answer, 422, "invalid-config", "a topic with segments of its own")
+
+
+async def test_a_name_that_joins_a_topic_group_later_gets_no_dead_letters(
+    memory_broker: HttpBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They wait, and the log tells why. Once the group of consumers names another topic they are stored there."""
+    client, path = memory_broker.client, "/v1/topics/plain/groups/g"
+    (await client.put("/v1/topics/plain")).raise_for_status()
+    (await client.put(path, json={"dead_letter": {"topic": "letters"}})).raise_for_status()
+    await create(memory_broker, "letters")
+    await publish(memory_broker, "plain", "x")
+    (claimed,) = (await client.post(f"{path}/claims", json={})).raise_for_status().json()["messages"]
+    given_up = {"messages": [{"claim": claimed["claim"], "id": claimed["id"]}], "dead": True}
+    (await client.post(f"{path}/releases", json=given_up)).raise_for_status()
+    async with asyncio.timeout(SECONDS):
+        while not any("dead_letters_delayed" in each.getMessage() for each in caplog.records):
+            await asyncio.sleep(0.02)
+    (await client.put(path, json={"dead_letter": {"topic": "others"}})).raise_for_status()
+    async with asyncio.timeout(SECONDS):
+        while (await client.get(path)).json()["dead"] != 1:
+            await asyncio.sleep(0.02)
+    assert await values(memory_broker, "others") == ["x"]
