@@ -16,6 +16,12 @@ _RULES = tuple(
         (r"\. Join it with POST /v1/topics/\S+/members", ""),
         (r"Claim messages with POST /v1/topics/(\S+)/groups/(\S+)/claims", r"Work on them with mq work \1 --group \2"),
         (r"create it with PUT /v1/topics/(\S+)", r"create it with mq topic create \1"),
+        (r"create it with PUT /v1/topic-groups/(\S+)", r"create it with mq topic-group create \1"),
+        (r"configure it with PUT /v1/topic-groups/(\S+?),", r"configure it with mq topic-group create \1,"),
+        (r"\(PUT /v1/topic-groups/(\S+)\)", r"(mq topic-group create \1)"),
+        (r"DELETE /v1/topic-groups/(\S+) deletes", r"mq topic-group delete \1 deletes"),
+        (r"GET /v1/topic-groups/(\S+) names", r"mq topic-group describe \1 names"),
+        (r"ask for /v1/topics/(\S+)/files", r"see mq files ls \1"),
         (r", and the request wants a new one \(If-None-Match: \*\)", ": leave out --new to change its settings"),
         (
             r"publish in several requests, or upload a large value first \(POST \S+\) and publish a reference to it",

@@ -16,7 +16,8 @@
         │   ├── SegmentNotFound
         │   ├── UploadNotFound
         │   ├── LoadNotFound
-        │   └── GroupNotFound
+        │   ├── GroupNotFound
+        │   └── TopicGroupNotFound
         ├── InvalidRequest
         │   ├── InvalidConfig
         │   ├── InvalidMarker
@@ -30,6 +31,8 @@
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
         │   ├── ClaimLost            messages are with another consumer, or done
         │   ├── MemberFenced         segments are with another member of the group
+        │   ├── MemberReplaced       another process has the same `member_id` now
+        │   ├── InTopicGroup         ask this of the topic group
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
         ├── Forbidden
