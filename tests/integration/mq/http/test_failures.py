@@ -21,7 +21,7 @@ async def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         raise ZeroDivisionError("a secret")
 
     async with http_broker(MemoryStore(), access_log=request.param) as running:
-        monkeypatch.setattr(TopicRegistry, "topic", fail)
+        monkeypatch.setattr(TopicRegistry, "view", fail)
         yield running
         monkeypatch.undo()
 
