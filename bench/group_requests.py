@@ -9,6 +9,7 @@ are taken off: what is left is what the groups cost. `replicated` needs two brok
 
 import argparse
 import asyncio
+import contextlib
 import random
 import statistics
 from collections import Counter
@@ -42,19 +43,21 @@ class Measured:
 async def measure(cluster: BenchCluster, acks: str, *, groups: int, seconds: float) -> Measured:
     """Count without commits, then with them."""
     url = next(iter(cluster.brokers.values())).url
-    limits = httpx.Limits(max_connections=groups + 1)
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as client:
-        names = [f"{acks}-{number}" for number in range(groups)]
+    names = [f"{acks}-{number}" for number in range(groups)]
+    async with contextlib.AsyncExitStack() as stack:
+        # A client for each, since a pool of connections would have them wait for each other.
+        made = (httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) for _ in names)
+        clients = [await stack.enter_async_context(each) for each in made]
         # The first one finds its coordinator.
-        epochs = [await join(client, names[0], acks)]
-        epochs += await asyncio.gather(*(join(client, name, acks) for name in names[1:]))
+        epochs = [await join(clients[0], names[0], acks)]
+        epochs += await asyncio.gather(*(join(*each, acks) for each in zip(clients[1:], names[1:], strict=True)))
         await asyncio.sleep(WARM_UP_SECONDS)
         idle = await counted(cluster, seconds)
         commit_ms: list[float] = []
         async with asyncio.TaskGroup() as tasks:
             committing = [
-                tasks.create_task(commit_steadily(client, name, epoch, commit_ms))
-                for name, epoch in zip(names, epochs, strict=True)
+                tasks.create_task(commit_steadily(*each, commit_ms))
+                for each in zip(clients, names, epochs, strict=True)
             ]
             await asyncio.sleep(WARM_UP_SECONDS)
             commit_ms.clear()
