@@ -79,6 +79,16 @@ Timeout = Annotated[
         show_default=False,
     ),
 ]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        "--idle",
+        parser=duration_seconds(0.1),
+        metavar="DURATION",
+        help="In a group: stop when there was no message for this time. Default: wait for more.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 TopicName = Annotated[
     str,

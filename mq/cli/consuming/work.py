@@ -11,7 +11,7 @@ from braidmq.consume.signals import stopped_by_signals
 from mq.cli.connect import with_client
 from mq.cli.consuming.message_command import run_command
 from mq.cli.failures import CommandFailed, say
-from mq.cli.options import DEFAULT_URL, GroupOption, Timeout, TopicName, Url, duration_seconds
+from mq.cli.options import DEFAULT_URL, GroupOption, Idle, Timeout, TopicName, Url
 
 
 def work(
@@ -24,16 +24,7 @@ def work(
     concurrency: Annotated[
         int, typer.Option("--concurrency", "-c", min=1, max=1000, help="How many messages to work on at a time.")
     ] = 1,
-    idle_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--idle",
-            parser=duration_seconds(0.1),
-            metavar="DURATION",
-            help="Stop when there was no message for this time. Default: wait for more.",
-            show_default=False,
-        ),
-    ] = None,
+    idle_seconds: Idle = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
 ) -> None:

@@ -12,7 +12,7 @@ from braidmq import AsyncClient
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
 from mq.cli.input.moments import moment, start_of
-from mq.cli.options import DEFAULT_URL, Timeout, TopicName, Url, duration_seconds, lazily
+from mq.cli.options import DEFAULT_URL, Idle, Timeout, TopicName, Url, lazily
 from mq.cli.reading.reading import Form, Reading
 
 _Output = Literal[Form, "parquet"]
@@ -85,16 +85,7 @@ def subscribe(
             "one.",
         ),
     ] = None,
-    idle_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--idle",
-            parser=duration_seconds(0.1),
-            metavar="DURATION",
-            help="With --group: stop when there was no message for this time. Default: wait for more.",
-            show_default=False,
-        ),
-    ] = None,
+    idle_seconds: Idle = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
 ) -> None:
@@ -102,12 +93,8 @@ def subscribe(
     if sum(each is not None for each in (start, marker, tail)) > 1:
         raise typer.BadParameter("give only one of --from, --marker and --tail")
     if group is not None:
-        if any(each is not None for each in (start, stop, marker, tail, key, output)) or until_end or form == "parquet":
-            raise typer.BadParameter(
-                "a member reads on from what its group has committed, and all of it: leave out --from, --to, --marker, "
-                "--tail, --key, --until-end and --output; mq group reset says where a group goes on",
-                param_hint="--group",
-            )
+        chosen = any(each is not None for each in (start, stop, marker, tail, key, output)) or until_end
+        _check_reads_all(is_part=chosen or form == "parquet")
         from mq.cli.reading.group_reading import Membership, print_as_member
 
         membership = Membership(topic, group, member_id, limit, idle_seconds)
@@ -146,6 +133,15 @@ def subscribe(
         return print_messages(client, clock, reading, limit, "ndjson" if as_json else _printed(form))
 
     with_client(url, timeout, work, ends_with_reader=output is None)
+
+
+def _check_reads_all(*, is_part: bool) -> None:
+    if is_part:
+        raise typer.BadParameter(
+            "a member reads on from what its group has committed, and all of it: leave out --from, --to, --marker, "
+            "--tail, --key, --until-end and --output; mq group reset says where a group goes on",
+            param_hint="--group",
+        )
 
 
 def _check_output(form: _Output, output: Path | None, *, has_end: bool, as_json: bool) -> None:
