@@ -145,7 +145,8 @@ class QueueGroup:
         """Until the time is up, and that look is over, also for those who do not want to wait."""
         await self._clock.sleep(seconds)
         while self._must_look() and self._feed.finished < look:
-            await self._feed.over.next()
+            # Others wait for the same: whoever has got messages, and is cancelled here, must not cancel them.
+            await asyncio.shield(self._feed.over.next())
         while self._claims.has_news or self._claims.is_storing:
             await asyncio.shield(self._news_stored())
 

@@ -364,6 +364,14 @@ async def test_a_client_that_goes_away_takes_nothing_with_it(memory_broker: Http
             pass
 
 
+async def test_claims_side_by_side_that_find_nothing_are_told_so(memory_broker: HttpBroker) -> None:
+    """Those that were given something must not break off the look for which the others wait."""
+    await memory_broker.client.put(T)
+    await publish(memory_broker, *"abc")
+    found = await asyncio.gather(*(values(memory_broker, max=1) for _ in range(6)))
+    assert sorted(found) == [[], [], [], ["a"], ["b"], ["c"]]
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 async def test_a_restart_forgets_no_ack(clean: bool) -> None:
     """After a clean stop leases go on. After a kill, what was claimed comes again once a lease has run."""
