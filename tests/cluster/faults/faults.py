@@ -193,8 +193,7 @@ async def merge_segments(scene: Scene) -> None:
 async def split_and_kill_owner(scene: Scene) -> None:
     """Kill the owner of a segment during its split. Any broker may finish the split."""
     topic = scene.chance.choice(scene.topics)
-    segment = scene.chance.choice(await scene.cluster.segments(topic))
-    owner = await scene.cluster.owner_of(topic, segment)
+    segment, owner = scene.chance.choice(list((await scene.cluster.owners_by_segment(topic)).items()))
     asked = asyncio.ensure_future(scene.cluster.split(topic, segment, 2))
     await asyncio.sleep(scene.chance.uniform(0.0, 0.1))
     await scene.cluster.kill(owner)

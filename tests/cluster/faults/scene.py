@@ -32,17 +32,14 @@ class Scene:
         return self.chance.choice(list(self.cluster.brokers))
 
     async def some_owner(self) -> str:
-        """The owner of some open segment."""
-        topic = self.chance.choice(self.topics)
-        segment = self.chance.choice(await self.cluster.segments(topic))
-        return await self.cluster.owner_of(topic, segment)
+        """The owner of some open segment. Asked at once: a segment may be split or merged between two questions."""
+        return self.chance.choice(await self.cluster.owners(self.chance.choice(self.topics)))
 
     async def some_follower(self) -> str:
         """A follower of some open segment that has, or will soon have, any."""
         await self.cluster.wait_until_replicated(*self.topics)
         for topic in self.chance.sample(self.topics, len(self.topics)):
-            for segment in await self.cluster.segments(topic):
-                followers = await self.cluster.followers_of(topic, segment)
+            for followers in await self.cluster.followers(topic):
                 if followers:
                     return self.chance.choice(followers)
         raise AssertionError("no segment has a follower: one topic is to have replicas of 2 or more")

@@ -281,19 +281,22 @@ class Cluster:
 
     async def owner_of(self, topic: str, segment: int) -> str:
         """Name of the broker that owns an open segment."""
-        route = await self.ask(f"/v1/topics/{topic}/route")
-        owners = {entry["segment"]: entry["owner"]["broker"] for entry in route["segments"]}
-        return _name(owners[segment])
+        return (await self.owners_by_segment(topic))[segment]
 
     async def owners(self, topic: str) -> list[str]:
         """Names of the brokers that own its open segments."""
-        return [_name(entry["owner"]["broker"]) for entry in (await self.ask(f"/v1/topics/{topic}/route"))["segments"]]
+        return list((await self.owners_by_segment(topic)).values())
 
-    async def followers_of(self, topic: str, segment: int) -> list[str]:
-        """Names of the brokers that hold copies of the tail of a segment."""
+    async def owners_by_segment(self, topic: str) -> dict[int, str]:
+        """Its open segments, and the names of the brokers that own them."""
+        route = await self.ask(f"/v1/topics/{topic}/route")
+        return {entry["segment"]: _name(entry["owner"]["broker"]) for entry in route["segments"]}
+
+    async def followers(self, topic: str) -> list[list[str]]:
+        """For each open segment the names of the brokers that hold copies of its tail."""
         described = await self.ask(f"/v1/topics/{topic}")
-        brokers = {entry["segment"]: entry["brokers"] for entry in described["segments"]}
-        return [_name(broker) for broker in brokers[segment][1:]]
+        opened = [entry for entry in described["segments"] if entry["state"] == "open"]
+        return [[_name(broker) for broker in entry["brokers"][1:]] for entry in opened]
 
     async def leader(self) -> str | None:
         """Name of the leader, as far as the cluster knows it."""
