@@ -354,3 +354,8 @@ def positions_body(positions: Sequence[Position]) -> bytes:
     """What a publish is answered."""
     parts = [b'{"segment":%d,"offset":%d,"count":%d}' % (p.segment, p.offset, p.count) for p in positions]
     return b'{"positions":[%b]}' % b",".join(parts)
+
+
+def single_position_body(segment: int, offset: int) -> bytes:
+    """As `positions_body`, of one message."""
+    return b'{"positions":[{"segment":%d,"offset":%d,"count":1}]}' % (segment, offset)

@@ -19,7 +19,13 @@ from mq.bodies.intake import Intake
 from mq.bodies.json_body import rows_of, rows_of_long, single_message
 from mq.bodies.rows import Columns, Rows
 from mq.broker import Broker
-from mq.http.endpoints.publish import Publisher, intake_of, positions_body, wants_replicated
+from mq.http.endpoints.publish import (
+    Publisher,
+    intake_of,
+    positions_body,
+    single_position_body,
+    wants_replicated,
+)
 from mq.http.formats import ARROW, PUBLISH_FORMATS
 from mq.http.reply import JSON, cut_off, logged_problem
 from mq.http.sockets.answers import Answers
@@ -36,15 +42,25 @@ _JSON, _ARROW = PUBLISH_FORMATS[JSON.encode()], PUBLISH_FORMATS[ARROW.encode()]
 
 
 class _Run:
-    """Publishes of one message each that have come one behind the other, and are appended together."""
+    """Publishes of one message each that have come one behind the other, and are appended together.
 
-    __slots__ = ("ids", "replicated", "singles", "size_bytes")
+    Nothing is awaited while it grows: what held for its first message holds for all. `columns` are those of messages
+    about which nothing else is said, if such messages belong to it; else None.
+    """
 
-    def __init__(self, *, replicated: bool) -> None:
-        self.replicated = replicated
+    __slots__ = ("columns", "ids", "replicated", "singles", "size_bytes")
+
+    def __init__(self, columns: Columns | None, *, replicated: bool) -> None:
+        self.columns, self.replicated = columns, replicated
         self.ids: list[Id | None] = []
         self.singles: list[Single] = []
         self.size_bytes = 0
+
+    def add(self, request: Request, single: Single) -> None:
+        """The message of a request belongs to it."""
+        self.ids.append(request.id)
+        self.singles.append(single)
+        self.size_bytes += request.size_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -85,7 +101,7 @@ class Publishes:
         What keeps it from that is its answer.
         """
         try:
-            if self._joins_run(request):
+            if self.joins(request):
                 return
             await self.flush()
             await self._may_go_on()
@@ -123,8 +139,22 @@ class Publishes:
 
     # -- one message each --------------------------------------------------------------------------------------------
 
-    def _joins_run(self, request: Request) -> bool:
-        """Add the one message of a request to those that are appended together; False if it is not for that."""
+    def joins(self, request: Request) -> bool:
+        """Add the one message of a request to those that are appended together; False if it is not for that.
+
+        Raises `InvalidInput`.
+        """
+        run, columns = self._run, None if self._run is None else self._run.columns
+        if run is not None and columns is not None and request.fields is NO_FIELDS:
+            single = single_message(request.asked, columns, PUBLISH)
+            if single is None:
+                return False
+            run.add(request, single)
+            self._waiting.append(request)
+            return True
+        return self._joins_as_first(request)
+
+    def _joins_as_first(self, request: Request) -> bool:
         runtime = self._broker.topics.get(self._topic)
         is_single = isinstance(request.asked, dict) and request.arrow is None
         if runtime is None or runtime.state.deleted or not is_single or self._broker.draining.is_set():
@@ -135,16 +165,15 @@ class Publishes:
         replicated = wants_replicated(acks_of(request), config)
         if producer_of(request) is not None:
             return False
-        now_us = 0 if request.fields is NO_FIELDS else self._broker.clock.now_us()
-        single = single_message(request.asked, Columns(config.key_type, config.value_type, now_us), PUBLISH)
+        is_plain = request.fields is NO_FIELDS
+        columns = Columns(config.key_type, config.value_type, 0 if is_plain else self._broker.clock.now_us())
+        single = single_message(request.asked, columns, PUBLISH)
         run = self._run
         if single is None or (run is not None and run.replicated is not replicated):
             return False
         if run is None:
-            run = self._run = _Run(replicated=replicated)
-        run.ids.append(request.id)
-        run.singles.append(single)
-        run.size_bytes += request.size_bytes
+            run = self._run = _Run(columns if is_plain else None, replicated=replicated)
+        run.add(request, single)
         self._waiting.append(request)
         return True
 
@@ -188,7 +217,7 @@ class Publishes:
             first = waiter.result()[0]
             self._publisher.note([first], together.size_bytes, together.began_seconds, replicated=together.replicated)
             for number, id_ in enumerate(begun.ids):
-                self._answers.ok(id_, positions_body((Position(first.segment, first.offset + number, 1),)))
+                self._answers.ok(id_, single_position_body(first.segment, first.offset + number))
         finally:
             self._leave(len(begun.ids), held_bytes)
 

@@ -1,7 +1,8 @@
 """A connection that has become a WebSocket: frames of bytes on one side, whole messages on the other.
 
-The frames are read by the library `websockets`, which does no I/O. What is here bounds what a client can make it hold.
-No extension is offered, so that nothing is compressed: a small frame is a small message.
+The frames are read by the library `websockets`, which does no I/O, but for small ones that are a whole text each
+(`small_frames`). What is here bounds what a client can make it hold. No extension is offered, so that nothing is
+compressed: a small frame is a small message.
 """
 
 import asyncio
@@ -26,18 +27,17 @@ from mq.http.render import Part
 from mq.http.sockets.wire import POLICY_VIOLATION, SUBPROTOCOL, TRY_AGAIN, Message
 from mq.process.connections.limits import LEAST_CHUNK_BYTES, MOST_SMALL_CHUNKS
 from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, FRAMING, Refusal
+from mq.process.connections.small_frames import other_frames, small_texts
 
 SOCKETS = b"/socket"
 """How paths end at which a connection may become a WebSocket."""
 PIECE_BYTES = 8 * 1024
-"""Parsed at once: some milliseconds of the smallest frames."""
+"""The library parses so much at once: some milliseconds of the smallest frames."""
 BURST_SECONDS = 1.0
 """Pings that are further apart are no flood of them."""
 _JOINED_BYTES = 16 * 1024
 _SHORT, _MEDIUM = 126, 65_536
 _FIN = 0x80
-_HEAD_BYTES = 6
-"""Of a frame of a client: two bytes, and the four of its mask."""
 
 _log = logging.getLogger("mq.websockets")
 # It tells of each connection that is closed.
@@ -84,13 +84,14 @@ class WebSocket:
         self._answer: Headers
         self.is_opened = False
         self._is_gone = False
-        self._unparsed = memoryview(b"")
+        # What has come is parsed up to there.
+        self._came, self._parsed = b"", 0
         self._inbox: list[Message] = []
         # Of a message that comes in fragments: what is there.
         self._fragments = bytearray()
         self._is_text = False
-        # Of the frame that has begun, if one has: what is there of it.
-        self._half_bytes = 0
+        # Of the frame in which the library is, if it is in one: what it has of it, and what has to come.
+        self._half_bytes = self._left_bytes = 0
         # Of what came in one go without a whole message: frames, and their bytes.
         self._small_frames = self._small_bytes = 0
         self._request_id: str | None = None
@@ -142,7 +143,7 @@ class WebSocket:
         if now_seconds - self.heard_seconds > BURST_SECONDS:
             self._small_frames = self._small_bytes = 0
         self.heard_seconds = now_seconds
-        self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+        self._came, self._parsed = self._came[self._parsed :] + data, 0
         if self._inbox or not self.is_opened:
             self._hold_back()
         else:
@@ -159,8 +160,15 @@ class WebSocket:
         """The client has taken most of what was written. It may wait to send the next, or have sent only pings."""
         self._parse()
 
+    @property
+    def _unparsed_bytes(self) -> int:
+        return len(self._came) - self._parsed
+
+    def _forget_unparsed(self) -> None:
+        self._came, self._parsed = b"", 0
+
     def _hold_back(self) -> None:
-        self._owner.held_back(len(self._unparsed))
+        self._owner.held_back(self._unparsed_bytes)
 
     def _parse(self) -> None:
         """Parse a piece of what has come. If more is there, or the client does not read, that waits."""
@@ -169,32 +177,58 @@ class WebSocket:
         if self._inbox or self._owner.flow.write_paused:
             self._hold_back()
             return
-        if not self._unparsed:
+        if not self._unparsed_bytes:
             self._owner.read_on()
             return
-        assert self._conn is not None
-        piece, self._unparsed = self._unparsed[:PIECE_BYTES], self._unparsed[PIECE_BYTES:]
-        self._half_bytes += len(piece)
-        self._conn.receive_data(bytes(piece))
-        for event in self._conn.events_received():
-            assert isinstance(event, Frame)
-            self._half_bytes -= _HEAD_BYTES + _length_bytes(len(event.data)) + len(event.data)
-            self._add(event)
+        is_cut = self._parse_piece()
+        if is_cut or not self._unparsed_bytes:
+            # The rest of what came is not held.
+            self._came, self._parsed = self._came[self._parsed :], 0
         if self._framing_is_too_small():
             self._owner.refuse(FRAMING)
             return
-        self._look_at_half()
+        self._look_at_half(self._unparsed_bytes if is_cut else 0)
         self._reply()
         if self._inbox or not self.is_open:
             self.wake()
         if not self.is_open:
             return
-        if self._unparsed:
+        if self._unparsed_bytes and not is_cut:
             self._hold_back()
             if not self._inbox:
                 self._loop.call_soon(self._parse)
         elif not self._inbox:
             self._owner.read_on()
+
+    def _parse_piece(self) -> bool:
+        """Add the next messages. Returns whether all that is left is the begin of a frame, which is not whole."""
+        conn = self._conn
+        assert conn is not None
+        if not self._left_bytes and conn.current_size is None:
+            texts = small_texts(self._came, self._parsed, conn.max_message_size or 0)
+            self._inbox += [Message(True, text) for text in texts.found]
+            self._parsed = texts.end
+            if texts.found or texts.is_cut:
+                return texts.is_cut
+        piece_end = self._end_of_piece()
+        if piece_end == self._parsed:
+            return True
+        piece, self._parsed = self._came[self._parsed : piece_end], piece_end
+        conn.receive_data(piece)
+        for event in conn.events_received():
+            assert isinstance(event, Frame)
+            self._add(event)
+        return False
+
+    def _end_of_piece(self) -> int:
+        """Up to where the library gets what has come: in the frame in which it is, or the next ones."""
+        if self._left_bytes:
+            size_bytes = min(self._left_bytes, self._unparsed_bytes, PIECE_BYTES)
+            self._left_bytes -= size_bytes
+            self._half_bytes = self._half_bytes + size_bytes if self._left_bytes else 0
+            return self._parsed + size_bytes
+        end, self._half_bytes, self._left_bytes = other_frames(self._came, self._parsed, PIECE_BYTES)
+        return end
 
     def _framing_is_too_small(self) -> bool:
         """Whether tiny fragments, pings and pongs come without end. Each takes as long as some hundred bytes."""
@@ -218,10 +252,10 @@ class WebSocket:
             self._inbox.append(Message(self._is_text, bytes(self._fragments)))
             self._fragments = bytearray()
 
-    def _look_at_half(self) -> None:
+    def _look_at_half(self, cut_bytes: int) -> None:
         conn = self._conn
         assert conn is not None
-        half_bytes = self._half_bytes + len(self._fragments) + (conn.current_size is not None)
+        half_bytes = cut_bytes + self._half_bytes + len(self._fragments) + (conn.current_size is not None)
         self._owner.half_message(half_bytes if self.is_open else 0)
 
     def _reply(self) -> None:
@@ -234,7 +268,7 @@ class WebSocket:
         if replies and not self._owner.transport.is_closing():
             self._owner.transport.write(replies)
         if conn.state is not State.OPEN:
-            self._unparsed = memoryview(b"")
+            self._forget_unparsed()
             self._owner.linger()
 
     # -- what is written ---------------------------------------------------------------------------------------------
@@ -304,7 +338,7 @@ class WebSocket:
     def is_gone(self) -> None:
         """Nothing comes any more, and nothing that is written arrives."""
         self._is_gone = True
-        self._unparsed = memoryview(b"")
+        self._forget_unparsed()
         self._fragments = bytearray()
         self.wake()
 
@@ -322,11 +356,6 @@ class WebSocket:
         """Have `news` return."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
-
-
-def _length_bytes(size_bytes: int) -> int:
-    """What the length of a frame takes in its head, if it is longer than the shortest ones."""
-    return 0 if size_bytes < _SHORT else 2 if size_bytes < _MEDIUM else 8
 
 
 def _head(opcode: Opcode, size_bytes: int) -> bytes:
