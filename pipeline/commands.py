@@ -26,7 +26,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def run(options: argparse.Namespace) -> None:
+def run_job(options: argparse.Namespace) -> None:
     """Run the job. Raises any `BraidError`."""
     with workers(options.job, options.master) as found:
         options.command(found, options)

@@ -1,6 +1,7 @@
 """`mq pipeline`: jobs on Spark. The process replaces itself with the job, so `mq` itself does not need Spark."""
 
 import os
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -50,6 +51,8 @@ def backfill(context: typer.Context) -> NoReturn:
 def _run(job: str, context: typer.Context) -> NoReturn:
     """Replace this process with the job and the given options, so that every signal to `mq` reaches the job."""
     sys.stdout.flush()
+    # The job unblocks it once it can end without a stack trace. Between two programs it would be lost, or show one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     # Keep a folder named `pipeline` in the working directory from being imported instead, here and in Spark's workers.
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     os.execve(sys.executable, [sys.executable, "-m", "pipeline", job, *context.args], environment)

@@ -9,7 +9,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 from tests.support.broker.broker_process import broker_environment
+from tests.support.process.last_account import TELLS_ITS_STACKS, last_account
 from tests.support.process.processes import end_with_us
 from tests.support.spark.spark_python import quick_python
 
@@ -32,7 +35,7 @@ class MqProcess:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mq.cli.main", *arguments],
-            env=broker_environment({"PYSPARK_PYTHON": quick_python()}),
+            env=broker_environment({"PYSPARK_PYTHON": quick_python(), **TELLS_ITS_STACKS}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -72,8 +75,13 @@ class MqProcess:
         self._process.terminate()
 
     def wait(self, timeout_seconds: float) -> int:
-        """Its exit code."""
-        return self._process.wait(timeout_seconds)
+        """Its exit code. If it does not end in time, the test fails with what it does instead."""
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        assert self._process.stderr is not None
+        pytest.fail(f"it did not end within {timeout_seconds} s\n{last_account(self._process, self._process.stderr)}")
 
     def stdout_line(self) -> bytes:
         """The next line on stdout; empty at the end."""

@@ -1,9 +1,9 @@
 import pytest
 
-from pipeline.__main__ import main
 from pipeline.commands import parse
 from pipeline.errors import JobFailed
 from pipeline.output import print_table, size
+from pipeline.program import run
 from pipeline.session import spark_session
 from pipeline.tasks import reason_of
 
@@ -43,7 +43,7 @@ from pipeline.tasks import reason_of
 def test_wrong_usage_is_one_line_before_anything_starts(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert run(arguments) == 2
     error = capsys.readouterr().err
     assert said in error and error.startswith("mq: ") and error.count("\n") == 1
 
