@@ -121,6 +121,11 @@ class StreamProgress:
         """Whether something is to be done though nobody asks: sessions may end."""
         return bool(self.members)
 
+    @property
+    def is_moved_by_resets(self) -> bool:
+        """Whether it was reset before, and nobody has ever been its member: it shows how far another reader is."""
+        return self.first_epoch > 0 and self.next_start == 1
+
     def accepted(self, segment: int, epoch: int) -> int:
         """Up to which position commits of that epoch were accepted, as far as it is known; else -1."""
         known = self.segments.get(segment)

@@ -146,8 +146,11 @@ class SegmentGroups:
         begin = await positions()
         async with self._gate.change(key_of(topic, name)):
             group = self._existing(topic, name)
+            # One that shows how far a query of Spark is comes here with each of its micro-batches.
+            is_news = isinstance(group, QueueGroup) or not group.progress.is_moved_by_resets
             progress = await group.reset(dict(begin), force=force)
-            _log.info("group_reset", topic=topic, group=name, forced=force)
+            tell = _log.info if is_news else _log.debug
+            tell("group_reset", topic=topic, group=name, forced=force)
             fresh = self._make(key_of(topic, name), progress)
         await group.close()
         if progress.has_errands:

@@ -11,13 +11,26 @@ from filer.clock import ManualClock, settle
 from filer.errors import SegmentMoved
 from groups.fold import GroupFold
 from groups.queue.progress import QueueProgress
-from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, from_json, key_of, to_json
-from groups.settings import default_settings
+from groups.records import (
+    CHECKPOINT_KEY,
+    Checkpoint,
+    Created,
+    Gone,
+    Joined,
+    Membership,
+    Record,
+    from_json,
+    key_of,
+    to_json,
+)
+from groups.settings import GroupSettings, default_settings
+from groups.stream.progress import StreamProgress
 from mq.groups import group_log
 from mq.groups.group_records import Append
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import SegmentGroups
+from mq.groups.stream_group import StreamGroup
 
 
 class Log:
@@ -147,3 +160,45 @@ async def test_while_the_log_is_read_again_nobody_is_told_that_there_is_no_group
     await groups.close()
     with pytest.raises(SegmentMoved):
         groups.find("t", "g")
+
+
+def make_stream_group(
+    clock: ManualClock,
+    topic: str,
+    name: str,
+    progress: StreamProgress,
+    *,
+    append: Append,
+    on_lost: Callable[[BaseException], None],
+) -> StreamGroup:
+    async def never(*_: object) -> Any:
+        raise AssertionError("nobody is given a segment here")
+
+    return StreamGroup(
+        topic, name, progress, clock=clock, append=append, topic_runtime=never, rates=never, on_lost=on_lost
+    )
+
+
+async def test_a_group_that_shows_how_far_a_query_is_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark moves it with each micro-batch. Where somebody has read with it, a reset is news each time."""
+    caplog.set_level("INFO")
+    clock, log = ManualClock(), Log()
+    groups = SegmentGroups(cast(Any, log), clock, cast(Any, partial(make_stream_group, clock)))
+    await groups.ready()
+    place = {0: 0}
+
+    async def positions() -> dict[int, int]:
+        return place
+
+    await groups.create("t", "g", GroupSettings(mode="stream"), positions)
+    for offset in range(3):
+        place = {0: offset}
+        group = await groups.reset("t", "g", positions, force=False)
+    assert group.progress.positions() == {0: 2}
+    assert caplog.text.count("group_reset") == 1
+    assert isinstance(group, StreamGroup)
+    group.progress.apply(Membership(at=0, joined=[Joined("a", 1)], gone=[Gone("a", 1)]))
+    for _ in range(2):
+        await groups.reset("t", "g", positions, force=False)
+    assert caplog.text.count("group_reset") == 3
+    await groups.close()
