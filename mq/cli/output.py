@@ -22,6 +22,14 @@ def print_json(answer: Any) -> None:
     write_out(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
 
 
+def print_deleted(name: str, what: str, *, as_json: bool) -> None:
+    """Say that something of this name is deleted, and `what` it was."""
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        print_lines(f"{what} is deleted")
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table. Columns that hold only numbers are aligned to the right."""
     # Imported here: whoever prints JSON needs none of it.

@@ -12,11 +12,11 @@ from braidmq.group_settings import GroupSettings
 from braidmq.models import GroupMember
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
-from mq.cli.input.confirmation import confirm
+from mq.cli.input.confirmation import Yes, confirm
 from mq.cli.input.moments import start_of
 from mq.cli.input.nested_settings import flatten, gather
 from mq.cli.options import DEFAULT_URL, GroupName, Json, Timeout, TopicName, Url, duration_seconds
-from mq.cli.output import print_json, print_lines, print_table
+from mq.cli.output import print_deleted, print_json, print_lines, print_table
 
 _COLUMNS = ("group", "mode", "lag", "lag seconds", "in flight", "waiting consumers", "dead")
 _MEMBER = ("member", "epoch", "segments", "lag", "session ends in")
@@ -184,19 +184,15 @@ def redrive(
 def delete(
     topic: TopicName,
     group: GroupName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    yes: Yes = False,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Delete a consumer group, with its progress. Messages stay in their topics."""
-    if not yes:
-        confirm(f"Delete group {group!r} of topic {topic!r}, with its progress?")
+    confirm(f"Delete group {group!r} of topic {topic!r}, with its progress?", yes=yes)
     with_client(url, timeout, lambda client: client.group(topic, group).delete())
-    if as_json:
-        print_json({"deleted": group})
-    else:
-        print_lines(f"group {group} of topic {topic} is deleted")
+    print_deleted(group, f"group {group} of topic {topic}", as_json=as_json)
 
 
 def _print(found: GroupDescription, *, as_json: bool) -> None:

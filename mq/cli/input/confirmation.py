@@ -1,12 +1,21 @@
 """Ask before something is done that cannot be taken back."""
 
+from typing import Annotated
+
 import typer
 
 from mq.cli.failures import CommandFailed
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 
-def confirm(question: str) -> None:
-    """Raises `typer.Abort` if the answer is no, and `CommandFailed` if there is nobody to answer."""
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless `--yes` has answered.
+
+    Raises `typer.Abort` if the answer is no, and `CommandFailed` if there is nobody to answer.
+    """
+    if yes:
+        return
     try:
         agrees = typer.confirm(question, err=True)
     except (typer.Abort, OSError) as error:

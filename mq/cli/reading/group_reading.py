@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,20 +13,9 @@ from mq.cli.failures import say
 from mq.cli.output import write_out
 from mq.cli.reading.message_forms import form_of
 from mq.cli.reading.output import print_page, topic_config
-from mq.cli.reading.reading import Form
+from mq.cli.reading.reading import Form, Membership
 
 _MOST_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """As which member of which group to read. It ends after `limit` messages, or when none came for `idle_seconds`."""
-
-    topic: str
-    group: str
-    member_id: str | None = None
-    limit: int | None = None
-    idle_seconds: float | None = None
 
 
 async def print_as_member(client: AsyncClient, reading: Membership, name: Form) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from braidmq import AsyncClient, BraidMQError, SegmentPage
 from braidmq.models import Segment
@@ -97,4 +96,6 @@ def key_position(segments: Sequence[Segment], key: bytes, positions: Mapping[int
 
 def of_key(table: pa.Table, key: bytes) -> pa.Table:
     """The rows with this key."""
+    import pyarrow.compute as pc  # here: other readings do not need it
+
     return table.filter(pc.equal(table["key"].cast(pa.binary()), pa.scalar(key, pa.binary())))

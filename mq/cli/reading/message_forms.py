@@ -1,19 +1,25 @@
-"""Format pages of messages as bytes to print, one block at a time."""
+"""Format pages of messages as bytes to print, one block at a time.
+
+Printing values, which `mq subscribe` does unless told otherwise, goes without `pyarrow.compute` and the broker's form
+of messages: they take longer to import than a short reading lasts.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from filer.nulls import nulls_of
 from filer.topic.topic_config import TopicConfig
 from mq.cli.output import shown
 from mq.cli.reading.reading import Form
-from mq.http.render import MessageRenderer
-from mq.topic.run import Run
+
+if TYPE_CHECKING:
+    from mq.topic.run import Run
 
 Messages = Callable[[pa.Table], Iterator[dict[str, object]]]
 
@@ -28,12 +34,10 @@ class ValuesForm:
         self.head = self.tail = b""
         self.end = end
 
-    def page(self, table: pa.Table) -> memoryview | bytes:
+    def page(self, table: pa.Table) -> bytes:
         """The values of the rows. A null value prints as an empty one."""
-        values = pc.fill_null(table["value"].combine_chunks().cast(pa.binary()), b"")
-        if self.end:
-            values = pc.binary_join_element_wise(values, pa.scalar(self.end, pa.binary()), b"")
-        return _bytes_of(values)
+        values = [value for chunk in table["value"].chunks for value in _values_of(chunk)]
+        return self.end.join(values) + self.end if values else b""
 
 
 class JsonForm:
@@ -86,19 +90,23 @@ MessageForm = ValuesForm | JsonForm | TableForm
 
 def form_of(form: Form, topic: str, config: TopicConfig) -> MessageForm:
     """The formatter for the name `form`."""
+    if form in ("lines", "raw"):
+        return ValuesForm(end=b"\n" if form == "lines" else b"")
+    from mq.http.render import MessageRenderer
+
     renderer = MessageRenderer(topic, config)
 
     def messages(table: pa.Table) -> Iterator[dict[str, object]]:
         for run in _runs(table):
             yield from renderer.messages(run)
 
-    if form in ("lines", "raw"):
-        return ValuesForm(end=b"\n" if form == "lines" else b"")
     return TableForm(messages) if form == "table" else JsonForm(messages, as_list=form == "json")
 
 
-def _runs(table: pa.Table) -> Iterator[Run]:
+def _runs(table: pa.Table) -> "Iterator[Run]":
     """The rows of the page as runs of one segment each, in their order."""
+    from mq.topic.run import Run
+
     segments = table["segment"].to_numpy()
     columns = table.drop_columns(["segment"])
     bounds = np.flatnonzero(np.diff(segments, prepend=-1, append=-1)).tolist() if len(segments) else []
@@ -107,10 +115,14 @@ def _runs(table: pa.Table) -> Iterator[Run]:
         yield Run.of(int(segments[start]), rows["_offset"][-1].as_py() + 1, rows)
 
 
-def _bytes_of(values: pa.Array) -> memoryview | bytes:
-    """The bytes of all values in sequence, as they are in memory (no copy)."""
-    offsets, data = values.buffers()[1:]
-    if not len(values) or data is None:
-        return b""
-    bounds = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
-    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]
+def _values_of(chunk: pa.Array) -> list[memoryview | bytes]:
+    """The bytes of each value, where they are in memory (no copy); none for a null."""
+    offsets, data = chunk.buffers()[1:]
+    if not len(chunk) or data is None:
+        return [b""] * len(chunk)
+    bounds = np.frombuffer(offsets, np.int32, len(chunk) + 1, chunk.offset * 4).tolist()
+    found: list[memoryview | bytes] = [memoryview(data)[start:stop] for start, stop in pairwise(bounds)]
+    if chunk.null_count:
+        for row in np.flatnonzero(nulls_of(chunk)).tolist():
+            found[row] = b""
+    return found

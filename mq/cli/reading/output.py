@@ -17,10 +17,10 @@ from mq.cli.reading.read_topic import read
 from mq.cli.reading.reading import Form, Reading
 
 
-async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, limit: int | None, name: Form) -> None:
-    """Print at most `limit` messages in the form of that name."""
+async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, name: Form) -> None:
+    """Print its messages in the form of that name."""
     form = form_of(name, reading.topic, await topic_config(client, reading.topic))
-    async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
+    async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
         write_out(form.head)
         try:
             async for rows in pages:
@@ -29,13 +29,13 @@ async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, li
             write_out(form.tail)
 
 
-async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, limit: int | None, path: Path) -> None:
-    """Write at most `limit` messages into a new file."""
+async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, path: Path) -> None:
+    """Write its messages into a new file."""
     # Imported here: printing does not need it.
     from mq.cli.reading.parquet_file import ParquetFile
 
     config = await topic_config(client, reading.topic)
-    async with aclosing(_limited(read(client, clock, reading), limit)) as pages:
+    async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
         with ParquetFile(path, config, clock) as file:
             async for rows in pages:
                 file.write(rows)
@@ -62,7 +62,7 @@ async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncG
 async def print_page(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
     """Print a page. Where only values are printed, payloads stored beside the log replace theirs."""
     done = 0
-    if isinstance(form, ValuesForm):
+    if isinstance(form, ValuesForm) and rows["_ref"].null_count < rows.num_rows:
         for row in np.flatnonzero(rows["_ref"].is_valid().to_numpy()).tolist():
             write_out(form.page(rows.slice(done, row - done)))
             await _print_payload(client, topic, rows.slice(row, 1).to_pylist()[0])

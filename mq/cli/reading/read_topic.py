@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from braidmq import AsyncClient
 from braidmq.models import Segment, TopicPosition
@@ -94,6 +93,8 @@ class _TailRows:
 
 async def _until_time(pages: Pages, clock: Clock, stop_us: int) -> AsyncGenerator[pa.Table]:
     """Yield what comes before a time that is still to come, and wait until then."""
+    import pyarrow.compute as pc  # here: other readings do not need it
+
     while (left_us := stop_us - clock.now_us()) > 0:
         coming = asyncio.create_task(pages.next_page())
         timer = asyncio.create_task(clock.sleep(left_us / 1_000_000))

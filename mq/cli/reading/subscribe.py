@@ -4,87 +4,33 @@ import os
 from collections.abc import Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
 from braidmq import AsyncClient
 from filer.clock import SystemClock
 from mq.cli.connect import with_client
-from mq.cli.input.moments import moment, start_of
-from mq.cli.options import DEFAULT_URL, Idle, Timeout, TopicName, Url, lazily
-from mq.cli.reading.reading import Form, Reading
-
-_Output = Literal[Form, "parquet"]
+from mq.cli.input.moments import Start, moment, start_of
+from mq.cli.options import DEFAULT_URL, Idle, Timeout, TopicName, Url
+from mq.cli.reading import subscribe_options as options
+from mq.cli.reading.reading import Form, Membership, Reading
 
 
 def subscribe(
     topic: TopicName,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="POSITION",
-            help="Where to start: earliest, latest, an RFC 3339 time, or how long ago: 5m, 2h, 1d. Default: latest; "
-            "with --to or --until-end: earliest.",
-        ),
-    ] = None,
-    stop: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="TIME", help="Stop before the messages of this time: RFC 3339, or how long ago: 5m."
-        ),
-    ] = None,
-    marker: Annotated[
-        str | None,
-        typer.Option(
-            "--marker",
-            metavar="MARKER",
-            help="Start at a marker of an earlier reader, as the HTTP API and clients give.",
-        ),
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option("--tail", min=0, metavar="N", help="Start with the last N messages.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="Stop after this many messages.")
-    ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the present end of the topic.")] = False,
-    form: Annotated[
-        _Output,
-        typer.Option(
-            "--format",
-            help="lines: values, one per line (also referenced payloads). raw: values without separators. "
-            "ndjson: messages as JSON, one per line. json: messages as one list. table: for people. parquet: the file "
-            "that --output names.",
-        ),
-    ] = "lines",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="The file that --format parquet writes."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format ndjson.")] = False,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            metavar="GROUP",
-            help="Read as a member of this stream group: members divide the topic's segments, and what is printed is "
-            "committed. A group that is not there is made.",
-            autocompletion=lazily("complete_group"),
-        ),
-    ] = None,
-    member_id: Annotated[
-        str | None,
-        typer.Option(
-            "--member-id",
-            metavar="NAME",
-            help="With --group: the member's name. Who starts again under it has its segments at once. Default: a new "
-            "one.",
-        ),
-    ] = None,
+    start: options.FromOption = None,
+    stop: options.ToOption = None,
+    marker: options.MarkerOption = None,
+    tail: options.TailOption = None,
+    key: options.KeyOption = None,
+    limit: options.LimitOption = None,
+    until_end: options.UntilEndOption = False,
+    form: options.FormatOption = "lines",
+    output: options.OutputOption = None,
+    as_json: options.JsonOption = False,
+    group: options.GroupOption = None,
+    member_id: options.MemberIdOption = None,
     idle_seconds: Idle = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
@@ -93,46 +39,25 @@ def subscribe(
     if sum(each is not None for each in (start, marker, tail)) > 1:
         raise typer.BadParameter("give only one of --from, --marker and --tail")
     if group is not None:
-        chosen = any(each is not None for each in (start, stop, marker, tail, key, output)) or until_end
-        _check_reads_all(is_part=chosen or form == "parquet")
-        from mq.cli.reading.group_reading import Membership, print_as_member
-
-        membership = Membership(topic, group, member_id, limit, idle_seconds)
-        printed: Form = "ndjson" if as_json else _printed(form)
-        with_client(url, timeout, lambda client: print_as_member(client, membership, printed), ends_with_reader=True)
+        is_part = any(each is not None for each in (start, stop, marker, tail, key, output)) or until_end
+        _check_reads_all(is_part=is_part or form == "parquet")
+        _read_as_member(Membership(topic, group, member_id, limit, idle_seconds), _printed(form, as_json), url, timeout)
         return
     if member_id is not None or idle_seconds is not None:
         raise typer.BadParameter("--member-id and --idle belong to --group")
-    clock = SystemClock()
-    now_us = clock.now_us()
     has_end = until_end or stop is not None
     _check_output(form, output, has_end=has_end or limit is not None, as_json=as_json)
     if start is None and marker is None and tail is None:
         start = "earliest" if has_end else "latest"
-    begin = None if start is None else start_of(start, now_us)
-    end = None if stop is None else moment(stop, now_us, option="--to")
-    if isinstance(begin, datetime) and end is not None and end < begin:
-        raise typer.BadParameter(f"{stop!r} is before {start!r}, where --from begins", param_hint="--to")
+    begin, end = _bounds(start, stop)
+    by_key, patient = None if key is None else os.fsencode(key), timeout is None
     reading = Reading(
-        topic,
-        start=begin,
-        marker=marker,
-        tail=tail,
-        key=None if key is None else os.fsencode(key),
-        stop=end,
-        until_end=until_end,
-        patient=timeout is None,
+        topic, begin, marker=marker, tail=tail, key=by_key, stop=end, until_end=until_end, limit=limit, patient=patient
     )
-
-    # Imported here: help, completion and wrong usage come sooner without Arrow.
-    from mq.cli.reading.output import print_messages, write_parquet
-
-    def work(client: AsyncClient) -> Coroutine[Any, Any, None]:
-        if output is not None:
-            return write_parquet(client, clock, reading, limit, output)
-        return print_messages(client, clock, reading, limit, "ndjson" if as_json else _printed(form))
-
-    with_client(url, timeout, work, ends_with_reader=output is None)
+    if output is not None:
+        _write_file(reading, output, url, timeout)
+    else:
+        _print(reading, _printed(form, as_json), url, timeout)
 
 
 def _check_reads_all(*, is_part: bool) -> None:
@@ -144,7 +69,7 @@ def _check_reads_all(*, is_part: bool) -> None:
         )
 
 
-def _check_output(form: _Output, output: Path | None, *, has_end: bool, as_json: bool) -> None:
+def _check_output(form: options.Output, output: Path | None, *, has_end: bool, as_json: bool) -> None:
     if (form == "parquet") != (output is not None) or (output is not None and as_json):
         raise typer.BadParameter("--format parquet and --output FILE belong together; other formats go to stdout")
     if output is not None and not has_end:
@@ -153,6 +78,43 @@ def _check_output(form: _Output, output: Path | None, *, has_end: bool, as_json:
         )
 
 
-def _printed(form: _Output) -> Form:
+def _bounds(start: str | None, stop: str | None) -> tuple[Start | None, datetime | None]:
+    """Where `--from` begins and `--to` ends."""
+    now_us = SystemClock().now_us()
+    begin = None if start is None else start_of(start, now_us)
+    end = None if stop is None else moment(stop, now_us, option="--to")
+    if isinstance(begin, datetime) and end is not None and end < begin:
+        raise typer.BadParameter(f"{stop!r} is before {start!r}, where --from begins", param_hint="--to")
+    return begin, end
+
+
+def _printed(form: options.Output, as_json: bool) -> Form:
+    """The form of what is printed."""
+    if as_json:
+        return "ndjson"
     assert form != "parquet", "it is written into a file"
     return form
+
+
+# What needs Arrow is imported once it is used: help, completion and wrong usage come sooner without.
+
+
+def _read_as_member(membership: Membership, form: Form, url: str, timeout_seconds: float | None) -> None:
+    from mq.cli.reading.group_reading import print_as_member
+
+    with_client(url, timeout_seconds, lambda client: print_as_member(client, membership, form), ends_with_reader=True)
+
+
+def _write_file(reading: Reading, path: Path, url: str, timeout_seconds: float | None) -> None:
+    from mq.cli.reading.output import write_parquet
+
+    with_client(url, timeout_seconds, lambda client: write_parquet(client, SystemClock(), reading, path))
+
+
+def _print(reading: Reading, form: Form, url: str, timeout_seconds: float | None) -> None:
+    from mq.cli.reading.output import print_messages
+
+    def work(client: AsyncClient) -> Coroutine[Any, Any, None]:
+        return print_messages(client, SystemClock(), reading, form)
+
+    with_client(url, timeout_seconds, work, ends_with_reader=True)

@@ -9,10 +9,10 @@ from braidmq import AsyncClient
 from braidmq.models import LostObject, Segment, Topic, TopicSummary
 from braidmq.topic_settings import TopicSettings
 from mq.cli.connect import with_client
-from mq.cli.input.confirmation import confirm
+from mq.cli.input.confirmation import Yes, confirm
 from mq.cli.input.nested_settings import flatten, gather
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url, duration_seconds, size_bytes
-from mq.cli.output import print_json, print_lines, print_table, slots
+from mq.cli.output import print_deleted, print_json, print_lines, print_table, slots
 from mq.cli.topics.given_up import GIVEN_UP_COLUMNS, given_up_rows
 from mq.cli.topics.lineage import lineage
 from mq.cli.topics.segment_traffic import COLUMNS as TRAFFIC_COLUMNS
@@ -184,19 +184,15 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, 
 
 def delete(
     topic: TopicName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    yes: Yes = False,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Delete a topic and all its messages."""
-    if not yes:
-        confirm(f"Delete topic {topic!r} with all its messages?")
+    confirm(f"Delete topic {topic!r} with all its messages?", yes=yes)
     with_client(url, timeout, lambda client: client.delete_topic(topic))
-    if as_json:
-        print_json({"deleted": topic})
-    else:
-        print_lines(f"topic {topic} is deleted")
+    print_deleted(topic, f"topic {topic}", as_json=as_json)
 
 
 def _lost_row(lost: LostObject) -> tuple[object, ...]:

@@ -8,10 +8,10 @@ from braidmq import AsyncClient
 from braidmq.models import Segment, TopicGroup, TopicGroupSummary
 from braidmq.topic_settings import TopicSettings
 from mq.cli.connect import with_client
-from mq.cli.input.confirmation import confirm
+from mq.cli.input.confirmation import Yes, confirm
 from mq.cli.input.nested_settings import gather
 from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
-from mq.cli.output import print_json, print_lines, print_table, slots
+from mq.cli.output import print_deleted, print_json, print_lines, print_table, slots
 
 _COLUMNS = ("segment", "slots", "state", "owner", "start offset", "end offset")
 
@@ -90,19 +90,15 @@ def describe(group: _Group, url: Url = DEFAULT_URL, timeout: Timeout = None, as_
 
 def delete(
     group: _Group,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    yes: Yes = False,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
     """Delete a topic group with all its topics and their messages."""
-    if not yes:
-        confirm(f"Delete topic group {group!r} with all its topics and their messages?")
+    confirm(f"Delete topic group {group!r} with all its topics and their messages?", yes=yes)
     with_client(url, timeout, lambda client: client.delete_topic_group(group))
-    if as_json:
-        print_json({"deleted": group})
-    else:
-        print_lines(f"topic group {group} is deleted")
+    print_deleted(group, f"topic group {group}", as_json=as_json)
 
 
 def _topics(found: TopicGroup) -> str:

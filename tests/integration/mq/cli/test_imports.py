@@ -12,7 +12,8 @@ from tests.support.broker.broker_process import BrokerProcess
 
 # Beside Arrow itself, in which messages travel.
 SLOW = [
-    "pyarrow.parquet", "pyarrow.csv", "rich", "boto3", "botocore", "pandas", "mq.broker", "filer.format.segment_file",
+    "pyarrow.parquet", "pyarrow.csv", "pyarrow.compute", "rich", "boto3", "botocore", "pandas", "mq.broker",
+    "filer.format.segment_file",
 ]  # fmt: skip
 SCRIPT = f"""
 import json, sys
