@@ -29,10 +29,11 @@ finally:
     ("arguments", "stdin", "imported"),
     [
         (["publish", "--key", "k"], b"", []),
-        (["publish", "--file", "-", "--json"], b"1\n2\n", []),
-        (["publish", "--file", "-"], b"1\n2\n", ["rich"]),
+        (["publish", "--file", "-", "--json"], b"1\n2\n", ["pyarrow.compute"]),
+        (["publish", "--file", "-"], b"1\n2\n", ["pyarrow.compute", "rich"]),
         (["subscribe", "--tail", "1", "--limit", "1"], b"", []),
-        (["subscribe", "--until-end", "--format", "json"], b"", []),
+        (["subscribe", "--until-end", "--format", "json"], b"", ["pyarrow.compute"]),
+        (["subscribe", "--until-end"], b"", []),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
