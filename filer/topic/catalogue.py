@@ -100,9 +100,12 @@ class Catalogue:
         known = self._known.get(topic)
         fetched = await self._fetch(topic)
         if fetched is None:
-            if known is not None or await self._has_objects(topic):
+            if known is None and not await self._has_objects(topic):
+                return None
+            # Its first objects may have come between the two looks.
+            fetched = await self._fetch(topic)
+            if fetched is None:
                 raise _missing(topic)
-            return None
         if known is None:
             fetched = await self._covering_all(topic, fetched)
         record, digest = fetched

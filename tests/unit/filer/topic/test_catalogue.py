@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filer import keys
-from filer.errors import CorruptFile, OutcomeUnknown
+from filer.errors import CorruptFile, ObjectNotFound, OutcomeUnknown
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
 from filer.stores.decorators.forwarding_store import ForwardingStore
@@ -45,6 +45,23 @@ async def test_topics_are_created_once(catalogue: Catalogue) -> None:
     assert await catalogue.create(state())
     assert not await catalogue.create(with_bytes(state(), 5))
     record = await catalogue.read("t")
+    assert record is not None and record.state == state()
+
+
+class _CreatedMeanwhile(ForwardingStore):
+    """Another task creates the topic after its record was looked for, and before anything else of it is."""
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        try:
+            return await super().get(key, start=start, stop=stop)
+        except ObjectNotFound:
+            await super().create(key, state().to_json())
+            raise
+
+
+async def test_a_topic_that_is_created_while_it_is_looked_for_is_not_called_lost() -> None:
+    clock = InstantClock()
+    record = await Catalogue(_CreatedMeanwhile(MemoryStore(clock=clock)), clock).read("t")
     assert record is not None and record.state == state()
 
 
