@@ -1,18 +1,21 @@
 """How long the next coordinator takes until it knows all groups, and what a group that nobody asks for costs.
 
     python -m bench.group_takeover --groups 1000 --holes 1000
+    python -m bench.group_takeover --groups 10000 --holes 0     # memory of a group that nobody asks for
 
 Each group acks every second of its messages, so that its snapshot has as many ranges as holes. The broker is killed;
 the next one reads the log of `__groups`. `first answer` is the time from its "listening on" until it has described a
-group.
+group. `requests` are those that it has sent to the store by then, all there are.
 """
 
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +27,7 @@ import pyarrow as pa
 from bench.harness.server_process import running_server, scratch_folder
 
 TOPIC = "/v1/topics/bench"
+_CALLS = re.compile(r'braidmq_store_calls_total\{operation="(\w+)",outcome="\w+"\} (\S+)')
 SERVE = ["serve", "--port", "0", "--log-format", "json"]
 
 
@@ -86,6 +90,15 @@ def taken_over(log: Path) -> dict[str, float]:
     return {name: sum(event[name] for event in events) for name in ("groups", "records", "duration_seconds")}
 
 
+def store_requests(client: httpx.Client) -> Counter[str]:
+    """What a broker has asked of its store so far, by operation."""
+    counts = Counter[str]()
+    for line in client.get("/metrics").raise_for_status().text.splitlines():
+        if found := _CALLS.fullmatch(line):
+            counts[found[1]] += round(float(found[2]))
+    return +counts
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,14 +117,25 @@ def main() -> None:
             began = time.perf_counter()
             client.get(f"{TOPIC}/groups/g0").raise_for_status()
             answer_seconds = time.perf_counter() - began
+            requests = store_requests(client)
             held_bytes = resident_bytes(pid) - empty_bytes
-            print("| groups | holes in all | made in | taken over in | first answer | records | more in memory |")
-            print("| --- | --- | --- | --- | --- | --- | --- |")
+            names = (
+                "groups",
+                "holes in all",
+                "made in",
+                "taken over in",
+                "first answer",
+                "records",
+                "requests",
+                "memory",
+            )
+            print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
             found = taken_over(second)
             print(
                 f"| {found['groups']:.0f} | {options.groups * options.holes} | {made_seconds:.1f} s "
                 f"| {found['duration_seconds']:.2f} s | {answer_seconds:.2f} s | {found['records']:.0f} "
-                f"| {held_bytes / 1024**2:.0f} MiB |"
+                f"| {', '.join(f'{count} {operation}' for operation, count in sorted(requests.items()))} "
+                f"| {held_bytes / 1024**2:.1f} MiB, {held_bytes / options.groups / 1024:.2f} KiB a group |"
             )
 
 

@@ -152,6 +152,22 @@ class QueueProgress:
     is the last record; else None.
     """
 
+    __slots__ = (
+        "dead_count",
+        "dying",
+        "expired_count",
+        "id",
+        "leases",
+        "longest_lease_ms",
+        "next_sequence",
+        "recent_acks",
+        "recent_releases",
+        "redrives",
+        "segments",
+        "settings",
+        "skipped_count",
+    )
+
     def __init__(self, group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> None:
         self.id, self.settings = group_id, settings
         self.segments = {segment: SegmentProgress(offset, offset) for segment, offset in positions.items()}

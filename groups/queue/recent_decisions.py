@@ -16,32 +16,37 @@ KEPT_MS = 60_000
 class RecentDecisions:
     """Acks, or releases, of the last lease time and of `KEPT_MS` at least, and of twice that at most.
 
-    There are two generations, of which the older one goes.
+    There are two generations, of which the older one goes. One that is empty is None: most groups are idle.
     """
+
+    __slots__ = ("_began_ms", "_newest", "_older")
 
     def __init__(self) -> None:
         self._began_ms = 0
-        self._generations: tuple[_Generation, _Generation] = ({}, {})
+        self._newest: _Generation | None = None
+        self._older: _Generation | None = None
 
     def rotate(self, now_ms: int, lease_ms: int) -> None:
         """Forget what is older, by the times of the records."""
         lease_ms = max(lease_ms, KEPT_MS)
         if now_ms - self._began_ms >= 2 * lease_ms:
-            self._generations = ({}, {})
+            self._newest = self._older = None
             self._began_ms = now_ms
         elif now_ms - self._began_ms >= lease_ms:
-            self._generations = ({}, self._generations[0])
+            self._newest, self._older = None, self._newest
             self._began_ms = now_ms
 
     def add(self, segment: int, delivery: int, ranges: Iterable[tuple[int, int]]) -> None:
         """Note what was decided of a delivery."""
-        self._generations[0].setdefault((segment, delivery), OffsetSet()).add_all(ranges)
+        if self._newest is None:
+            self._newest = {}
+        self._newest.setdefault((segment, delivery), OffsetSet()).add_all(ranges)
 
     def within(self, segment: int, start: int, stop: int, delivery: int) -> OffsetSet:
         """Which of `[start, stop)` were decided of that delivery, as far as it is known."""
         found = OffsetSet()
-        for generation in self._generations:
-            known = generation.get((segment, delivery))
+        for generation in (self._newest, self._older):
+            known = None if generation is None else generation.get((segment, delivery))
             for first, behind in () if known is None else known.within(start, stop):
                 found.add(first, behind)
         return found
@@ -51,8 +56,8 @@ class RecentDecisions:
         return {
             "began_ms": self._began_ms,
             "generations": [
-                [[segment, delivery, offsets.to_plain()] for (segment, delivery), offsets in generation.items()]
-                for generation in self._generations
+                [[segment, delivery, offsets.to_plain()] for (segment, delivery), offsets in (generation or {}).items()]
+                for generation in (self._newest, self._older)
             ],
         }
 
@@ -61,9 +66,8 @@ class RecentDecisions:
         """From a snapshot."""
         recent = cls()
         recent._began_ms = plain["began_ms"]
-        newest, older = (
-            {(segment, delivery): OffsetSet.from_plain(bounds) for segment, delivery, bounds in generation}
+        recent._newest, recent._older = (
+            {(segment, delivery): OffsetSet.from_plain(bounds) for segment, delivery, bounds in generation} or None
             for generation in plain["generations"]
         )
-        recent._generations = (newest, older)
         return recent

@@ -84,6 +84,18 @@ class StreamProgress:
     session that may still run is longer. `first_epoch`: segments that are entered were given away so many times before.
     """
 
+    __slots__ = (
+        "first_epoch",
+        "id",
+        "left",
+        "longest_session_ms",
+        "members",
+        "next_start",
+        "segments",
+        "settings",
+        "skipped_count",
+    )
+
     def __init__(self, group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> None:
         self.id, self.settings = group_id, settings
         self.segments = {segment: StreamSegment(position) for segment, position in positions.items()}

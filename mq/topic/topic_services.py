@@ -18,7 +18,7 @@ from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
 
-INTERNAL_TRICKLE = 2.4
+INTERNAL_TRICKLE = 2.8
 """The small files of the brokers' own topics come this many times less often than others."""
 
 
