@@ -64,7 +64,7 @@ def consume(url: str, measured: Measured, until_seconds: float) -> None:
     """Claim and ack until all messages of the others are done. Raises `BenchFailed` if an ack is not accepted."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
     path = f"/v1/topics/{TOPIC}/groups/{GROUP}"
-    claim = orjson.dumps({"max": CLAIMED, "wait": 1})
+    claim = orjson.dumps({"max": CLAIMED, "wait": 1, "scattered": True})
     while measured.others_left > 0 and time.monotonic() < until_seconds:
         with pa.ipc.open_stream(_post(connection, f"{path}/claims", claim, ARROW)) as stream:
             table = stream.read_all()

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from filer.errors import InvalidInput
@@ -11,15 +12,22 @@ from filer.varint import varint, varints
 from groups.queue.leases import Claim
 
 MAC_BYTES, INCARNATION_BYTES = 8, 4
-MOST_CHARS = 120
+MOST_CHARS, MOST_SCATTERED_CHARS = 120, 4096
+"""Of a token of one range, and of one of `groups.queue.claims.MOST_RANGES`."""
+_SCATTERED = b"ranges"
+"""Sets the tokens of several ranges apart. Brokers from before them take those for none of theirs."""
 
 
 class ClaimedRange(NamedTuple):
-    """A claim, and the offset behind its last message. `is_over`: the group was reset since, or made anew."""
+    """A claim, and the offset behind its last message. `is_over`: the group was reset since, or made anew.
+
+    `ranges` are its messages if they lie scattered. Else it has all from its first to its last.
+    """
 
     claim: Claim
     stop: int
     is_over: bool = False
+    ranges: tuple[tuple[int, int], ...] | None = None
 
 
 class ClaimTokens:
@@ -36,7 +44,16 @@ class ClaimTokens:
         """The token of the messages `[claim.first, stop)`."""
         numbers = (claim.segment, claim.first, stop - claim.first, claim.delivery)
         body = self._incarnation + b"".join(map(varint, numbers))
-        return base64.urlsafe_b64encode(self._mac(body) + body).rstrip(b"=").decode()
+        return _text(self._mac(body) + body)
+
+    def scattered_token(self, claim: Claim, ranges: Sequence[tuple[int, int]]) -> str:
+        """The token of the messages in these ranges, which are in order, and none of them in front of `claim.first`."""
+        numbers, reached = [claim.segment, claim.first, claim.delivery], claim.first
+        for start, stop in ranges:
+            numbers += (start - reached, stop - start)
+            reached = stop
+        body = self._incarnation + b"".join(map(varint, numbers))
+        return _text(self._mac(body, _SCATTERED) + body)
 
     def read(self, token: str) -> ClaimedRange:
         """What a token names. Raises `InvalidInput` for one that this group has not given to anybody."""
@@ -45,12 +62,26 @@ class ClaimTokens:
             raw = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (UnicodeEncodeError, binascii.Error, ValueError) as error:
             raise InvalidInput(wrong) from error
-        body = raw[MAC_BYTES:]
-        if len(token) > MOST_CHARS or not hmac.compare_digest(raw[:MAC_BYTES], self._mac(body)):
-            raise InvalidInput(wrong)
-        segment, first, count, delivery = varints(body[INCARNATION_BYTES:])
+        mac, body = raw[:MAC_BYTES], raw[MAC_BYTES:]
         is_over = body[:INCARNATION_BYTES] != self._incarnation
-        return ClaimedRange(Claim(segment, first, delivery), first + count, is_over)
+        if len(token) <= MOST_CHARS and hmac.compare_digest(mac, self._mac(body)):
+            segment, first, count, delivery = varints(body[INCARNATION_BYTES:])
+            return ClaimedRange(Claim(segment, first, delivery), first + count, is_over)
+        if len(token) <= MOST_SCATTERED_CHARS and hmac.compare_digest(mac, self._mac(body, _SCATTERED)):
+            segment, first, delivery, *steps = varints(body[INCARNATION_BYTES:])
+            ranges = tuple(_ranges(first, steps))
+            return ClaimedRange(Claim(segment, first, delivery), ranges[-1][1], is_over, ranges)
+        raise InvalidInput(wrong)
 
-    def _mac(self, body: bytes) -> bytes:
-        return hashlib.blake2b(body, key=self._key, digest_size=MAC_BYTES).digest()
+    def _mac(self, body: bytes, kind: bytes = b"") -> bytes:
+        return hashlib.blake2b(body, key=self._key, digest_size=MAC_BYTES, person=kind).digest()
+
+
+def _text(token: bytes) -> str:
+    return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def _ranges(reached: int, steps: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for gap, count in zip(steps[::2], steps[1::2], strict=True):
+        start, reached = reached + gap, reached + gap + count
+        yield start, reached

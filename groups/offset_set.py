@@ -7,7 +7,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+_NONE = array("q")
+"""The bounds of all sets that are empty from the beginning, which is most of them. Nobody adds to it."""
 _MANY = 32
 """From so many ranges on all are put in order at once. Each by itself moves half of what there is."""
 
@@ -29,7 +32,7 @@ class OffsetSet:
     __slots__ = ("_bounds", "_count")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._bounds = array("q")
+        self._bounds = _NONE
         self._count = 0
         self.add_all(ranges)
 
@@ -83,8 +86,7 @@ class OffsetSet:
             return
         bounds = _in_order(added)
         if bounds and (not self._bounds or bounds[0] > self._bounds[-1]):
-            self._count += sum(bounds[1::2]) - sum(bounds[::2])
-            self._bounds.extend(bounds)
+            self._replace(len(self._bounds), len(self._bounds), bounds)
         elif bounds:
             self._sweep(bounds, np.logical_or)
 
@@ -98,8 +100,13 @@ class OffsetSet:
             self._sweep(bounds, np.greater)
 
     def _sweep(self, bounds: Sequence[int], keeps: "np.ufunc") -> None:
-        """Have what `keeps` says of being in it and in those ranges, from one bound of either to the next."""
-        mine, others = np.array(self._bounds, dtype=np.int64), np.array(bounds, dtype=np.int64)
+        """Have what `keeps` says of being in it and in those ranges, from one bound of either to the next.
+
+        Only what lies where they do is looked at, with the ranges that touch it.
+        """
+        low, high = bisect_left(self._bounds, bounds[0]), bisect_right(self._bounds, bounds[-1])
+        low, high = low - low % 2, high + high % 2
+        mine, others = np.array(self._bounds[low:high], dtype=np.int64), np.array(bounds, dtype=np.int64)
         places = np.concatenate([mine, others])
         places.sort(kind="stable")
         # An offset is in a set if the number of bounds up to it is odd.
@@ -108,8 +115,8 @@ class OffsetSet:
         # Of a place that both have, the first says the same as the second.
         changes = np.diff(kept.astype(np.int8), prepend=0) != 0
         kept_places = places[changes]
-        self._bounds = array("q", kept_places.tobytes())
-        self._count = int(kept_places[1::2].sum() - kept_places[::2].sum())
+        self._bounds[low:high] = array("q", kept_places.tobytes())
+        self._count += _count(kept_places) - _count(mine)
 
     def to_plain(self) -> list[int]:
         """Starts and stops by turns, for `from_plain`."""
@@ -121,12 +128,10 @@ class OffsetSet:
         if len(bounds) % 2:
             raise ValueError("a start without a stop")
         made = cls()
-        made._set(bounds)
+        if bounds:
+            made._bounds = array("q", bounds)
+            made._count = sum(made._bounds[1::2]) - sum(made._bounds[::2])
         return made
-
-    def _set(self, bounds: Sequence[int]) -> None:
-        self._bounds = array("q", bounds)
-        self._count = sum(self._bounds[1::2]) - sum(self._bounds[::2])
 
     def remove(self, start: int, stop: int) -> None:
         """Take `[start, stop)` out, as far as it is in."""
@@ -145,7 +150,10 @@ class OffsetSet:
         for bound in bounds:
             self._count += sign * bound
             sign = -sign
-        self._bounds[low:high] = array("q", bounds)
+        if self._bounds:
+            self._bounds[low:high] = array("q", bounds)
+        else:
+            self._bounds = array("q", bounds)
 
     def parts(self, start: int, stop: int) -> Iterator[Part]:
         """The parts of `[start, stop)` that lie in the set and outside, by turns, in order."""
@@ -177,6 +185,10 @@ class OffsetSet:
         if taken:
             self.remove(taken[0][0], taken[-1][1])
         return taken
+
+
+def _count(bounds: "npt.NDArray[np.int64]") -> int:
+    return int(bounds[1::2].sum() - bounds[::2].sum())
 
 
 def _in_order(ranges: Iterable[tuple[int, int]]) -> list[int]:

@@ -5,7 +5,7 @@ and is answered, once the record is stored; until then nobody decides about the 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
@@ -32,6 +32,8 @@ from groups.records import (
 
 LEASE_RAN_OUT, COORDINATOR_GONE = "lease-expired", "coordinator-gone"
 MOST_REASON_CHARS = 500
+MOST_RANGES = 256
+"""A claim has so many ranges at the most: its name stays short, and what is decided about it takes no long turn."""
 
 
 class Verdict(Enum):
@@ -66,12 +68,21 @@ class GivingBack(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """The messages `[start, stop)` of a segment, handed out for the `delivery`th time."""
+    """The messages `[start, stop)` of a segment, handed out for the `delivery`th time.
+
+    `first`: they are part of the claim that begins there. None: they are a claim of their own.
+    """
 
     segment: int
     start: int
     stop: int
     delivery: int
+    first: int | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """The claim to which they belong."""
+        return Claim(self.segment, self.start if self.first is None else self.first, self.delivery)
 
 
 @dataclass(slots=True)
@@ -86,6 +97,10 @@ class _Live:
     fresh: OffsetSet = field(default_factory=OffsetSet)
     unknown: OffsetSet = field(default_factory=OffsetSet)
     undecided: OffsetSet = field(default_factory=OffsetSet)
+
+
+_Lease = Callable[[int, Sequence[tuple[int, int]], int], list[Grant]]
+"""Leases these ranges of a segment until then."""
 
 
 class _Joining(NamedTuple):
@@ -214,20 +229,22 @@ class QueueClaims:
 
     # -- handing out ---------------------------------------------------------------------------------------
 
-    def hand_out(self, most: int, until_ms: int) -> list[Grant]:
+    def hand_out(self, most: int, until_ms: int, *, scattered: bool = False) -> list[Grant]:
         """Lease messages, `most` at the most: first what was given back or has run out, the oldest first.
 
         What was never delivered comes only as far as `max_in_flight` allows. In the order of keys, a message comes only
-        if all that stand ahead of it are done, or come with it.
+        if all that stand ahead of it are done, or come with it. If they may be `scattered`, those of a segment that are
+        handed out for as many times are one claim, also where others lie between them.
         """
         gone = Counter[int]()
-        grants = self._lease_from("ready", most, until_ms, gone)
+        lease = self._lease_scattered if scattered else self._lease_each
+        grants = self._lease_from("ready", most, until_ms, gone, lease)
         most -= sum(grant.stop - grant.start for grant in grants)
         room = self.progress.settings.max_in_flight - self.in_flight
-        return grants + self._lease_from("fresh", min(most, room), until_ms, gone)
+        return grants + self._lease_from("fresh", min(most, room), until_ms, gone, lease)
 
     def _lease_from(
-        self, which: Literal["ready", "fresh"], most: int, until_ms: int, gone: "Counter[int]"
+        self, which: Literal["ready", "fresh"], most: int, until_ms: int, gone: "Counter[int]", lease: "_Lease"
     ) -> list[Grant]:
         grants: list[Grant] = []
         for segment in sorted(self._live):
@@ -235,9 +252,8 @@ class QueueClaims:
                 break
             offsets: OffsetSet = getattr(self._live[segment], which)
             taken = offsets.take(most) if self._lines is None else self._in_order(segment, offsets, most, gone)
-            for start, stop in taken:
-                grants += self._lease(segment, start, stop, until_ms)
-                most -= stop - start
+            grants += lease(segment, taken, until_ms)
+            most -= sum(stop - start for start, stop in taken)
         return grants
 
     def _in_order(self, segment: int, offsets: OffsetSet, most: int, gone: "Counter[int]") -> list[tuple[int, int]]:
@@ -254,23 +270,45 @@ class QueueClaims:
             self._lines.park(segment, aside)
         return ranges_of(taken)
 
-    def _lease(self, segment: int, start: int, stop: int, until_ms: int) -> list[Grant]:
-        """Whoever claims is told no less deliveries than there were: the last that is over is stored."""
+    def _lease_each(self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int) -> list[Grant]:
+        """Each range is a claim.
+
+        Whoever claims is told no less deliveries than there were: the last that is over is stored.
+        """
         grants: list[Grant] = []
-        for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
-            self.leases.add(Claim(segment, first, over + 1), [(first, behind)], until_ms)
-            grants.append(Grant(segment, first, behind, over + 1))
+        for start, stop in taken:
+            for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
+                self.leases.add(Claim(segment, first, over + 1), [(first, behind)], until_ms)
+                grants.append(Grant(segment, first, behind, over + 1))
+        return grants
+
+    def _lease_scattered(self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int) -> list[Grant]:
+        """As `_lease_each`, but many ranges are a claim, which has the name of the first.
+
+        No other claim has that name: a message is handed out once as a delivery, unless nobody has seen it. Then nobody
+        has seen what lies behind it in its claim either, and nothing is left of that.
+        """
+        by_delivery: dict[int, list[tuple[int, int]]] = {}
+        for start, stop in taken:
+            for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
+                by_delivery.setdefault(over + 1, []).append((first, behind))
+        grants: list[Grant] = []
+        for delivery, ranges in by_delivery.items():
+            for number in range(0, len(ranges), MOST_RANGES):
+                some = ranges[number : number + MOST_RANGES]
+                claim = Claim(segment, some[0][0], delivery)
+                self.leases.add(claim, some, until_ms)
+                grants += [Grant(segment, start, stop, delivery, claim.first) for start, stop in some]
         return grants
 
     def take_back(self, grant: Grant, start: int) -> None:
         """Nobody has seen what lies from `start` on, so it was not handed out: the next to get it has that delivery."""
-        claim = Claim(grant.segment, grant.start, grant.delivery)
-        for first, behind in self.leases.take(claim, start, grant.stop):
+        for first, behind in self.leases.take(grant.claim, start, grant.stop):
             self._live[grant.segment].ready.add(first, behind)
 
     def lose(self, grant: Grant, start: int, stop: int) -> None:
         """Messages that were to be handed out are gone: retention or a repair has removed them."""
-        for first, behind in self.leases.take(Claim(grant.segment, grant.start, grant.delivery), start, stop):
+        for first, behind in self.leases.take(grant.claim, start, stop):
             self._news.skipped.append(Done(grant.segment, first, behind))
             self._decide(grant.segment, first, behind)
 
@@ -316,6 +354,17 @@ class QueueClaims:
         outcomes, taken = self._take(claim, start, stop, self.progress.recent_acks)
         self._news.acked.extend(Acked(claim.segment, *each, claim.delivery) for each in taken)
         return outcomes
+
+    def ack_all(self, claim: Claim, ranges: Sequence[tuple[int, int]]) -> list[Outcome]:
+        """As `ack` of each of these, but all at once if they are what is left of the claim."""
+        if not self.leases.take_whole(claim, ranges):
+            return [outcome for start, stop in ranges for outcome in self.ack(claim, start, stop)]
+        live = self._live[claim.segment]
+        live.undecided.add_all(ranges)
+        for offsets in (live.unknown, live.ready, live.fresh):
+            offsets.remove_all(ranges)
+        self._news.acked.extend(Acked(claim.segment, start, stop, claim.delivery) for start, stop in ranges)
+        return [Outcome(start, stop, Verdict.LATER) for start, stop in ranges]
 
     def release(self, claim: Claim, start: int, stop: int, why: GivingBack, *, due_ms: int) -> list[Outcome]:
         """Give messages of a claim back: they rest until `due_ms` (0: not at all). A repeated one is accepted again."""

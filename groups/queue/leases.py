@@ -1,7 +1,7 @@
 """What is handed out and not over, in the coordinator's memory."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -46,8 +46,7 @@ class Leases:
             heapq.heappush(self._ends, (until_ms, claim))
         offsets = lease.until_ms.setdefault(until_ms, OffsetSet())
         self.count -= len(offsets)
-        for start, stop in ranges:
-            offsets.add(start, stop)
+        offsets.add_all(ranges)
         self.count += len(offsets)
 
     def take(self, claim: Claim, start: int, stop: int) -> list[tuple[int, int]]:
@@ -71,6 +70,18 @@ class Leases:
         if not lease.until_ms:
             del self._leases[claim]
         return sorted(taken)
+
+    def take_whole(self, claim: Claim, ranges: Sequence[tuple[int, int]]) -> bool:
+        """End the lease of a claim if these ranges are all that is left of it; else nothing has changed."""
+        lease = self._leases.get(claim)
+        if lease is None or len(lease.until_ms) > 1:
+            return False
+        (offsets,) = lease.until_ms.values()
+        if offsets.ranges() != list(ranges):
+            return False
+        del self._leases[claim]
+        self.count -= len(offsets)
+        return True
 
     def next_end_ms(self) -> int | None:
         """When the next lease may run out."""

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 
@@ -38,11 +39,23 @@ _log = EventLog(__name__)
 
 
 class ToDecide(NamedTuple):
-    """Messages `[start, stop)` of a claim. None: it is of an incarnation of the group before this one."""
+    """Messages `[start, stop)` of a claim; of one that lies scattered, those in the `ranges`, from start to stop.
+
+    `claim` is None if it is of an incarnation of the group before this one.
+    """
 
     claim: Claim | None
     start: int
     stop: int
+    ranges: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def all_ranges(self) -> Sequence[tuple[int, int]]:
+        """What it names, whether it lies scattered or not."""
+        return ((self.start, self.stop),) if self.ranges is None else self.ranges
+
+
+_Ranges = Sequence[tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -51,6 +64,7 @@ class _Waiter:
 
     most: int
     lease_ms: int
+    scattered: bool
     granted: "asyncio.Future[list[Grant]]"
 
 
@@ -113,13 +127,15 @@ class QueueGroup:
         """How many consumers wait for messages."""
         return len(self._waiters)
 
-    async def claim(self, most: int, *, lease_ms: int, wait_seconds: float) -> list[Grant]:
+    async def claim(self, most: int, *, lease_ms: int, wait_seconds: float, scattered: bool = False) -> list[Grant]:
         """Lease up to `most` messages, as soon as there are any; none after `wait_seconds`.
+
+        If they may be `scattered`, a claim has many ranges.
 
         Raises `SegmentMoved` if this broker does not coordinate the group any more. Whoever is cancelled gets nothing.
         """
         self._check()
-        waiter = _Waiter(most, lease_ms, asyncio.get_running_loop().create_future())
+        waiter = _Waiter(most, lease_ms, scattered, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._ask()
         timer = asyncio.create_task(self._wait(wait_seconds, self._feed.started + 1), name=f"claim of {self.name}")
@@ -170,27 +186,32 @@ class QueueGroup:
 
         Raises `SegmentMoved` if this broker does not coordinate the group any more; what became of them is not known.
         """
-        return await self._decide(parts, self._claims.ack)
+        return await self._decide(parts, self._claims.ack_all)
 
     async def release(
         self, parts: Sequence[ToDecide], giving_back: GivingBack, *, delay_ms: int | None
     ) -> list[list[Outcome]]:
         """Give messages back. They rest for `delay_ms`, or as long as the group's back-off says. As `ack` otherwise."""
 
-        def one(claim: Claim, start: int, stop: int) -> list[Outcome]:
+        def release(claim: Claim, ranges: _Ranges) -> list[Outcome]:
             wait_ms = self.progress.settings.backoff_ms(claim.delivery) if delay_ms is None else delay_ms
             due_ms = self._wall_ms() + wait_ms if wait_ms else 0
-            return self._claims.release(claim, start, stop, giving_back, due_ms=due_ms)
+            found = (self._claims.release(claim, *each, giving_back, due_ms=due_ms) for each in ranges)
+            return list(chain.from_iterable(found))
 
-        return await self._decide(parts, one)
+        return await self._decide(parts, release)
 
     async def extend(self, parts: Sequence[ToDecide], *, lease_ms: int) -> list[list[Outcome]]:
         """Have leases run for `lease_ms` from now on. As `ack` otherwise, but nothing is stored."""
         until_ms = self._now_ms() + lease_ms
-        return await self._decide(parts, lambda claim, start, stop: self._claims.extend(claim, start, stop, until_ms))
+
+        def extend(claim: Claim, ranges: _Ranges) -> list[Outcome]:
+            return list(chain.from_iterable(self._claims.extend(claim, *each, until_ms) for each in ranges))
+
+        return await self._decide(parts, extend)
 
     async def _decide(
-        self, parts: Sequence[ToDecide], decide: Callable[[Claim, int, int], list[Outcome]]
+        self, parts: Sequence[ToDecide], decide: Callable[[Claim, _Ranges], list[Outcome]]
     ) -> list[list[Outcome]]:
         self._check()
         outcomes: list[list[Outcome]] = [[] for _ in parts]
@@ -198,11 +219,12 @@ class QueueGroup:
         while waiting:
             again: list[tuple[int, ToDecide]] = []
             must_store = False
-            for index, (claim, start, stop) in waiting:
+            for index, part in waiting:
+                claim = part.claim
                 if claim is None:
-                    outcomes[index].append(Outcome(start, stop, Verdict.LOST))
+                    outcomes[index] += [Outcome(*each, Verdict.LOST) for each in part.all_ranges]
                     continue
-                for outcome in decide(claim, start, stop):
+                for outcome in decide(claim, part.all_ranges):
                     if outcome.verdict is Verdict.WAIT:
                         again.append((index, ToDecide(claim, outcome.start, outcome.stop)))
                         continue
@@ -415,7 +437,8 @@ class QueueGroup:
             available = self._claims.ready_count + self._claims.fresh_count
             share = -(-available // len(self._waiters))
             waiter = self._waiters[0]
-            grants = self._claims.hand_out(min(waiter.most, share), self._now_ms() + waiter.lease_ms)
+            until_ms = self._now_ms() + waiter.lease_ms
+            grants = self._claims.hand_out(min(waiter.most, share), until_ms, scattered=waiter.scattered)
             if not grants:
                 return
             self._waiters.popleft()

@@ -1,6 +1,8 @@
 """Claimed messages as consumers get them: as JSON with a claim in each, or as Arrow with the claims beside."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +13,6 @@ from filer.format.schema import log_schema
 from filer.topic.topic_state import TopicState
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant
-from groups.queue.leases import Claim
 from mq.http.consuming.granted_messages import Granted
 from mq.http.large_values import Aside
 from mq.http.render import MessageRenderer, Part, Written
@@ -21,6 +22,7 @@ from mq.topic.run import Run
 CLAIMS = b"braid-claims"
 """The key in the metadata of an Arrow schema: the claims as JSON, as in the JSON answer."""
 _MESSAGE_BYTES = 128
+_claim = attrgetter("claim")
 
 
 class Described(NamedTuple):
@@ -31,17 +33,16 @@ class Described(NamedTuple):
 
 
 def claims_of(grants: Sequence[Grant], tokens: ClaimTokens) -> list[dict[str, Any]]:
-    """Each claim as clients get it."""
-    return [
-        {
-            "claim": tokens.token(Claim(grant.segment, grant.start, grant.delivery), grant.stop),
-            "segment": grant.segment,
-            "from": grant.start,
-            "to": grant.stop,
-            "deliveries": grant.delivery,
-        }
-        for grant in grants
-    ]
+    """Each claim as clients get it. The grants of one come one behind the other."""
+    told: list[dict[str, Any]] = []
+    for claim, of_claim in groupby(grants, _claim):
+        ranges = [(grant.start, grant.stop) for grant in of_claim]
+        start, stop = ranges[0][0], ranges[-1][1]
+        is_whole = len(ranges) == 1 and start == claim.first
+        token = tokens.token(claim, stop) if is_whole else tokens.scattered_token(claim, ranges)
+        each = {"claim": token, "segment": claim.segment, "from": start, "to": stop, "deliveries": claim.delivery}
+        told.append(each if is_whole else each | {"ranges": ranges})
+    return told
 
 
 def json_claims(

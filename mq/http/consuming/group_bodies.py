@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from filer.errors import InvalidInput
 from filer.topic.positions import MARKER_MAX_CHARS
-from groups.claim_tokens import ClaimedRange, ClaimTokens
+from groups.claim_tokens import MOST_SCATTERED_CHARS, ClaimedRange, ClaimTokens
+from groups.offset_set import OffsetSet
 from groups.settings import MOST_LEASE_SECONDS
 from mq.groups.group_view import MOST_SHOWN
 from mq.groups.queue_group import ToDecide
@@ -30,7 +31,10 @@ _MemberId = Annotated[str, Field(max_length=200)]
 
 
 class ClaimBody(JsonBody):
-    """A claim: how many messages at the most, and how long to wait for a first one."""
+    """A claim: how many messages at the most, and how long to wait for a first one.
+
+    `scattered`: as Arrow, a claim may have many `ranges`, where messages of others lie between them.
+    """
 
     EXAMPLE: ClassVar[str] = '{"max": 100, "wait": 20}'
 
@@ -38,6 +42,7 @@ class ClaimBody(JsonBody):
     max_bytes: Annotated[int, Field(ge=1, le=MOST_BYTES)] = 8 * 1024 * 1024
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
     lease_seconds: _Lease | None = None
+    scattered: bool = False
 
 
 class ResetBody(JsonBody):
@@ -79,7 +84,7 @@ class ClaimPart(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    claim: Annotated[str, Field(max_length=200)]
+    claim: Annotated[str, Field(max_length=MOST_SCATTERED_CHARS)]
     id: Annotated[str, Field(max_length=50)] | None = None
     from_: Annotated[_Offset | None, Field(alias="from")] = None
     to: _Offset | None = None
@@ -173,17 +178,23 @@ class CommitBody(JsonBody):
 def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToDecide]]:
     """What the parts name. Raises `InvalidInput` that names the part and what is right.
 
-    Parts that overlap are refused: a message would have two outcomes.
+    Parts that overlap are refused: a message would have two outcomes. So are too many ranges of messages.
     """
     # Most name messages of the same few claims.
     read = cache(tokens.read)
     decided: list[ToDecide] = []
     ordered: list[tuple[int, int, int, int]] = []
+    count = 0
     for index, part in enumerate(parts):
         decided.append(each := _part(index, part, read))
+        ranges = each.all_ranges
         if each.claim:
-            ordered.append((each.claim.segment, each.start, each.stop, index))
-        if not (index + 1) % STEP_ROWS:
+            ordered += [(each.claim.segment, start, stop, index) for start, stop in ranges]
+        if (count := count + len(ranges)) > MOST_DECIDED:
+            raise InvalidInput(
+                f"messages.{index}: with it there are more than {MOST_DECIDED} ranges: send several requests"
+            )
+        if count % STEP_ROWS < len(ranges):
             yield
     ordered.sort()
     yield
@@ -195,7 +206,7 @@ def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToD
 
 def _part(index: int, part: ClaimPart, read: Callable[[str], ClaimedRange]) -> ToDecide:
     try:
-        claim, end, is_over = read(part.claim)
+        claim, end, is_over, ranges = read(part.claim)
     except InvalidInput as error:
         raise InvalidInput(f"messages.{index}: {error}") from error
     start, stop = claim.first, end
@@ -213,4 +224,8 @@ def _part(index: int, part: ClaimPart, read: Callable[[str], ClaimedRange]) -> T
             f"messages.{index}: [{start}, {stop}) is not within its claim, which is [{claim.first}, {end}) "
             f"of segment {claim.segment}"
         )
-    return ToDecide(None if is_over else claim, start, stop)
+    if ranges is not None and (part.id is not None or part.from_ is not None or part.to is not None):
+        ranges = tuple(OffsetSet(ranges).within(start, stop))
+        if not ranges:
+            raise InvalidInput(f"messages.{index}: its claim has no message in [{start}, {stop})")
+    return ToDecide(None if is_over else claim, start, stop, ranges)

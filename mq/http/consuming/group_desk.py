@@ -202,7 +202,9 @@ class GroupDesk:
         asked = checked_body(_object(request), ClaimBody)
         group = queue_of(await made_group(self._broker, groups, request, "queue"))
         lease_ms = _lease_ms(asked.lease_seconds, group)
-        grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait)
+        if asked.scattered and request.accept != ARROW:
+            raise InvalidInput(f"scattered claims come as Arrow alone: send 'accept: {ARROW}', or no scattered")
+        grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait, scattered=asked.scattered)
         try:
             reader = await self._broker.reader(group.topic, room=lease)
             granted = await read_granted(

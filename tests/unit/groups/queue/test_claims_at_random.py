@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 import pytest
@@ -69,8 +70,8 @@ class World:
     now_ms: int = 1_000_000
     epoch: int = 0
     done: dict[int, OffsetSet] = field(default_factory=dict)
-    claimed: list[tuple[Claim, int]] = field(default_factory=list)
-    """All claims there ever were, and the ends of their ranges."""
+    claimed: list[tuple[Claim, list[tuple[int, int]]]] = field(default_factory=list)
+    """All claims there ever were, and their ranges."""
     running_until_ms: dict[tuple[int, int], int] = field(default_factory=dict)
     """By message: until when the lease of the claim runs that has it."""
     accepted: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -149,11 +150,13 @@ class World:
                     self.raise_horizon(claims, segment, progress.horizon, length)
             elif not progress.has_left and segment not in claims._news.left:
                 claims.leave(segment)
-        grants = claims.hand_out(most, until_ms)
+        grants = claims.hand_out(most, until_ms, scattered=self.chance.random() < 0.5)
         if self.settings.order == "key" and coordinator.epoch == self.epoch:
             self.check_order(grants)
         for grant in grants:
             self.hand_out(grant, until_ms, excused=coordinator.epoch != self.epoch)
+        for claim, of_claim in groupby(grants, lambda grant: grant.claim):
+            self.claimed.append((claim, [(grant.start, grant.stop) for grant in of_claim]))
 
     def check_order(self, grants: list[Grant]) -> None:
         """Whatever stands ahead of a message is done, or is handed out with it."""
@@ -176,7 +179,6 @@ class World:
                 claims.line_up(segment, offset, [key_of(offset)])
 
     def hand_out(self, grant: Grant, until_ms: int, *, excused: bool) -> None:
-        self.claimed.append((Claim(grant.segment, grant.start, grant.delivery), grant.stop))
         for offset in range(grant.start, grant.stop):
             message = grant.segment, offset
             if excused:
@@ -196,11 +198,15 @@ class World:
     def work(self, coordinator: Coordinator) -> None:
         if not self.claimed:
             return
-        claim, stop = self.chance.choice(self.claimed[-20:] if self.chance.random() < 0.8 else self.claimed)
-        first = self.chance.randint(claim.first, stop - 1)
+        claim, ranges = self.chance.choice(self.claimed[-20:] if self.chance.random() < 0.8 else self.claimed)
+        start, stop = self.chance.choice(ranges)
+        first = self.chance.randint(start, stop - 1)
         behind = self.chance.randint(first + 1, stop)
         what = self.chance.random()
-        if what < 0.6:
+        if what < 0.3:
+            for outcome in coordinator.claims.ack_all(claim, ranges):
+                self.answered(claim, outcome)
+        elif what < 0.6:
             for outcome in coordinator.claims.ack(claim, first, behind):
                 self.answered(claim, outcome)
         elif what < 0.8:
