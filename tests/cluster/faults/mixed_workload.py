@@ -17,7 +17,9 @@ from tests.support.cluster.cluster import Cluster
 PAUSE_SECONDS = 0.2
 # For tests that run beside others, and wait most of their time for sessions to end: what happens then counts, and not
 # how much of it.
-LONG_PAUSE_SECONDS = 0.4
+LONG_PAUSE_SECONDS = 0.8
+# Who goes back reads again what has been sent, which takes processor time from all.
+RECONNECT_PAUSES = 15
 TIMEOUT_SECONDS = 10.0
 ARROW_ROWS = 20
 SHOWN = 20
@@ -107,7 +109,9 @@ def _producers(topic: str, identified: bool, arrow_rows: int, pause_seconds: flo
 def _consumers(topic: str, pause_seconds: float) -> list[Consumer]:
     return [
         Consumer(f"{topic}-stream", topic, "stream"),
-        Consumer(f"{topic}-rewinding", topic, "stream", rewinds=True, reconnect_seconds=3.0),
+        Consumer(
+            f"{topic}-rewinding", topic, "stream", rewinds=True, reconnect_seconds=RECONNECT_PAUSES * pause_seconds
+        ),
         Consumer(f"{topic}-pages", topic, "browse", rewinds=True, pause_seconds=pause_seconds),
         Consumer(f"{topic}-late", topic, "stream", start="latest"),
     ]

@@ -9,7 +9,7 @@ from tests.cluster.faults.faults import kill_owner, merge_segments, split_segmen
 from tests.cluster.faults.mixed_workload import LONG_PAUSE_SECONDS, demand_clean, mixed_workload
 from tests.cluster.faults.scene import Scene
 from tests.support.cluster.upgrading_cluster import UpgradingCluster
-from tests.support.store.shared_store import S3Bucket
+from tests.support.store.shared_store import SharedDirectory
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,7 +27,9 @@ async def test_old_and_new_brokers_side_by_side(tmp_path: Path) -> None:
 
     Every acknowledged message is read exactly once and in order, through every broker.
     """
-    with UpgradingCluster(tmp_path, S3Bucket(), session_timeout_seconds=SESSION_TIMEOUT_SECONDS) as cluster:
+    with UpgradingCluster(
+        tmp_path, SharedDirectory(tmp_path / "store"), session_timeout_seconds=SESSION_TIMEOUT_SECONDS
+    ) as cluster:
         await cluster.wait_until_settled()
         for topic, settings in TOPICS.items():
             await cluster.create_topic(topic, **settings)
