@@ -69,7 +69,7 @@ types: $(VENV)/.all
 model: $(VENV)/.model
 
 $(VENV)/.model: $(wildcard model/*.py) | $(VENV)/.all
-	$(BIN)/python -m pytest --quiet model
+	$(BIN)/python -m pytest --quiet -n $(WORKERS) model
 	@touch $@
 
 format: $(VENV)/.all
