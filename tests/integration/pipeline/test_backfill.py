@@ -204,6 +204,11 @@ def test_unlikely_event_times_are_asked_about_before_anything_is_loaded(
     with pytest.raises(JobFailed, match="nothing was loaded: the earliest event time is 1970"):
         backfill(spark, broker.url, topic, source, as_seconds, confirm=refuse)
     assert len(asked) == 1 and client.read_table(topic).num_rows == 0
+    # Milliseconds taken for seconds come out in a year that nothing can show.
+    pq.write_table(pa.table({"ms": [1_357_041_600_000]}), tmp_path / "ms.parquet")
+    far = Columns(None, None, "ms", event_time_unit="s")
+    with pytest.raises(JobFailed, match="column 'ms', row 0: the event time lies outside the years 1 to 9999"):
+        backfill(spark, broker.url, topic, Source(str(tmp_path / "ms.parquet"), "parquet"), far, confirm=refuse)
     backfill(spark, broker.url, topic, source, BY_TIME, confirm=refuse)
     assert len(asked) == 1 and client.read_table(topic).num_rows == ROWS
 

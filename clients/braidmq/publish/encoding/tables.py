@@ -15,6 +15,7 @@ from braidmq.json_rows.texts import NonFinite
 from braidmq.publish.encoding.outgoing import CONTENT_TYPE, JSON_TYPE, Headers
 from filer.format.schema import HEADERS, TIMESTAMP
 from filer.nearest import unknown_name
+from filer.times import EARLIEST_US, LATEST_US
 
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
 """What the numbers of an event time column count since 1970."""
@@ -112,7 +113,9 @@ def _message_columns(table: pa.Table, plan: TablePlan, first_row: int) -> pa.Tab
     if headers is not None:
         columns["headers"] = headers
     if plan.event_time is not None:
-        columns["event_time"] = _event_time(plan.event_time, table[plan.event_time], plan.event_time_unit)
+        times = _event_time(plan.event_time, table[plan.event_time], plan.event_time_unit)
+        _check_years(plan.event_time, times, plan.event_time_unit, first_row)
+        columns["event_time"] = times
     return pa.table(columns)
 
 
@@ -177,6 +180,18 @@ def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit |
         return pc.cast(plain, TIMESTAMP)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise InvalidArgument(f"column {name!r} of type {column.type} cannot be the event time: {failure}") from failure
+
+
+def _check_years(name: str, times: Any, unit: EventTimeUnit | None, first_row: int) -> None:
+    """Raises `InvalidArgument` for a time that has no RFC 3339 text, as numbers of a finer unit mostly come out."""
+    micros = times.cast(pa.int64())
+    outside = pc.or_(pc.less(micros, EARLIEST_US), pc.greater(micros, LATEST_US))
+    row = pc.index(outside, pa.scalar(True)).as_py()
+    if row >= 0:
+        advice = "" if unit is None else f": do its numbers count {unit} since 1970?"
+        raise InvalidArgument(
+            f"column {name!r}, row {first_row + row}: the event time lies outside the years 1 to 9999{advice}"
+        )
 
 
 def event_time_type(name: str, given: pa.DataType, unit: EventTimeUnit | None) -> pa.DataType:

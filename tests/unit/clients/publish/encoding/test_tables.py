@@ -140,6 +140,16 @@ def test_slices_cover_every_row_once_in_order() -> None:
         (FAR, {"value": "v", "event_time": "t", "event_time_unit": "s"}, "no column of whole numbers: leave out"),
         (pa.table({"n": [2**62]}), {"event_time": "n", "event_time_unit": "s"}, "cannot be the event time"),
         (
+            pa.table({"n": [1, None, 1_735_689_600_000]}),  # milliseconds
+            {"event_time": "n", "event_time_unit": "s", "first_row": 7},
+            "column 'n', row 9: the event time lies outside the years 1 to 9999: do its numbers count s since 1970",
+        ),
+        (
+            pa.table({"v": ["x"], "n": pa.array([2**60], pa.timestamp("us"))}),
+            {"value": "v", "event_time": "n"},
+            "row 0: the event time lies outside the years 1 to 9999$",
+        ),
+        (
             pa.table({"n": pa.array([2**64 - 1], pa.uint64())}),
             {"event_time": "n", "event_time_unit": "s"},
             "column 'n' of",
