@@ -5,5 +5,6 @@ uvicorn's, with these decisions carried out. `limits` derives them from the sett
 `pace` tells who makes no progress, `refusals` has what the refused are told, `watch` looks after all of it each second.
 `socket_reader` stands before it: it reads large bodies past the parser to where they are used. `half_heads` and
 `unwanted` have connections read on in turn whose bytes would otherwise keep the broker from everybody else's.
-`fast_protocol` serves publishes of one message itself.
+`fast_protocol` serves publishes of one message itself. `web_socket` is what a connection may become; `small_frames`
+finds most of its messages.
 """
