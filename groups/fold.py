@@ -18,6 +18,7 @@ from groups.records import (
     Redriving,
     Reset,
     Snapshot,
+    Source,
     Taken,
 )
 from groups.settings import GroupSettings, recorded_settings
@@ -27,10 +28,12 @@ GroupProgress = QueueProgress | StreamProgress
 """What the records of a group of either kind add up to."""
 
 
-def new_progress(group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> GroupProgress:
+def new_progress(
+    group_id: str, settings: GroupSettings, positions: Mapping[int, int], source: Source | None = None
+) -> GroupProgress:
     """That of a group which begins at these positions, of the kind that its settings name."""
     kind = StreamProgress if settings.mode == "stream" else QueueProgress
-    return kind(group_id, settings, positions)
+    return kind(group_id, settings, positions, source)
 
 
 class GroupFold:
@@ -53,7 +56,7 @@ class GroupFold:
         match record:
             case Created():
                 settings = recorded_settings(record.settings)
-                self.groups[key] = new_progress(record.id, settings, dict(record.positions))
+                self.groups[key] = new_progress(record.id, settings, dict(record.positions), record.source)
             case Reset():
                 if (before := self.groups.get(key)) is not None:
                     self.groups[key] = before.reset(record)

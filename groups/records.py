@@ -4,7 +4,7 @@ A record has a `type`, the time `at` (ms since the epoch, by the coordinator's c
 A reader refuses what it does not know: it could not add up what that says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -148,6 +148,16 @@ class Committed(NamedTuple):
     position: int
 
 
+class Source(NamedTuple):
+    """Where the messages of a group of a member are: among those of that topic group, the one with that first segment.
+
+    Its name alone would not tell it from a later one. Groups of other topics have none: theirs are in the topic itself.
+    """
+
+    topic_group: str
+    first_segment: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """The group begins, as another incarnation `id` of its name, with these settings."""
@@ -156,6 +166,7 @@ class Created:
     id: str
     settings: dict[str, Any]
     positions: list[tuple[int, int]] = field(default_factory=list)
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +226,8 @@ class Progress:
     expired: list[Done] = field(default_factory=list)
     skipped: list[Done] = field(default_factory=list)
     """Retention or a repair has removed them."""
+    passed: list[Done] = field(default_factory=list)
+    """They are of other members of the topic group: the group never hands them out."""
     left: list[int] = field(default_factory=list)
     """Segments that are handed out to their end, and whose successors are entered."""
 
@@ -315,6 +328,7 @@ PROGRESS_PARTS = {
     "dead": Done,
     "expired": Done,
     "skipped": Done,
+    "passed": Done,
     "left": int,
 }
 MEMBERSHIP_PARTS = {
@@ -331,7 +345,7 @@ _PARTS: dict[type[Any], dict[str, type[Any]]] = {
     Membership: MEMBERSHIP_PARTS,
     Redriving: {"letters": Done, "passed": Done},
 }
-_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left", "released", "untouched"))
+_DECIDED = tuple(name for name in PROGRESS_PARTS if name not in ("reached", "left", "released", "untouched", "passed"))
 _TYPES: dict[str, type[Any]] = {
     each.__name__.lower(): each
     for each in (
@@ -351,6 +365,24 @@ _TYPES: dict[str, type[Any]] = {
 }
 
 
+def source_to_plain(source: Source | None) -> dict[str, Source]:
+    """What a snapshot tells of where the group's messages are; nothing if they are in the topic itself."""
+    return {} if source is None else {"source": source}
+
+
+def source_from_plain(plain: Mapping[str, Any]) -> Source | None:
+    """From a snapshot."""
+    return Source(*plain["source"]) if "source" in plain else None
+
+
+def by_segment(ranges: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
+    """Ranges (segment, start, stop) by segment."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for segment, start, stop in ranges:
+        found.setdefault(segment, []).append((start, stop))
+    return found
+
+
 def key_of(topic: str, group: str) -> str:
     """The key of a group's records."""
     return f"{topic}{SEPARATOR}{group}"
@@ -364,7 +396,7 @@ def topic_and_group(key: str) -> tuple[str, str]:
 
 def to_json(record: Record) -> bytes:
     """The record as the value of a message, without what is empty."""
-    plain = {name: value for name, value in _plain(record).items() if value != []}
+    plain = {name: value for name, value in _plain(record).items() if value not in ([], None)}
     return orjson.dumps({"type": type(record).__name__.lower(), **plain}, default=tuple)
 
 
@@ -389,6 +421,8 @@ def from_json(value: bytes | str) -> Record:
             given["leases"] = [Leased(*each) for each in given.get("leases", ())]
         elif kind in (Created, Reset, Checkpoint):
             given["positions"] = [(segment, offset) for segment, offset in given.get("positions", ())]
+            if "source" in given:
+                given["source"] = Source(*given["source"])
         record: Record = kind(**given)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptFile(f"this is no record of a consumer group: {value[:200]!r}") from error

@@ -67,6 +67,7 @@ from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_services import TopicServices
+from mq.topic.topic_view import TopicView
 from mq.tracing.tracer import NO_TRACER, Tracer
 from mq.traffic.owner_traffic import OwnerTraffic
 from mq.traffic.traffic_reporter import TrafficReporter
@@ -264,18 +265,15 @@ class Broker:
             clock=self.clock,
             topics=self.topics,
             administration=self.administration,
-            reader=self._reader_of,
+            make_reader=self.reader_of,
             url_of=self.addresses.url_of,
-            redriver=Redriver(self.topics, self._reader_of, store=self.store, uploads=lambda: self.uploads),
+            redriver=Redriver(self.topics, self.reader_of, store=self.store, uploads=lambda: self.uploads),
             secret=self._cluster_secret,
             rates=self._rates_of,
             clustered=self._clustered,
         )
         self.observers[keys.GROUPS_TOPIC] = self.groups
         self.floors[keys.GROUPS_TOPIC] = self.groups.floors
-
-    async def _reader_of(self, name: str, streaming: bool) -> TopicReader:
-        return await self.reader(name, streaming=streaming)
 
     async def _rates_of(self, runtime: TopicRuntime) -> dict[int, float]:
         shown = await self.traffic_view.of(runtime.state, runtime.traffic)
@@ -431,7 +429,7 @@ class Broker:
         began_seconds = self.clock.monotonic_seconds()
         # First of all: a store that does not answer keeps everything below from ending.
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
-        lags = LagWatch(self.groups.known, self.topics, self._reader_of, self.metrics.groups, self.clock)
+        lags = LagWatch(self.groups.known, self.groups.source, self.metrics.groups, self.clock)
         self._loops.append(asyncio.create_task(lags.run(), name="lags of groups"))
         await check_fencing(self.store, self.clock)
         self.cluster = await open_cluster(
@@ -585,7 +583,10 @@ class Broker:
 
     async def reader(self, name: str, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
         """A reader of that topic, or of that member of a topic group. Raises as `TopicRegistry.view`."""
-        view = await self.topics.view(name)
+        return self.reader_of(await self.topics.view(name), streaming=streaming, room=room)
+
+    def reader_of(self, view: TopicView, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
+        """A reader of what that view shows."""
         return TopicReader(view.runtime, self.segment_reader, streaming=streaming, room=room, member=view.member)
 
 

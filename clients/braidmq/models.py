@@ -345,10 +345,14 @@ class GroupSummary(_Answer):
 
 
 class GroupLag(_Answer):
-    """How far a group is behind: the messages that are not done, and the age of the oldest of them in seconds."""
+    """How far a group is behind: the messages that are not done, and the age of the oldest of them in seconds.
+
+    `at_most`: there are too many messages of other members of the topic group to count them, so it may be less.
+    """
 
     messages: int
     seconds: float
+    at_most: bool = False
 
 
 class GroupMessage(_Answer):

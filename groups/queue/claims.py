@@ -28,6 +28,7 @@ from groups.records import (
     Released,
     Rested,
     Untouched,
+    by_segment,
 )
 
 LEASE_RAN_OUT, COORDINATOR_GONE = "lease-expired", "coordinator-gone"
@@ -323,10 +324,12 @@ class QueueClaims:
         rested: Iterable[Rested] = (),
         expired: Sequence[Done] = (),
         skipped: Sequence[Done] = (),
+        passed: Sequence[Done] = (),
     ) -> None:
         """Have messages below `horizon` handed out once that is stored, but for what rests, has expired or is gone.
 
-        `start` is where the group begins in the segment, if it is new to it.
+        `start` is where the group begins in the segment, if it is new to it. What is `passed` is of other members of a
+        topic group: it is done with the horizon, and there is nothing to decide about it, since nobody gets a claim.
         """
         self._live.setdefault(segment, _Live())
         self._newest_segment = max(self._newest_segment, segment)
@@ -336,6 +339,7 @@ class QueueClaims:
             self._decide(segment, rest.start, rest.stop)
         self._news.expired.extend(expired)
         self._news.skipped.extend(skipped)
+        self._news.passed.extend(passed)
         for each in (*expired, *skipped):
             self._decide(segment, each.start, each.stop)
 
@@ -527,7 +531,7 @@ class QueueClaims:
                 self._live[ended.segment].ready.add(ended.start, ended.stop)
         for exposed in news.exposed:
             self._live[exposed.segment].ready.add(exposed.start, exposed.stop)
-        for segment, ranges in _by_segment(news.decided()).items():
+        for segment, ranges in by_segment(news.decided()).items():
             self._live[segment].undecided.remove_all(ranges)
         if self._lines is not None:
             self._move_lines_on(self._lines, news)
@@ -552,6 +556,9 @@ class QueueClaims:
         for segment, start, stop in [each[:3] for each in (*news.rested, *news.expired, *news.skipped)]:
             if segment in fresh:
                 fresh[segment].remove(start, stop)
+        for segment, ranges in by_segment(news.passed).items():
+            if segment in fresh:
+                fresh[segment].remove_all(ranges)
         for segment, offset, keys in self._joined:
             if self._lines is not None:
                 fresh[segment].remove_all(self._lines.add(segment, offset, keys, fresh[segment]))
@@ -580,13 +587,6 @@ class QueueClaims:
         live.undecided.add(start, stop)
         for offsets in (live.unknown, live.ready, live.fresh):
             offsets.remove(start, stop)
-
-
-def _by_segment(ranges: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
-    found: dict[int, list[tuple[int, int]]] = {}
-    for segment, start, stop in ranges:
-        found.setdefault(segment, []).append((start, stop))
-    return found
 
 
 def _of_another(live: _Live, progress: SegmentProgress, claim: Claim, start: int, stop: int) -> Iterator[Outcome]:

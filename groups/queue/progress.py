@@ -21,6 +21,10 @@ from groups.records import (
     Released,
     Reset,
     Rested,
+    Source,
+    by_segment,
+    source_from_plain,
+    source_to_plain,
 )
 from groups.settings import GroupSettings, recorded_settings
 
@@ -149,7 +153,7 @@ class QueueProgress:
 
     `dying` are the messages whose dead letters may not be stored, as they were given up. `next_sequence` is that of the
     next dead letter. `longest_lease_ms`: no lease that may still run is longer. `leases` are those of a handover, if it
-    is the last record; else None.
+    is the last record; else None. `source` is where the group's messages are, if not in a topic of its own.
     """
 
     __slots__ = (
@@ -166,10 +170,13 @@ class QueueProgress:
         "segments",
         "settings",
         "skipped_count",
+        "source",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> None:
-        self.id, self.settings = group_id, settings
+    def __init__(
+        self, group_id: str, settings: GroupSettings, positions: Mapping[int, int], source: Source | None = None
+    ) -> None:
+        self.id, self.settings, self.source = group_id, settings, source
         self.segments = {segment: SegmentProgress(offset, offset) for segment, offset in positions.items()}
         self.dying: list[Dying] = []
         self.next_sequence = 0
@@ -187,7 +194,7 @@ class QueueProgress:
 
     def reset(self, record: Reset) -> "QueueProgress":
         """The next incarnation of the group, which begins where the record says. Its counts go on."""
-        fresh = QueueProgress(record.id, self.settings, dict(record.positions))
+        fresh = QueueProgress(record.id, self.settings, dict(record.positions), self.source)
         fresh.dead_count, fresh.expired_count = self.dead_count, self.expired_count
         fresh.skipped_count, fresh.redrives = self.skipped_count, self.redrives
         return fresh
@@ -234,6 +241,8 @@ class QueueProgress:
             self._bury(each.segment, each.start, each.stop)
         for each in (*news.expired, *news.skipped):
             self.segments[each.segment].finish([(each.start, each.stop)])
+        for segment, ranges in by_segment(news.passed).items():
+            self.segments[segment].finish(ranges)
         self.expired_count += sum(each.stop - each.start for each in news.expired)
         self.skipped_count += sum(each.stop - each.start for each in news.skipped)
         for segment in news.left:
@@ -292,12 +301,13 @@ class QueueProgress:
             "recent_releases": self.recent_releases.to_plain(),
             "redrives": self.redrives.to_plain(),
             "leases": self.leases,
+            **source_to_plain(self.source),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "QueueProgress":
         """From a snapshot. Raises `KeyError` and `TypeError` for anything else."""
-        progress = cls(plain["id"], recorded_settings(plain["settings"]), {})
+        progress = cls(plain["id"], recorded_settings(plain["settings"]), {}, source_from_plain(plain))
         progress.segments = {segment: SegmentProgress.from_plain(each) for segment, each in plain["segments"]}
         progress.dying = [Dying(*each) for each in plain["dying"]]
         progress.next_sequence, progress.dead_count = plain["next_sequence"], plain["dead_count"]

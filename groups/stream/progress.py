@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from groups.records import Committed, Given, Membership, Reset
+from groups.records import Committed, Given, Membership, Reset, Source, source_from_plain, source_to_plain
 from groups.settings import GroupSettings, recorded_settings
 
 MOST_ENDED_EPOCHS = 100
@@ -82,6 +82,7 @@ class StreamProgress:
     `members`: the last start of each. `next_start`: that of the next one to join. `segments` are those that the group
     is in, and `left` those behind it, for as long as a commit of theirs may be repeated. `longest_session_ms`: no
     session that may still run is longer. `first_epoch`: segments that are entered were given away so many times before.
+    `source` is where the group's messages are, if not in a topic of its own.
     """
 
     __slots__ = (
@@ -94,10 +95,13 @@ class StreamProgress:
         "segments",
         "settings",
         "skipped_count",
+        "source",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings, positions: Mapping[int, int]) -> None:
-        self.id, self.settings = group_id, settings
+    def __init__(
+        self, group_id: str, settings: GroupSettings, positions: Mapping[int, int], source: Source | None = None
+    ) -> None:
+        self.id, self.settings, self.source = group_id, settings, source
         self.segments = {segment: StreamSegment(position) for segment, position in positions.items()}
         self.left: dict[int, tuple[int, StreamSegment]] = {}
         self.members: dict[str, int] = {}
@@ -116,7 +120,7 @@ class StreamProgress:
 
         Its members go on. Its epochs begin above all that there were: no commit from before is taken for a later one.
         """
-        fresh = StreamProgress(record.id, self.settings, {})
+        fresh = StreamProgress(record.id, self.settings, {}, self.source)
         every = [*self.segments.values(), *(segment for _, segment in self.left.values())]
         fresh.first_epoch = 1 + max((each.epoch for each in every), default=self.first_epoch)
         fresh.segments = {segment: StreamSegment(at, fresh.first_epoch) for segment, at in record.positions}
@@ -183,12 +187,13 @@ class StreamProgress:
             "skipped_count": self.skipped_count,
             "longest_session_ms": self.longest_session_ms,
             "first_epoch": self.first_epoch,
+            **source_to_plain(self.source),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "StreamProgress":
         """From a snapshot. Raises `KeyError` and `TypeError` for anything else."""
-        progress = cls(plain["id"], recorded_settings(plain["settings"]), {})
+        progress = cls(plain["id"], recorded_settings(plain["settings"]), {}, source_from_plain(plain))
         progress.segments = {segment: StreamSegment.from_plain(each) for segment, each in plain["segments"]}
         progress.left = {segment: (at, StreamSegment.from_plain(each)) for segment, at, each in plain["left"]}
         progress.members = dict(plain["members"])

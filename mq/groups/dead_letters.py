@@ -1,7 +1,6 @@
 """Dead letters: messages that nobody could work on, in a topic of their own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from groups.records import Dying
 from mq.administration.topic_administration import TopicAdministration
 from mq.base.errors import NotFound
 from mq.groups.dead_letter_rows import DELIVERIES, GROUP, ORIGIN, REASON, TOPIC, dead_letter
-from mq.topic.topic_reader import TopicReader
+from mq.groups.group_source import GroupSource
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -35,27 +34,21 @@ def topic_group_refused(name: str) -> InvalidConfig:
 class DeadLetters:
     """Stores dead letters. Repeated, they are there once: each has a sequence of its group."""
 
-    def __init__(
-        self,
-        topics: TopicRegistry,
-        administration: TopicAdministration,
-        reader: Callable[[str, bool], Awaitable[TopicReader]],
-    ) -> None:
-        self._topics, self._administration, self._reader = topics, administration, reader
+    def __init__(self, topics: TopicRegistry, administration: TopicAdministration) -> None:
+        self._topics, self._administration = topics, administration
 
-    async def store(self, topic: str, group: str, progress: QueueProgress, dying: Dying) -> None:
+    async def store(self, source: GroupSource, group: str, progress: QueueProgress, dying: Dying) -> None:
         """Store the dead letters of messages that are given up.
 
         What retention has removed meanwhile has none. Each message is a request of its own, so that a repeat finds
         those that are stored, whatever has been split since. Raises `BraidError`; then some of them may be stored.
         """
-        target = progress.settings.dead_letter
+        target, topic = progress.settings.dead_letter, source.topic
         if target is None:
             _log.warning("messages_given_up", topic=topic, group=group, messages=dying.stop - dying.start)
             return
-        source = await self._topics.topic(topic)
-        letters = await self._topic_of(target.topic, source)
-        reader = await self._reader(topic, False)
+        letters = await self._topic_of(target.topic, await source.runtime())
+        reader = await source.whole_reader()
         offset = dying.start
         while offset < dying.stop:
             run = await reader.read_segment(dying.segment, offset, max_rows=dying.stop - offset, max_bytes=PAGE_BYTES)

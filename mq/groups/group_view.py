@@ -1,20 +1,24 @@
 """A look at a group's messages without claiming any: the backlog, what is in flight, and dead letters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from filer.segment.read_room import ReadRoom
 from filer.topic.topic_state import TopicState
 from groups.queue.backlog import Seen, State
 from groups.queue.progress import QueueProgress
 from mq.groups.dead_letter_rows import deliveries_of, of_group
+from mq.groups.group_source import GroupSource
 from mq.groups.lag import not_looked_at
-from mq.groups.redriver import GroupName, Redriver
+from mq.groups.queue_group import QueueGroup
+from mq.groups.redriver import Redriver
 from mq.topic.run import Run
-from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_view import TopicView, as_shown
 
 MOST_SHOWN = 1_000
+MOST_PASSED_PAGES = 8
 
 
 class Place(NamedTuple):
@@ -26,66 +30,75 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Shown:
-    """Messages that are shown, each run with what is known of it, and whether there may be more behind them."""
+    """Messages that are shown, each run with what is known of it, and whether there may be more behind `reached`."""
 
     found: list[tuple[Seen, Run]] = field(default_factory=list)
     has_more: bool = False
     rows: int = 0
     size_bytes: int = 0
+    reached: Place | None = None
 
     def add(self, seen: Seen, run: Run) -> None:
         """Show these too."""
-        self.found.append((seen, run))
-        self.rows += run.table.num_rows
-        self.size_bytes += run.size_bytes
+        self.reached = Place(run.segment, run.end - 1)
+        if run.table.num_rows:
+            self.found.append((seen, run))
+            self.rows += run.table.num_rows
+            self.size_bytes += run.size_bytes
 
 
-def places(seen: Sequence[Seen], progress: QueueProgress, state: TopicState, which: State) -> list[Seen]:
+def places(
+    seen: Sequence[Seen], progress: QueueProgress, positions: Mapping[int, int], state: TopicState, which: State
+) -> list[Seen]:
     """All ranges to show, in order. Those of the backlog that were not looked at are without an end."""
     if which == "in_flight":
         return list(seen)
-    ahead = [Seen(segment, offset, -1, 0) for segment, offset in not_looked_at(progress, state).items()]
+    ahead = [Seen(segment, offset, -1, 0) for segment, offset in not_looked_at(progress, positions, state).items()]
     return sorted((*seen, *ahead), key=lambda each: each[:2])
 
 
 async def read_places(
-    reader: TopicReader, ranges: Sequence[Seen], *, after: Place | None, most: int, max_bytes: int
+    source: GroupSource, ranges: Sequence[Seen], *, room: ReadRoom, after: Place | None, most: int, max_bytes: int
 ) -> Shown:
-    """The messages of these ranges that come behind `after`. Raises as `TopicReader.read_segment`."""
-    shown = Shown()
+    """The messages of these ranges that come behind `after`.
+
+    Of a member of a topic group, it goes on past other members' messages for `MOST_PASSED_PAGES` only; then the next
+    page may find more. Raises as `TopicReader.read_segment` and `GroupSource.view`.
+    """
+    view = await source.view()
+    whole, own = source.make_reader(TopicView(view.runtime), room=room), source.make_reader(view, room=room)
+    shown, passed_pages = Shown(), 0
     for seen in _behind(ranges, after):
         offset, stop = seen.start, inf if seen.stop < 0 else seen.stop
         while offset < stop:
-            if shown.rows >= most or shown.size_bytes >= max_bytes:
+            if shown.rows >= most or shown.size_bytes >= max_bytes or passed_pages >= MOST_PASSED_PAGES:
                 shown.has_more = True
                 return shown
-            rows = int(min(stop - offset, most - shown.rows))
-            run = await reader.read_segment(seen.segment, offset, max_rows=rows, max_bytes=max_bytes - shown.size_bytes)
-            if not run.table.num_rows or (first := run.end - run.table.num_rows) >= stop:
+            rows, free_bytes = int(min(stop - offset, most - shown.rows)), max_bytes - shown.size_bytes
+            # What was looked at is the member's own.
+            reader = own if seen.stop < 0 else whole
+            run = await reader.read_segment(seen.segment, offset, max_rows=rows, max_bytes=free_bytes)
+            if run.end <= offset or run.end - run.table.num_rows >= stop:
                 break
+            passed_pages += not run.table.num_rows
             end = int(min(run.end, stop))
-            shown.add(seen, run if end == run.end else Run.of(run.segment, end, run.table.slice(0, end - first)))
+            table = run.table if end == run.end else run.table.slice(0, run.table.num_rows - (run.end - end))
+            shown.add(seen, Run.of(run.segment, end, as_shown(view, table)))
             offset = run.end
     return shown
 
 
 async def read_dead_letters(
-    redriver: Redriver,
-    name: GroupName,
-    topic: str,
-    progress: QueueProgress,
-    *,
-    after: Place | None,
-    most: int,
-    max_bytes: int,
+    redriver: Redriver, group: QueueGroup, topic: str, *, after: Place | None, most: int, max_bytes: int
 ) -> Shown:
     """The dead letters of a group that were neither redriven nor discarded."""
     shown = Shown()
     segment, offset = (0, 0) if after is None else (after.segment, after.offset + 1)
-    async for run in redriver.unsettled(topic, progress.redrives, segment=segment, offset=offset):
+    redrives = group.progress.redrives
+    async for run in redriver.unsettled(topic, redrives, segment=segment, offset=offset):
         first = run.end - run.table.num_rows
         for row, headers in enumerate(run.table["headers"].to_pylist()):
-            if not of_group(headers, *name) or progress.redrives.is_settled(topic, run.segment, first + row):
+            if not of_group(headers, group.topic, group.name) or redrives.is_settled(topic, run.segment, first + row):
                 continue
             if shown.rows >= most or shown.size_bytes >= max_bytes:
                 shown.has_more = True

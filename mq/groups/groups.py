@@ -21,15 +21,16 @@ from mq.base.errors import NotFound
 from mq.groups.dead_letters import DeadLetters
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
+from mq.groups.group_source import GroupSource, MakeReader
 from mq.groups.group_topic import ensure
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
-from mq.groups.redriver import GroupName, Redriver
+from mq.groups.redriver import Redriver
 from mq.groups.segment_groups import Group, Known, SegmentGroups
 from mq.groups.stream_group import StreamGroup
-from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 TAKE_UP_TRIES = 3
 
@@ -49,7 +50,7 @@ class Groups:
     """All consumer groups, as far as this broker has to do with them. Of one event loop.
 
     It goes with the segments of `__groups` (a `SegmentObserver`): while this broker owns one, it coordinates the groups
-    whose keys lie in it. `reader` gives a reader of a topic, one that follows it if asked to. `redriver` publishes
+    whose keys lie in it. `make_reader` makes readers of topics, and of members of topic groups. `redriver` publishes
     dead letters again. `secret` gives what the cluster signs claims with, `rates` the traffic of a topic's segments in
     bytes per second.
     """
@@ -60,7 +61,7 @@ class Groups:
         clock: Clock,
         topics: TopicRegistry,
         administration: TopicAdministration,
-        reader: Callable[[str, bool], Awaitable[TopicReader]],
+        make_reader: MakeReader,
         url_of: Callable[[str], str | None],
         redriver: Redriver,
         secret: Callable[[], bytes],
@@ -68,9 +69,9 @@ class Groups:
         clustered: bool,
     ) -> None:
         self._clock, self._topics, self._administration = clock, topics, administration
-        self._reader, self._url_of, self._secret, self._clustered = reader, url_of, secret, clustered
+        self._make_reader, self._url_of, self._secret, self._clustered = make_reader, url_of, secret, clustered
         self._rates = rates
-        self._dead_letters, self.redriver = DeadLetters(topics, administration, reader), redriver
+        self._dead_letters, self.redriver = DeadLetters(topics, administration), redriver
         self._segments: dict[int, SegmentGroups] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -85,7 +86,7 @@ class Groups:
         """
         key = key_of(check_name(topic), check_name(group, what="group"))
         if make:
-            await self._topics.topic(topic)
+            await self._topics.view(topic)
         try:
             runtime = await (ensure(self._topics, self._administration) if make else self._topics.topic(GROUPS_TOPIC))
         except NotFound as error:
@@ -94,7 +95,7 @@ class Groups:
 
     async def coordinators(self, topic: str) -> list[SegmentGroups | Elsewhere]:
         """Who coordinates the groups of a topic, each with a part of them. Raises as `coordinator`."""
-        await self._topics.topic(check_name(topic))
+        await self._topics.view(check_name(topic))
         try:
             runtime = await self._topics.topic(GROUPS_TOPIC)
         except NotFound:
@@ -138,6 +139,10 @@ class Groups:
                 return found
             await runtime.take_up([found.id])
         raise SegmentMoved(f"a segment of {GROUPS_TOPIC} is being moved; try again")
+
+    def source(self, topic: str, progress: GroupProgress) -> GroupSource:
+        """Where the messages of a group of that topic are."""
+        return GroupSource(topic, progress.source, self._topics, self._make_reader)
 
     def floors(self) -> dict[int, int]:
         """Below which offsets the records of this broker's segments are needed no more."""
@@ -185,7 +190,7 @@ class Groups:
         runtime = await self._topics.topic(GROUPS_TOPIC)
         writer = runtime.writers.get(segment)
         if writer is not None and not writer.has_stopped:
-            log = GroupLog(runtime, segment, writer, await self._reader(GROUPS_TOPIC, False))
+            log = GroupLog(runtime, segment, writer, self._make_reader(TopicView(runtime)))
             self._segments[segment] = SegmentGroups(log, self._clock, self._make_group)
 
     def _make_group(
@@ -197,7 +202,7 @@ class Groups:
         append: Append,
         on_lost: Callable[[BaseException], None],
     ) -> Group:
-        of_topic = partial(self._topics.topic, topic)
+        source = self.source(topic, progress)
         if isinstance(progress, StreamProgress):
             return StreamGroup(
                 topic,
@@ -205,7 +210,7 @@ class Groups:
                 progress,
                 clock=self._clock,
                 append=append,
-                topic_runtime=of_topic,
+                source=source,
                 rates=self._rates,
                 on_lost=on_lost,
             )
@@ -215,12 +220,15 @@ class Groups:
             progress,
             clock=self._clock,
             append=append,
-            feed=Feed(name, of_topic, partial(self._reader, topic)),
-            bury=partial(self._dead_letters.store, topic, name),
-            publish_again=partial(self._publish_again, GroupName(topic, name)),
+            source=source,
+            feed=Feed(name, source.view, self._make_reader),
+            bury=partial(self._dead_letters.store, source, name),
+            publish_again=partial(self._publish_again, source, name),
             on_lost=on_lost,
             secret=self._secret(),
         )
 
-    async def _publish_again(self, name: GroupName, progress: QueueProgress, redriving: Redriving) -> None:
-        await self.redriver.publish(name, progress.redrives, redriving)
+    async def _publish_again(
+        self, source: GroupSource, name: str, progress: QueueProgress, redriving: Redriving
+    ) -> None:
+        await self.redriver.publish(source, name, progress.redrives, redriving)

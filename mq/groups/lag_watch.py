@@ -1,16 +1,16 @@
 """Measures the lag of groups for the metrics of their coordinator, while somebody asks for metrics."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import islice
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from groups.fold import GroupProgress
 from groups.stream.progress import StreamProgress
+from mq.groups.group_source import GroupSource
 from mq.groups.lag import OldestTimes, lag_of
 from mq.groups.segment_groups import Known
 from mq.metrics.group_metrics import MOST_GROUPS, GroupMetrics, GroupSample
-from mq.topic.topic_reader import TopicReader
-from mq.topic.topic_registry import TopicRegistry
 
 ROUND_SECONDS = 10.0
 
@@ -18,18 +18,18 @@ ROUND_SECONDS = 10.0
 class LagWatch:
     """Looks at all groups of this broker every `ROUND_SECONDS`, if metrics were asked for meanwhile.
 
-    `known` gives the groups. Of a message that stays the oldest, the time is read once.
+    `known` gives the groups, `source` where their messages are. Of a message that stays the oldest, the time is read
+    once.
     """
 
     def __init__(
         self,
         known: Callable[[], list[Known]],
-        topics: TopicRegistry,
-        reader: Callable[[str, bool], Awaitable[TopicReader]],
+        source: Callable[[str, GroupProgress], GroupSource],
         metrics: GroupMetrics,
         clock: Clock,
     ) -> None:
-        self._known, self._topics, self._reader, self._metrics, self._clock = known, topics, reader, metrics, clock
+        self._known, self._source, self._metrics, self._clock = known, source, metrics, clock
         self._oldest: dict[tuple[str, str], OldestTimes] = {}
 
     async def run(self) -> None:
@@ -55,8 +55,8 @@ class LagWatch:
 
     async def _sample(self, known: Known) -> GroupSample:
         topic, _ = known.name
-        runtime, progress = await self._topics.topic(topic), known.progress
-        lag = await lag_of(progress, runtime, await self._reader(topic, False), self._clock, self._oldest[known.name])
+        progress, source = known.progress, self._source(topic, known.progress)
+        lag = await lag_of(progress, known.positions, source, self._clock, self._oldest[known.name])
         if isinstance(progress, StreamProgress):
             return GroupSample(lag.messages, lag.seconds, 0, 0, 0, progress.skipped_count, len(progress.members))
         counts = (progress.dead_count, progress.expired_count, progress.skipped_count)

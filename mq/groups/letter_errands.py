@@ -8,6 +8,7 @@ from filer.errors import BraidError
 from filer.event_log import EventLog
 from groups.queue.progress import QueueProgress
 from groups.records import Dying, Redriven, Redriving
+from mq.base.errors import NotFound
 from mq.groups.group_records import GroupRecords
 
 RETRY_SECONDS = 1.0
@@ -39,6 +40,8 @@ class LetterErrands:
             try:
                 await self._bury(progress, each)
             except BraidError as error:
+                if self._is_over(error):
+                    return
                 _log.warning("dead_letters_delayed", topic=self._topic, group=self._group, error=error)
                 await self._clock.sleep(RETRY_SECONDS)
                 return
@@ -52,6 +55,8 @@ class LetterErrands:
         try:
             await self._publish_again(progress, redriving)
         except BraidError as error:
+            if self._is_over(error):
+                return
             _log.warning("redrive_delayed", topic=self._topic, group=self._group, error=error)
             self._end_attempt(error)
             await self._clock.sleep(RETRY_SECONDS)
@@ -62,6 +67,17 @@ class LetterErrands:
                 await self._records.store(record)
                 progress.redrive(record)
         self._end_attempt(None)
+
+    def _is_over(self, error: BraidError) -> bool:
+        """Whether the topic's name means something else by now, so that the group is over.
+
+        It is forgotten then, and not tried for ever. That is safe wherever it stops: what its records tell is of a
+        topic that is gone, and who reads them again finds it to be over as well.
+        """
+        is_over = isinstance(error, NotFound) and error.what == "group"
+        if is_over:
+            self._records.lose(error)
+        return is_over
 
     def attempt(self) -> "asyncio.Future[None]":
         """Done when the attempt to redrive that is being made, or the next one, is over. Raises what it failed by."""

@@ -1,21 +1,35 @@
 """New messages for a queue group: found in its topic, and made ready to be handed out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow.compute as pc
+
 from filer.event_log import EventLog
+from filer.format.schema import TOPIC_FIELD
 from filer.topic.positions import Positions, earliest, passed_by
 from filer.topic.topic_state import TopicState
+from groups.offset_set import OffsetSet
 from groups.queue.claims import QueueClaims
 from groups.queue.message_times import timed_rows
+from groups.queue.progress import QueueProgress
 from groups.records import Done, Rested
+from mq.groups.group_source import MakeReader
 from mq.topic.run import Run
-from mq.topic.topic_reader import TopicReader
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 from mq.topic.wakeup import Wakeup
 
 PAGE_BYTES = 8 * 1024 * 1024
+LEAST_PART, MOST_READ_ROWS = 1 / 16, 32_000
+"""To find messages of a member of a topic group, a look reads so many times as much at the most, and so many rows."""
+MOST_UNTOLD = 10_000
+"""When so many messages of other members are passed by, a record tells it."""
+LEAST_PART, MOST_READ_ROWS = 1 / 16, 32_000
+"""To find messages of a member of a topic group, a look reads so many times as much at the most, and so many rows."""
+MOST_UNTOLD = 10_000
+"""When so many messages of other members are passed by, a record tells it."""
 
 _log = EventLog(__name__)
 
@@ -28,30 +42,73 @@ class _Passed(NamedTuple):
     removed: set[int]
 
 
+class Found(NamedTuple):
+    """What a look has found: the messages from `known` on, up to `reached`. Records tell of what lies below `told`.
+
+    `others` are the messages of other members of the topic group, by segment.
+    """
+
+    known: Positions
+    told: Positions
+    runs: Sequence[Run]
+    reached: Positions
+    others: Mapping[int, OffsetSet]
+
+    @property
+    def own_part(self) -> float:
+        """Which part of the messages is the group's own; 1.0 if there are none."""
+        rows = sum(run.table.num_rows for run in self.runs)
+        return 1.0 - sum(map(len, self.others.values())) / rows if rows else 1.0
+
+    @property
+    def must_be_told(self) -> bool:
+        """Whether a record has to tell of it now, and not just that others' messages were passed by.
+
+        That may wait, so that a group for which there is nothing stores nothing. But not for ever: whoever comes next
+        reads them again.
+        """
+        if self.told.keys() != self.reached.keys():
+            return True
+        passed = sum(self.reached[segment] - offset for segment, offset in self.told.items())
+        others = sum(map(len, self.others.values()))
+        looked_at = sum(self.reached[segment] - self.known[segment] for segment in self.reached)
+        return passed > MOST_UNTOLD or looked_at > others
+
+
 class Feed:
     """Reads a topic ahead of what is handed out. All methods belong to the event loop's thread.
 
-    `topic` gives the running topic, `reader` a reader of it, one that follows it if asked to. Nothing that it reads is
-    kept: what is handed out is read again, mostly from memory.
+    `view` gives the running topic, or the member of a topic group, `make_reader` readers of it. Nothing that it reads
+    is kept: what is handed out is read again, mostly from memory.
 
     Looks are numbered from 1 on: `started` is the last that has begun, `finished` the last that is over. Whoever wants
     to know what there is now calls `look_again`, and waits for the next one to finish.
     """
 
-    def __init__(
-        self,
-        group: str,
-        topic: Callable[[], Awaitable[TopicRuntime]],
-        reader: Callable[[bool], Awaitable[TopicReader]],
-    ) -> None:
-        self._group, self._topic, self._reader = group, topic, reader
+    def __init__(self, group: str, view: Callable[[], Awaitable[TopicView]], make_reader: MakeReader) -> None:
+        self._group, self._view, self._make_reader = group, view, make_reader
+        # Where to read on, and up to where records tell of it. Between the two there is nothing of the member.
         self._positions: Positions | None = None
+        self._told: Positions | None = None
+        # Which part of what the last look has read is the member's.
+        self._own_part = 1.0
         self._again = asyncio.Event()
         self.started = self.finished = 0
         self.is_waiting = False
         # The last wait has ended with news. So what is new is here, and nobody need be asked for it.
         self._was_told = False
         self.over = Wakeup()
+
+    def reached(self, progress: QueueProgress) -> Positions:
+        """From where on nothing was looked at, by what is stored, and behind others' messages of which no record tells.
+
+        Where a record is on its way, that is not known to be looked at.
+        """
+        told, positions = self._told or {}, self._positions or {}
+        return {
+            segment: positions.get(segment, stored) if told.get(segment) == stored else stored
+            for segment, stored in progress.positions().items()
+        }
 
     def look_again(self) -> None:
         """Have a look that finds everything that was acknowledged before."""
@@ -62,7 +119,8 @@ class Feed:
 
         What is gone has none: it is found to be gone when it is handed out. Raises as `TopicReader.read_segment`.
         """
-        reader = await self._reader(False)
+        # What is not done is the member's own.
+        reader = self._make_reader(TopicView((await self._view()).runtime))
         for segment, start, stop in claims.unfinished():
             while start < stop:
                 run = await reader.read_segment(segment, start, max_rows=stop - start, max_bytes=PAGE_BYTES)
@@ -88,7 +146,7 @@ class Feed:
 
     async def wait(self) -> None:
         """Wait until there may be new messages, or somebody wants to know."""
-        runtime = await self._topic()
+        runtime = (await self._view()).runtime
         news = runtime.reads.news()
         runtime.reads.follow(self._positions or {})
         asked = asyncio.create_task(self._again.wait(), name=f"group {self._group} is asked")
@@ -102,26 +160,46 @@ class Feed:
             asked.cancel()
 
     async def _look(self, claims: QueueClaims, most: int, wall_ms: int, *, streaming: bool) -> bool:
-        runtime = await self._topic()
-        known = claims.progress.positions() if self._positions is None else self._positions
-        if any(segment >= runtime.state.next_segment for segment in known):
-            await runtime.refresh()
-        passed = _pass_by_what_is_gone(runtime.state, known)
+        view = await self._view()
+        if self._positions is None or self._told is None:
+            self._positions = self._told = claims.progress.positions()
+        known = self._positions
+        if any(segment >= view.state.next_segment for segment in known):
+            await view.runtime.refresh()
+            view = await self._view()
+        passed = _pass_by_what_is_gone(view.state, known)
         if passed.removed or passed.skipped:
             lost = sum(each.stop - each.start for each in passed.skipped)
-            _log.warning(
-                "group_skipped", topic=runtime.topic, group=self._group, messages=lost, segments=passed.removed
-            )
-        reader = await self._reader(streaming)
-        runs, reached = await reader.read(passed.positions, max_rows=most, max_bytes=PAGE_BYTES)
+            _log.warning("group_skipped", topic=view.topic, group=self._group, messages=lost, segments=passed.removed)
+        # Of a topic group all is read, so that offsets are without gaps; what is of other members is left out here.
+        reader = self._make_reader(TopicView(view.runtime), streaming=streaming)
+        rows = min(round(most / max(self._own_part, LEAST_PART)), MOST_READ_ROWS)
+        runs, reached = await reader.read(passed.positions, max_rows=rows, max_bytes=PAGE_BYTES)
         # Nothing is awaited from here on: what is read and where to go on change together.
         self._positions = reached
         for segment in passed.removed:
             claims.leave(segment)
         if not runs and reached == known:
             return False
-        _make_ready(claims, runtime.state, known, runs, reached, wall_ms)
+        found = Found(known, self._told, runs, reached, _others(runs, view.member))
+        self._own_part = found.own_part
+        # Stopped before this is told, whoever comes next passes by it again: none of it is the member's.
+        if passed.removed or found.must_be_told:
+            self._told = reached
+            _make_ready(claims, view.state, found, wall_ms)
         return bool(runs) or bool(passed.skipped)
+
+
+def _others(runs: Iterable[Run], member: str | None) -> dict[int, OffsetSet]:
+    """What among these messages of a topic group is of other members, by segment; nothing without a `member`."""
+    found: dict[int, OffsetSet] = {}
+    for run in runs if member is not None else ():
+        is_own = pc.equal(run.table[TOPIC_FIELD.name], member).to_numpy()
+        # Where others' messages begin and where they end, by turns.
+        bounds = np.flatnonzero(np.diff(is_own, prepend=True, append=True)) + run.end - len(is_own)
+        ranges = zip(bounds[::2].tolist(), bounds[1::2].tolist(), strict=True)
+        found.setdefault(run.segment, OffsetSet()).add_all(ranges)
+    return found
 
 
 def _pass_by_what_is_gone(state: TopicState, positions: Positions) -> _Passed:
@@ -147,58 +225,50 @@ def _pass_by_what_is_gone(state: TopicState, positions: Positions) -> _Passed:
     return _Passed(kept, skipped, removed)
 
 
-def _make_ready(
-    claims: QueueClaims,
-    state: TopicState,
-    known: Positions,
-    runs: Sequence[Run],
-    reached: Positions,
-    wall_ms: int,
-) -> None:
+def _make_ready(claims: QueueClaims, state: TopicState, found: Found, wall_ms: int) -> None:
     """Have the next record raise the horizons over what was read, and leave segments that are read to their end."""
-    by_segment: dict[int, list[Run]] = {segment: [] for segment in (*known, *reached)}
-    for run in runs:
+    by_segment: dict[int, list[Run]] = {segment: [] for segment in (*found.known, *found.reached)}
+    for run in found.runs:
         by_segment.setdefault(run.segment, []).append(run)
     # A successor has a higher id than its predecessors, so messages of a key line up in their order.
-    for segment_id, found in sorted(by_segment.items()):
+    for segment_id, runs in sorted(by_segment.items()):
         segment = state.segment(segment_id)
         if segment is None:
             continue
-        start = known.get(segment_id, segment.start_offset)
-        end = reached.get(segment_id, segment.end_offset or start)
-        if segment_id in known and end == start and segment_id in reached:
+        told = found.told.get(segment_id, segment.start_offset)
+        start = found.known.get(segment_id, segment.start_offset)
+        end = found.reached.get(segment_id, segment.end_offset or start)
+        if segment_id in found.told and end == told and segment_id in found.reached:
             continue
-        rested, expired = _timed(segment_id, found, wall_ms)
-        skipped = _gaps(segment_id, start, end, found)
-        claims.raise_horizon(segment_id, start, end, rested=rested, expired=expired, skipped=skipped)
+        others = found.others.get(segment_id, OffsetSet())
+        rested, expired = _timed(segment_id, runs, others, wall_ms)
+        skipped = _gaps(segment_id, start, end, runs)
+        # An own message is never in there: it would be given up. Each row of a topic group tells whose it is.
+        passed = [Done(segment_id, *each) for each in OffsetSet([(told, start), *others.ranges()]).ranges()]
+        claims.raise_horizon(segment_id, told, end, rested=rested, expired=expired, skipped=skipped, passed=passed)
         if claims.keeps_order:
-            _line_up(claims, segment_id, found, {each.start for each in expired})
-        if segment_id not in reached:
+            _line_up(claims, segment_id, runs, [(each.start, each.stop) for each in expired] + others.ranges())
+        if segment_id not in found.reached:
             claims.leave(segment_id)
 
 
-def _line_up(claims: QueueClaims, segment: int, runs: Iterable[Run], expired: Set[int]) -> None:
+def _line_up(claims: QueueClaims, segment: int, runs: Iterable[Run], left_out: Iterable[tuple[int, int]]) -> None:
+    without = OffsetSet(left_out)
     for run in runs:
         first = run.end - run.table.num_rows
         keys = run.table["key"].to_pylist()
-        for start, stop in _between(first, run.end, expired):
+        for start, stop in without.without(first, run.end):
             claims.line_up(segment, start, keys[start - first : stop - first])
 
 
-def _between(first: int, end: int, left_out: Set[int]) -> Iterator[tuple[int, int]]:
-    """`[first, end)` without some offsets."""
-    for offset in sorted(each for each in left_out if first <= each < end):
-        yield first, offset
-        first = offset + 1
-    yield first, end
-
-
-def _timed(segment: int, runs: Iterable[Run], wall_ms: int) -> tuple[list[Rested], list[Done]]:
+def _timed(segment: int, runs: Iterable[Run], left_out: OffsetSet, wall_ms: int) -> tuple[list[Rested], list[Done]]:
     rested, expired = list[Rested](), list[Done]()
     for run in runs:
         first = run.end - run.table.num_rows
         for row, due_ms in timed_rows(run.table["headers"], wall_ms):
             start = first + row
+            if start in left_out:
+                continue
             if due_ms is None:
                 expired.append(Done(segment, start, start + 1))
             else:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -22,6 +22,7 @@ from groups.records import Configured, Done, Dying, Leases, Redriving, Reset, Sn
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict
 from mq.groups.group_records import Append, GroupRecords
+from mq.groups.group_source import GroupSource
 from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
 from mq.groups.message_feed import Feed
 from mq.groups.redriver import Chosen
@@ -71,9 +72,9 @@ class _Waiter:
 class QueueGroup:
     """One queue group. All methods belong to the event loop's thread.
 
-    `append` stores records. `feed` finds new messages. `bury` stores dead letters, `publish_again` has them in the
-    topic again. `on_lost` is called once, with the reason, if records do not count any more: then this broker is not
-    the coordinator, and what it knows is worth nothing.
+    `append` stores records. `source` finds the topic, `feed` its new messages. `bury` stores dead letters,
+    `publish_again` has them in the topic again. `on_lost` is called once, with the reason, if records do not count any
+    more: then this broker is not the coordinator, and what it knows is worth nothing.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class QueueGroup:
         *,
         clock: Clock,
         append: Append,
+        source: GroupSource,
         feed: Feed,
         bury: Bury,
         publish_again: PublishAgain,
@@ -91,6 +93,7 @@ class QueueGroup:
         secret: bytes,
     ) -> None:
         self.topic, self.name = topic, name
+        self.source = source
         self._clock, self._feed = clock, feed
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
         self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)
@@ -112,6 +115,10 @@ class QueueGroup:
     def progress(self) -> QueueProgress:
         """What the records add up to."""
         return self._claims.progress
+
+    def positions(self) -> Mapping[int, int]:
+        """From where on nothing was looked at for the group, by segment."""
+        return self._feed.reached(self.progress)
 
     def seen(self, state: State) -> list[Seen]:
         """The messages that consumers have, or that wait and were looked at, by segment and offset."""

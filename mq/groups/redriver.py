@@ -1,8 +1,7 @@
 """Finds the dead letters of groups, and publishes them to the topic of their group again."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -15,10 +14,12 @@ from groups.queue.redrives import Redrives, count_of
 from groups.records import Done, Redriving
 from mq.base.errors import Conflict, InvalidReference, NotFound
 from mq.groups.dead_letter_rows import of_group, payload_of, redriven
+from mq.groups.group_source import GroupSource, MakeReader
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 PAGE_ROWS, PAGE_BYTES = 1_000, 8 * 1024 * 1024
 MOST_LETTERS = 1_000
@@ -41,32 +42,25 @@ class Chosen:
         return count_of(self.letters)
 
 
-class GroupName(NamedTuple):
-    """A group of a topic."""
-
-    topic: str
-    group: str
-
-
 class Redriver:
     """Reads topics of dead letters, and publishes what is chosen from them. `uploads` checks their references."""
 
     def __init__(
         self,
         topics: TopicRegistry,
-        reader: Callable[[str, bool], Awaitable[TopicReader]],
+        make_reader: MakeReader,
         *,
         store: Store,
         uploads: Callable[[], Uploads],
     ) -> None:
-        self._topics, self._reader, self._store, self._uploads = topics, reader, store, uploads
+        self._topics, self._make_reader, self._store, self._uploads = topics, make_reader, store, uploads
 
-    async def choose(self, name: GroupName, topic: str, redrives: Redrives, most: int) -> Chosen:
+    async def choose(self, source: GroupSource, group: str, topic: str, redrives: Redrives, most: int) -> Chosen:
         """The oldest letters of a group that were not redriven: `most`, and about `PAGE_BYTES`, at the most.
 
         Raises `InvalidReference` for one whose payload is gone, and as `TopicReader.read_segment`.
         """
-        await self._check_publishable(name.topic)
+        target = await self._target(source)
         chosen = Chosen(topic)
         size_bytes = 0
         async for run in self.unsettled(topic, redrives):
@@ -75,48 +69,59 @@ class Redriver:
             for offset, headers in enumerate(run.table["headers"].to_pylist(), first):
                 if redrives.is_settled(topic, run.segment, offset):
                     continue
-                if not of_group(headers, *name):
+                if not of_group(headers, source.topic, group):
                     _add(chosen.passed, run.segment, offset)
                 elif chosen.count == most or size_bytes > PAGE_BYTES:
                     chosen.has_more = True
                     return chosen
                 else:
-                    await self._check_payload(name.topic, headers, run.segment, offset)
+                    await self._check_payload(target.topic, headers, run.segment, offset)
                     _add(chosen.letters, run.segment, offset)
                     size_bytes += row_bytes
         return chosen
 
     async def named(
-        self, name: GroupName, topic: str, redrives: Redrives, ids: Iterable[tuple[int, int]], *, discard: bool
+        self,
+        source: GroupSource,
+        group: str,
+        topic: str,
+        redrives: Redrives,
+        ids: Iterable[tuple[int, int]],
+        *,
+        discard: bool,
     ) -> Chosen:
         """The letters of these ids, without those that were redriven.
 
         Raises `NotFound` for what is no such letter, and unless they are discarded `InvalidReference` as `choose`.
         """
-        if not discard:
-            await self._check_publishable(name.topic)
+        target = None if discard else await self._target(source)
         chosen = Chosen(topic)
         runtime = await self._topic(topic)
-        reader = await self._reader(topic, False)
+        reader = self._make_reader(TopicView(runtime))
         for segment, offset in sorted(set(ids)):
             row = await _row(runtime, reader, segment, offset)
             headers = None if row is None else row["headers"][0].as_py()
-            if not of_group(headers, *name):
-                raise NotFound("message", f"{segment}-{offset} is no dead letter of group {name.group!r} in {topic!r}")
+            if not of_group(headers, source.topic, group):
+                raise NotFound("message", f"{segment}-{offset} is no dead letter of group {group!r} in {topic!r}")
             if not redrives.is_settled(topic, segment, offset):
-                if not discard:
-                    await self._check_payload(name.topic, headers, segment, offset)
+                if target is not None:
+                    await self._check_payload(target.topic, headers, segment, offset)
                 _add(chosen.letters, segment, offset)
         return chosen
 
-    async def _check_publishable(self, topic: str) -> None:
-        """Raise `Conflict` for a topic group: a dead letter does not say to which of its topics it belongs."""
-        if (await self._topics.topic(topic)).state.is_grouped:
+    async def _target(self, source: GroupSource) -> TopicRuntime:
+        """The running topic that gets the messages again, with whose uploads their payloads lie.
+
+        Raises `Conflict` for a whole topic group: a dead letter does not say to which of its topics it belongs.
+        """
+        view = await source.view()
+        if view.member is None and view.state.is_grouped:
             raise Conflict(
                 "topic-group",
-                f"{topic!r} is a topic group, and its dead letters do not say to which of its topics they belong: "
+                f"{view.topic!r} is a topic group, and its dead letters do not say to which of its topics they belong: "
                 "publish them to that topic yourself, and discard them here",
             )
+        return view.runtime
 
     async def _check_payload(
         self, topic: str, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int
@@ -141,7 +146,7 @@ class Redriver:
         except NotFound:
             return  # no letter was ever written
         redrives.forget(topic, {each.id: each.start_offset for each in runtime.state.segments})
-        reader = await self._reader(topic, False)
+        reader = self._make_reader(TopicView(runtime))
         for each in runtime.state.segments:
             begin = max(each.start_offset, offset if each.id == segment else 0)
             while each.id >= segment:
@@ -152,22 +157,23 @@ class Redriver:
                 yield run
                 begin = run.end
 
-    async def publish(self, name: GroupName, redrives: Redrives, redriving: Redriving) -> None:
+    async def publish(self, source: GroupSource, group: str, redrives: Redrives, redriving: Redriving) -> None:
         """Publish dead letters to the group's topic again, as one request: repeated, they are there once.
 
         What retention has removed meanwhile is left out. Raises `BraidError`; then some of them may be stored.
         """
-        target, reader = await self._topics.topic(name.topic), await self._reader(redriving.topic, False)
+        view = await source.view()
+        reader = self._make_reader(TopicView(await self._topics.topic(redriving.topic)))
         pages = [page async for page in _letters(reader, redriving.letters)]
-        rows, references = await self._with_payloads(name, pages)
+        rows, references = await self._with_payloads(view, group, pages)
         if references:
-            batch = redriven(rows, target.state.config, name.group, references)
-            request = RequestId(f"redrive {redrives.producer}", redriving.sequence)
-            await target.publisher.publish_rows(batch, batch.nbytes, request)
-        _log.info("dead_letters_redriven", topic=name.topic, group=name.group, messages=len(references))
+            batch = view.rows_of(redriven(rows, view.state.config, group, references))
+            request = view.request_of(RequestId(f"redrive {redrives.producer}", redriving.sequence))
+            await view.runtime.publisher.publish_rows(batch, batch.nbytes, request)
+        _log.info("dead_letters_redriven", topic=view.topic, group=group, messages=len(references))
 
     async def _with_payloads(
-        self, name: GroupName, pages: Sequence[pa.Table]
+        self, view: TopicView, group: str, pages: Sequence[pa.Table]
     ) -> tuple[pa.Table | None, list[Reference | None]]:
         """The letters whose payloads are there, and these. One may have gone since it was chosen, with its message."""
         if not pages:
@@ -177,10 +183,10 @@ class Redriver:
         references: list[Reference | None] = []
         for index, headers in enumerate(rows["headers"].to_pylist()):
             try:
-                references.append(await self._payload(name.topic, headers))
+                references.append(await self._payload(view.runtime.topic, headers))
                 kept.append(index)
             except InvalidReference as error:
-                _log.warning("dead_letter_left_out", topic=name.topic, group=name.group, error=error)
+                _log.warning("dead_letter_left_out", topic=view.topic, group=group, error=error)
         return rows.take(kept), references
 
     async def _payload(self, topic: str, headers: Sequence[tuple[str, bytes]] | None) -> Reference | None:

@@ -17,6 +17,7 @@ from mq.groups import group_log
 from mq.groups.change_gate import ChangeGate
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
+from mq.groups.group_source import Beginning
 from mq.groups.queue_group import QueueGroup
 from mq.groups.stream_group import StreamGroup
 
@@ -48,11 +49,15 @@ class MakeGroup(Protocol):
 
 
 class Known(NamedTuple):
-    """A group by its topic and its own name. `in_flight` is 0 for one that nobody has asked for."""
+    """A group by its topic and its own name. `in_flight` is 0 for one that nobody has asked for.
+
+    `positions`: from where on nothing was looked at for it.
+    """
 
     name: tuple[str, str]
     progress: GroupProgress
     in_flight: int
+    positions: Mapping[int, int]
 
 
 class SegmentGroups:
@@ -107,9 +112,9 @@ class SegmentGroups:
         return self._groups.get(key)
 
     async def create(
-        self, topic: str, name: str, settings: GroupSettings, positions: Callable[[], Awaitable[Mapping[int, int]]]
+        self, topic: str, name: str, settings: GroupSettings, begin: Callable[[], Awaitable[Beginning]]
     ) -> tuple[Group, bool]:
-        """The group, and whether it was created just now: from the `positions` on, with these settings.
+        """The group, and whether it was created just now: where `begin` says, with these settings.
 
         Stopped before that is stored, there is no group; stopped after it, it begins where it was told.
         """
@@ -124,17 +129,18 @@ class SegmentGroups:
                     f"the coordinator of group {name!r} has {MOST_GROUPS} groups, which is the most there may be: "
                     f"delete some, or split topic {GROUPS_TOPIC}",
                 )
-            begin = await positions()
+            first = await begin()
             group_id = self._clock.ulid()
             record = Created(
                 at=self._clock.now_us() // 1000,
                 id=group_id,
                 settings=settings.in_force(),
-                positions=list(begin.items()),
+                positions=list(first.positions.items()),
+                source=first.source,
             )
             await self._append(key, record)
             _log.info("group_created", topic=topic, group=name, mode=settings.mode)
-            return self._make(key, new_progress(group_id, settings, begin)), True
+            return self._make(key, new_progress(group_id, settings, first.positions, first.source)), True
 
     async def reset(
         self, topic: str, name: str, positions: Callable[[], Awaitable[Mapping[int, int]]], *, force: bool
@@ -163,18 +169,24 @@ class SegmentGroups:
             raise NotFound("group", f"topic {topic!r} has no group {name!r}")
         return group
 
-    def names(self, topic: str) -> list[tuple[str, str]]:
-        """The names of all groups of a topic, sorted, each with its mode. Call it when this is ready."""
-        keys = [(key, each) for key, each in self._untouched.items()]
-        keys += [(key, each.progress) for key, each in self._groups.items()]
-        named = [(*topic_and_group(key), progress.settings.mode) for key, progress in keys]
-        return sorted((name, mode) for of_topic, name, mode in named if of_topic == topic)
+    def of_topic(self, topic: str) -> list[tuple[str, GroupProgress]]:
+        """All groups of a topic by name. Call it when this is ready."""
+        return sorted(
+            ((each.name[1], each.progress) for each in self.known() if each.name[0] == topic), key=lambda each: each[0]
+        )
 
     def known(self) -> list[Known]:
         """All groups; none before the log is replayed."""
-        untouched = [Known(topic_and_group(key), progress, 0) for key, progress in self._untouched.items()]
+        untouched = [
+            Known(topic_and_group(key), progress, 0, progress.positions()) for key, progress in self._untouched.items()
+        ]
         return untouched + [
-            Known(topic_and_group(key), group.progress, group.in_flight if isinstance(group, QueueGroup) else 0)
+            Known(
+                topic_and_group(key),
+                group.progress,
+                group.in_flight if isinstance(group, QueueGroup) else 0,
+                group.positions(),
+            )
             for key, group in self._groups.items()
         ]
 
@@ -182,6 +194,16 @@ class SegmentGroups:
         """Delete a group. Raises `NotFound`."""
         await self._existing(topic, name).delete()
         _log.info("group_deleted", topic=topic, group=name)
+
+    async def end(self, group: Group) -> None:
+        """Delete a group that is over, because its topic's name means something else by now.
+
+        It is this very one: another of its name, which somebody has made meanwhile, stays. Stopped before that is
+        stored, it is still there, and is over still; stopped after it, there is none. Raises `SegmentMoved` if it is
+        being deleted already.
+        """
+        await group.delete()
+        _log.info("group_ended", topic=group.topic, group=group.name)
 
     async def hand_over(self) -> None:
         """Have every group write down what the next coordinator has to know, as far as that is possible."""

@@ -15,6 +15,7 @@ from groups.stream.members import StreamMembers, Told, Verdict
 from groups.stream.progress import StreamProgress
 from mq.base.errors import Conflict, NotFound
 from mq.groups.group_records import Append, GroupRecords
+from mq.groups.group_source import GroupSource
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.wakeup import Wakeup
 
@@ -46,7 +47,7 @@ class Start(NamedTuple):
 class StreamGroup:
     """One stream group. All methods belong to the event loop's thread.
 
-    `append` stores records. `topic_runtime` gives the running topic, `rates` the traffic of its segments. `on_lost` is
+    `append` stores records. `source` finds the running topic, `rates` gives the traffic of its segments. `on_lost` is
     called once, with the reason, if records do not count any more: then this broker is not the coordinator, and what it
     knows is worth nothing.
     """
@@ -59,12 +60,13 @@ class StreamGroup:
         *,
         clock: Clock,
         append: Append,
-        topic_runtime: Callable[[], Awaitable[TopicRuntime]],
+        source: GroupSource,
         rates: Callable[[TopicRuntime], Awaitable[Mapping[int, float]]],
         on_lost: Callable[[BaseException], None],
     ) -> None:
         self.topic, self.name = topic, name
-        self._clock, self._topic_runtime, self._rates_of = clock, topic_runtime, rates
+        self.source = source
+        self._clock, self._rates_of = clock, rates
         self._members = StreamMembers(progress, now_ms=self._now_ms())
         self._wake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -82,6 +84,10 @@ class StreamGroup:
     def progress(self) -> StreamProgress:
         """What the records add up to."""
         return self._members.progress
+
+    def positions(self) -> dict[int, int]:
+        """From where on nothing is done, by segment."""
+        return self.progress.positions()
 
     def left_ms(self, member: str) -> int:
         """How long the member's session runs, unless it is heard meanwhile."""
@@ -211,7 +217,7 @@ class StreamGroup:
 
         Raises `InvalidInput` for one beyond what is there: it would skip messages that are still to come.
         """
-        runtime, drains = await self._topic_runtime(), False
+        runtime, drains = await self.source.runtime(), False
         for segment_id, _, position in commits:
             segment = runtime.state.segment(segment_id)
             if segment is None or segment_id not in self.progress.segments:
@@ -370,9 +376,10 @@ class StreamGroup:
         While the topic cannot be looked at, or is gone, commits and heartbeats go on.
         """
         try:
-            runtime = await self._topic_runtime()
+            runtime = await self.source.runtime()
             if any(segment >= runtime.state.next_segment for segment in self.progress.segments):
                 await runtime.refresh()
+                runtime = await self.source.runtime()
         except BraidError as error:
             if not self._cannot_plan:
                 _log.warning("group_cannot_plan", topic=self.topic, group=self.name, error=error)

@@ -84,11 +84,15 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         """A topic as users name it: a running topic, or a member of a topic group. Raises `NotFound`, `InvalidName`."""
         if (view := self._known_view(name)) is not None:
             return view
-        # Another broker may have created it, or created it again.
+        return await self.newest_view(name)
+
+    async def newest_view(self, name: str) -> TopicView:
+        """As `view`, by what the records tell now. Raises `StoreError` besides.
+
+        Another broker may have created it, or created it again, or something else of that name.
+        """
         await self.refresh(check_name(name))
         if (runtime := self._running.get(name)) is not None and (member_of := runtime.state.member_of) is not None:
-            if (view := self._known_view(name)) is not None:
-                return view
             await self.refresh(member_of.group)
         if (view := self._known_view(name)) is not None:
             return view

@@ -68,6 +68,12 @@ class TopicView:
         return RequestId(f"{self.member}/{request.producer}", request.sequence)
 
 
+def as_shown(view: TopicView, table: pa.Table) -> pa.Table:
+    """Messages that are the view's, as it shows them: a member's do not say to which member they belong."""
+    is_told = view.member is not None and TOPIC_FIELD.name in table.column_names
+    return table.drop_columns([TOPIC_FIELD.name]) if is_told else table
+
+
 def of_member(table: pa.Table, member: str) -> pa.Table:
     """The messages of that member among those of its group, without the column that says so."""
     names = table[TOPIC_FIELD.name]

@@ -213,7 +213,8 @@ def _print(found: GroupDescription, *, as_json: bool) -> None:
 def _counts(found: GroupDescription) -> tuple[Any, ...]:
     lag = found.lag
     waiting = found.waiting_consumers
-    return lag.messages, lag.seconds, found.in_flight, waiting, found.dead, found.expired, found.skipped
+    messages = f"<= {lag.messages:,}" if lag.at_most else lag.messages
+    return messages, lag.seconds, found.in_flight, waiting, found.dead, found.expired, found.skipped
 
 
 def _member(found: GroupDescription, member: GroupMember) -> tuple[Any, ...]:

@@ -1,19 +1,22 @@
 """Finds the group that a request is about, and makes it if it is not there."""
 
+from filer.topic.positions import Positions
 from groups.settings import GroupSettings, Mode, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound
 from mq.broker import Broker
+from mq.groups.group_source import Beginning, beginning
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import Group, SegmentGroups
 from mq.groups.stream_group import StreamGroup
 from mq.http.start import start_positions
 from mq.peers.group_call import GroupRequest
+from mq.topic.topic_reader import TopicReader
 
 
-def existing_group(groups: SegmentGroups, request: GroupRequest) -> Group:
-    """Raises `NotFound`."""
+async def existing_group(groups: SegmentGroups, request: GroupRequest) -> Group:
+    """The group. Raises `NotFound`, also for one that is over because its topic's name means something else by now."""
     group = groups.find(request.topic, request.group)
-    if group is None:
+    if group is None or await group.source.is_over():
         raise NotFound(
             "group",
             f"topic {request.topic!r} has no group {request.group!r}: create it with "
@@ -22,9 +25,21 @@ def existing_group(groups: SegmentGroups, request: GroupRequest) -> Group:
     return group
 
 
+async def found_group(groups: SegmentGroups, request: GroupRequest) -> Group | None:
+    """The group, if there is one. One that is over is deleted, so that another one may be made. Raises `SegmentMoved`.
+
+    It knows nothing of what its topic's name means now: acks and positions in it are of what is gone.
+    """
+    group = groups.find(request.topic, request.group)
+    if group is not None and await group.source.is_over():
+        await groups.end(group)
+        group = groups.find(request.topic, request.group)
+    return group
+
+
 async def made_group(broker: Broker, groups: SegmentGroups, request: GroupRequest, mode: Mode) -> Group:
     """The group, which is made in that mode, with its defaults, if it is not there."""
-    if (group := groups.find(request.topic, request.group)) is not None:
+    if (group := await found_group(groups, request)) is not None:
         return group
     settings = parse_settings({"mode": mode}, await defaults_of(broker, request.topic))
     group, _ = await groups.create(
@@ -35,12 +50,16 @@ async def made_group(broker: Broker, groups: SegmentGroups, request: GroupReques
 
 async def defaults_of(broker: Broker, topic: str) -> GroupSettings:
     """The settings of a new group. Raises `NotFound` for a topic that is not there."""
-    return default_settings(topic, (await broker.topics.topic(topic)).state.config.acks)
+    return default_settings(topic, (await broker.topics.view(topic)).state.config.acks)
 
 
-async def first_positions(broker: Broker, topic: str, begin: str | None) -> dict[int, int]:
+async def first_positions(broker: Broker, topic: str, begin: str | None) -> Beginning:
     """Where a group begins: earliest, latest, or a time. Raises `InvalidInput` for anything else."""
-    return await start_positions(topic, await broker.reader(topic), None, begin, default="earliest")
+
+    async def positions(reader: TopicReader) -> Positions:
+        return await start_positions(topic, reader, None, begin, default="earliest")
+
+    return await beginning(broker.topics, broker.reader_of, topic, positions)
 
 
 def queue_of(group: Group) -> QueueGroup:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from groups.queue.claims import Grant
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_view import TopicView, as_shown
 
 MOST_GAP_ROWS, MOST_SPAN_ROWS = 1_000, 20_000
 """Grants with so many messages of others between them at the most are read together, over so many rows."""
@@ -47,6 +48,10 @@ class Granted(NamedTuple):
         """How many messages there are."""
         return sum(page.run.table.num_rows for page in self.pages)
 
+    def as_shown(self, view: TopicView) -> "Granted":
+        """The same as the view shows it: messages of a member do not say to which member they belong."""
+        return Granted(self.grants, [page._replace(run=_as_shown(view, page.run)) for page in self.pages])
+
 
 Lose = Callable[[Grant, int, int], None]
 """Is told what messages of a grant are gone: retention, or a repair, has removed them since they were made ready."""
@@ -73,6 +78,10 @@ async def read_granted(
     for grant, reached in place.left():
         take_back(grant, reached)
     return _granted(grants, pages)
+
+
+def _as_shown(view: TopicView, run: Run) -> Run:
+    return run if view.member is None else Run.of(run.segment, run.end, as_shown(view, run.table))
 
 
 class _Place:

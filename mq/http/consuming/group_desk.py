@@ -18,12 +18,19 @@ from mq.broker import Broker
 from mq.groups.dead_letters import topic_group_refused
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
 from mq.groups.queue_group import QueueGroup
-from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen, GroupName
+from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Described, arrow_claims, described_page, json_claims
 from mq.http.consuming.decisions import decided, decision
-from mq.http.consuming.finding import defaults_of, existing_group, first_positions, made_group, queue_of
+from mq.http.consuming.finding import (
+    defaults_of,
+    existing_group,
+    first_positions,
+    found_group,
+    made_group,
+    queue_of,
+)
 from mq.http.consuming.granted_messages import read_granted
 from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.http.consuming.group_bodies import (
@@ -43,6 +50,7 @@ from mq.http.reply import JSON
 from mq.http.start import start_positions
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
+from mq.topic.topic_view import TopicView
 
 FROM, CLAIMS = "from", "claims"
 
@@ -101,7 +109,7 @@ class GroupDesk:
         begin = given.pop(FROM, None)
         if begin is not None and not isinstance(begin, str):
             raise InvalidConfig(f"{FROM} is earliest, latest or an RFC 3339 time, not {begin!r:.60}")
-        group = groups.find(request.topic, request.group)
+        group = await found_group(groups, request)
         created = False
         if group is None:
             settings = parse_settings(given, await defaults_of(self._broker, request.topic))
@@ -131,7 +139,7 @@ class GroupDesk:
                 raise topic_group_refused(settings.dead_letter.topic)
 
     async def _describe(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        return GroupAnswer.of(await document_of(self._broker, existing_group(groups, request)))
+        return GroupAnswer.of(await document_of(self._broker, await existing_group(groups, request)))
 
     async def _delete(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         await groups.delete(request.topic, request.group)
@@ -139,34 +147,39 @@ class GroupDesk:
 
     async def _list(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         """The groups of a topic that this broker coordinates, as far as their keys lie in one segment."""
-        return GroupAnswer.of({"groups": groups.names(request.topic)})
+        named = [
+            (name, progress.settings.mode)
+            for name, progress in groups.of_topic(request.topic)
+            if not await self._broker.groups.source(request.topic, progress).is_over()
+        ]
+        return GroupAnswer.of({"groups": named})
 
     async def _reset(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = checked_body(_object(request), ResetBody)
         if (asked.to is None) == (asked.marker is None):
             raise InvalidInput("give either to (earliest, latest or an RFC 3339 time) or marker")
-        existing_group(groups, request)
+        source = (await existing_group(groups, request)).source
 
         async def positions() -> Positions:
-            reader = await self._broker.reader(request.topic)
+            reader = await source.reader()
             return await start_positions(request.topic, reader, asked.marker, asked.to, default="earliest")
 
         group = await groups.reset(request.topic, request.group, positions, force=asked.force)
         return GroupAnswer.of(await document_of(self._broker, group))
 
     async def _redrive(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), RedriveBody), queue_of(existing_group(groups, request))
+        asked, group = checked_body(_object(request), RedriveBody), queue_of(await existing_group(groups, request))
         if asked.max is not None and asked.ids is not None:
             raise InvalidInput("give max (the oldest dead letters) or ids, not both")
         await lease.take(PAGE_BYTES)
-        letters, name = _letters_of(group), GroupName(group.topic, group.name)
+        letters, of_group = _letters_of(group), (group.source, group.name)
         redriver = self._broker.groups.redriver
 
         async def choose(redrives: Redrives) -> Chosen:
             if asked.ids is None:
-                return await redriver.choose(name, letters, redrives, asked.max or MOST_LETTERS)
+                return await redriver.choose(*of_group, letters, redrives, asked.max or MOST_LETTERS)
             places = [_place(each) for each in asked.ids]
-            return await redriver.named(name, letters, redrives, places, discard=asked.discard)
+            return await redriver.named(*of_group, letters, redrives, places, discard=asked.discard)
 
         chosen = await group.redrive(choose, discard=asked.discard)
         told = {"discarded" if asked.discard else "redriven": chosen.count}
@@ -175,26 +188,26 @@ class GroupDesk:
         return GroupAnswer.of(told | {"more": chosen.has_more})
 
     async def _messages(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), MessagesBody), queue_of(existing_group(groups, request))
+        asked, group = checked_body(_object(request), MessagesBody), queue_of(await existing_group(groups, request))
         after = None if asked.after is None else _place(asked.after)
         bounds = {"most": asked.limit, "max_bytes": asked.max_bytes}
         if asked.state == "dead":
             await lease.take(PAGE_BYTES)
-            topic, name = _letters_of(group), GroupName(group.topic, group.name)
-            redriver = self._broker.groups.redriver
-            shown = await read_dead_letters(redriver, name, topic, group.progress, after=after, **bounds)
+            topic, redriver = _letters_of(group), self._broker.groups.redriver
+            shown = await read_dead_letters(redriver, group, topic, after=after, **bounds)
         else:
-            topic, reader = group.topic, await self._broker.reader(group.topic, room=lease)
-            state = (await self._broker.topics.topic(topic)).state
-            ranges = places(group.seen(asked.state), group.progress, state, asked.state)
-            shown = await read_places(reader, ranges, after=after, **bounds)
+            topic, state = group.topic, (await group.source.view()).state
+            ranges = places(group.seen(asked.state), group.progress, group.positions(), state, asked.state)
+            shown = await read_places(group.source, ranges, room=lease, after=after, **bounds)
+        reached = shown.reached if shown.has_more else None
+        next_ = None if reached is None else f"{reached.segment}-{reached.offset}"
         if not shown.found:
-            return GroupAnswer.of({"messages": [], "next": None})
-        last = shown.found[-1][1]
+            return GroupAnswer.of({"messages": [], "next": next_})
         described = [Described([_about(seen)] * run.table.num_rows, run) for seen, run in shown.found]
-        about = {"next": f"{last.segment}-{last.end - 1}" if shown.has_more else None}
-        state = (await self._broker.topics.topic(topic)).state
-        return GroupAnswer(200, JSON, await rendered(described_page(state, described, about), shown.rows, lease))
+        state = (await self._broker.topics.view(topic)).shown
+        return GroupAnswer(
+            200, JSON, await rendered(described_page(state, described, {"next": next_}), shown.rows, lease)
+        )
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
@@ -206,29 +219,34 @@ class GroupDesk:
             raise InvalidInput(f"scattered claims come as Arrow alone: send 'accept: {ARROW}', or no scattered")
         grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait, scattered=asked.scattered)
         try:
-            reader = await self._broker.reader(group.topic, room=lease)
+            # Not of what has the name now, if that is something else: what was granted is there, or nowhere.
+            view = await group.source.view()
+            reader = self._broker.reader_of(TopicView(view.runtime), room=lease)
             granted = await read_granted(
                 reader, grants, asked.max_bytes, lose=group.lose, take_back=group.take_back_from
             )
         except BaseException:
             group.take_back(grants)
             raise
-        runtime = await self._broker.topics.topic(request.topic)
-        about = {"lease_seconds": lease_ms / 1000}
+        granted, about = granted.as_shown(view), {"lease_seconds": lease_ms / 1000}
         if request.accept == ARROW:
-            parts = await copied(arrow_claims(runtime.state, granted, group.tokens, about), granted.rows, lease)
+            parts = await copied(arrow_claims(view.shown, granted, group.tokens, about), granted.rows, lease)
             return GroupAnswer(200, ARROW, parts)
-        parts = await rendered(json_claims(runtime.state, granted, group.tokens, about), granted.rows, lease)
+        parts = await rendered(json_claims(view.shown, granted, group.tokens, about), granted.rows, lease)
         return GroupAnswer(200, JSON, parts)
 
     # -- acks, releases, extensions --------------------------------------------------------------------------------
 
     async def _ack(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = await decision(_object(request), AckBody, lease), queue_of(existing_group(groups, request))
+        asked = await decision(_object(request), AckBody, lease)
+        group = queue_of(await existing_group(groups, request))
         return await decided(asked, group, lease, group.ack)
 
     async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = await decision(_object(request), ReleaseBody, lease), queue_of(existing_group(groups, request))
+        asked, group = (
+            await decision(_object(request), ReleaseBody, lease),
+            queue_of(await existing_group(groups, request)),
+        )
         delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
         if asked.dead and asked.untouched:
             raise InvalidInput("dead and untouched are both true: messages that nobody has worked on are not given up")
@@ -236,7 +254,10 @@ class GroupDesk:
         return await decided(asked, group, lease, partial(group.release, giving_back=giving_back, delay_ms=delay_ms))
 
     async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = await decision(_object(request), ExtensionBody, lease), queue_of(existing_group(groups, request))
+        asked, group = (
+            await decision(_object(request), ExtensionBody, lease),
+            queue_of(await existing_group(groups, request)),
+        )
         lease_ms = _lease_ms(asked.lease_seconds, group)
         return await decided(asked, group, lease, partial(group.extend, lease_ms=lease_ms))
 

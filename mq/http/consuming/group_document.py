@@ -8,17 +8,19 @@ from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import Group
 from mq.groups.stream_group import StreamGroup
 
+_AT_MOST = {"at_most": True}
+"""There are too many messages of other members of the topic group to count them."""
+
 
 async def document_of(broker: Broker, group: Group) -> dict[str, Any]:
     """The group as JSON. Raises as `lag_of`."""
-    runtime = await broker.topics.topic(group.topic)
-    lag = await lag_of(group.progress, runtime, await broker.reader(group.topic), broker.clock)
+    lag = await lag_of(group.progress, group.positions(), group.source, broker.clock)
     return {
         "topic": group.topic,
         "group": group.name,
         "settings": group.progress.settings.in_force(),
         "coordinator": broker.id,
-        "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3)},
+        "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3), **({} if lag.is_exact else _AT_MOST)},
         **(_of_queue(group) if isinstance(group, QueueGroup) else _of_stream(group, lag)),
         "skipped": group.progress.skipped_count,
     }

@@ -37,15 +37,15 @@ class StreamDesk:
     async def _join(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = _body(request, JoinBody)
         group = stream_of(await made_group(self._broker, groups, request, "stream"))
-        await self._broker.topics.topic(request.topic)
+        await self._broker.topics.view(request.topic)
         member = self._broker.clock.ulid() if asked.member_id is None else _member_id(asked.member_id)
         start, told = await group.join(member, asked.process)
         return GroupAnswer.of(_told(group, member, start, told), 201)
 
     async def _hear(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = _body(request, HeartbeatBody)
-        group = stream_of(existing_group(groups, request))
-        await self._broker.topics.topic(request.topic)
+        group = stream_of(await existing_group(groups, request))
+        await self._broker.topics.view(request.topic)
         told = await group.hear(
             asked.member_id,
             asked.member_epoch,
@@ -59,11 +59,11 @@ class StreamDesk:
 
     async def _leave(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = _body(request, LeaveBody)
-        await stream_of(existing_group(groups, request)).leave(asked.member_id, asked.member_epoch)
+        await stream_of(await existing_group(groups, request)).leave(asked.member_id, asked.member_epoch)
         return GroupAnswer(204, JSON, [])
 
     async def _commit(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = _body(request, CommitBody), stream_of(existing_group(groups, request))
+        asked, group = _body(request, CommitBody), stream_of(await existing_group(groups, request))
         commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
         accepted = await group.commit(asked.member_id, commits)
         if not any(accepted):

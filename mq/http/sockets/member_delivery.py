@@ -23,7 +23,7 @@ from mq.http.sockets.subscription import (
     Subscription,
 )
 from mq.peers.group_call import GroupRequest
-from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
 
 LEAVE_SECONDS = 5.0
 
@@ -53,7 +53,7 @@ class MemberDelivery(Subscription):
         self.group: str = asked.group
         self.member_id = asked.member_id or consumer
         self._topic, self._asked, self._router = topic, asked, router
-        self._runtime: TopicRuntime
+        self._view: TopicView
         self._epoch = 0
         self._beat_seconds = 0.0
         self._held: dict[tuple[int, int], _Held] = {}
@@ -64,7 +64,7 @@ class MemberDelivery(Subscription):
 
     async def start(self) -> dict[str, Any]:
         """Join the group, which is made if it is not there."""
-        self._runtime = await self._broker.topics.topic(self._topic)
+        self._view = await self._broker.topics.view(self._topic)
         told = await self._ask("members", {"member_id": self.member_id})
         self._epoch, self._beat_seconds = told["member_epoch"], told["heartbeat_seconds"]
         self._take(told)
@@ -176,10 +176,10 @@ class MemberDelivery(Subscription):
     # -- messages ----------------------------------------------------------------------------------------------------
 
     async def _deliver(self) -> dict[str, Any]:
-        while not self._runtime.state.deleted:
+        while not self._view.state.deleted:
             await self.credit.some()
             self._look.clear()
-            news = self._runtime.reads.news()
+            news = self._view.reads.news()
             try:
                 found = [await self._deliver_of(held) for held in list(self._held.values())]
             except (OwnerSilent, ReadsFull):
@@ -188,7 +188,7 @@ class MemberDelivery(Subscription):
                 return self._ended(error)
             if any(found):
                 continue
-            self._runtime.reads.follow({each.segment: each.position for each in self._held.values()})
+            self._view.reads.follow({each.segment: each.position for each in self._held.values()})
             news.add_done_callback(self._has_news)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_SECONDS):
@@ -202,12 +202,12 @@ class MemberDelivery(Subscription):
         """Deliver the next messages of a segment; whether there were any."""
         if not self.credit.left or self._held.get(held.name) is not held:
             return False
-        broker, state = self._broker, self._runtime.state
+        broker, state = self._broker, self._view.shown
         await broker.turns.streams.wait()
         lease = broker.read_budget.lease()
         lease.turns = broker.turns.streams
         with lease:
-            reader = await broker.reader(self._topic, streaming=True, room=lease)
+            reader = broker.reader_of(self._view, streaming=True, room=lease)
             rows = min(self.credit.left, PAGE_ROWS)
             async with broker.reads.cut_off(grace_seconds=0.0):
                 run = await reader.read_segment(held.segment, held.position, max_rows=rows, max_bytes=PAGE_BYTES)
@@ -227,7 +227,7 @@ class MemberDelivery(Subscription):
             else:
                 parts = await rendered(json_page(state, [run], about), count, lease)
             lease.keep(sum(map(len, parts)))
-            self._runtime.reads.count_read(held.segment, count, sum(map(len, parts)))
+            self._view.reads.count_read(held.segment, count, sum(map(len, parts)))
             held.position = run.end
             if self._asked.format == "arrow":
                 await self.deliver_arrow(parts, count, about)

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 from mq.groups.lag_watch import LagWatch
-from mq.topic.topic_reader import TopicReader
 from tests.support.broker.group_requests import G, T, claim, decide, publish
 from tests.support.broker.http_broker import HttpBroker
 from tests.support.metric_rules import problems
@@ -17,11 +16,7 @@ WORD = re.compile(r"[a-z_]+")
 
 def watch_of(broker: HttpBroker) -> LagWatch:
     running = broker.broker
-
-    async def reader(topic: str, streaming: bool) -> TopicReader:
-        return await running.reader(topic, streaming=streaming)
-
-    return LagWatch(running.groups.known, running.topics, reader, running.metrics.groups, running.clock)
+    return LagWatch(running.groups.known, running.groups.source, running.metrics.groups, running.clock)
 
 
 async def scraped(broker: HttpBroker) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """A queue group hands over: the leases are its last word, and tell nothing of what was decided before."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -10,6 +11,7 @@ from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.records import Leases, Progress, Reached, Record
 from groups.settings import GroupSettings
+from mq.groups.group_source import GroupSource
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup, ToDecide
 
@@ -50,6 +52,7 @@ def group_of(progress: QueueProgress, held: Held, feed: Feed | None = None) -> Q
         progress,
         clock=clock,
         append=held.append,
+        source=cast(GroupSource, None),
         feed=feed,
         bury=never,
         publish_again=never,

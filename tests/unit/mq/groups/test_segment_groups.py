@@ -27,6 +27,7 @@ from groups.settings import GroupSettings, default_settings
 from groups.stream.progress import StreamProgress
 from mq.groups import group_log
 from mq.groups.group_records import Append
+from mq.groups.group_source import Beginning, GroupSource
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import SegmentGroups
@@ -85,6 +86,7 @@ def make_group(
         progress,
         clock=clock,
         append=append,
+        source=cast(GroupSource, None),
         feed=Feed(name, never, never),  # type: ignore[arg-type]
         bury=never,
         publish_again=never,
@@ -100,8 +102,8 @@ async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pyte
     groups = SegmentGroups(log, clock, partial(make_group, clock))  # type: ignore[arg-type]
     await groups.ready()
 
-    async def earliest() -> dict[int, int]:
-        return {0: 0}
+    async def earliest() -> Beginning:
+        return Beginning(None, {0: 0})
 
     async def create(name: str) -> None:
         await groups.create("t", name, default_settings("t", "stored"), earliest)
@@ -139,8 +141,8 @@ async def test_while_the_log_is_read_again_nobody_is_told_that_there_is_no_group
     groups = SegmentGroups(cast(Any, log), clock, partial(make_group, clock))
     await groups.ready()
 
-    async def earliest() -> dict[int, int]:
-        return {0: 0}
+    async def earliest() -> Beginning:
+        return Beginning(None, {0: 0})
 
     settings = default_settings("t", "stored")
     group, _ = await groups.create("t", "g", settings, earliest)
@@ -175,7 +177,7 @@ def make_stream_group(
         raise AssertionError("nobody is given a segment here")
 
     return StreamGroup(
-        topic, name, progress, clock=clock, append=append, topic_runtime=never, rates=never, on_lost=on_lost
+        topic, name, progress, clock=clock, append=append, source=cast(GroupSource, None), rates=never, on_lost=on_lost
     )
 
 
@@ -190,7 +192,10 @@ async def test_a_group_that_shows_how_far_a_query_is_is_told_of_once(caplog: pyt
     async def positions() -> dict[int, int]:
         return place
 
-    await groups.create("t", "g", GroupSettings(mode="stream"), positions)
+    async def begin() -> Beginning:
+        return Beginning(None, await positions())
+
+    await groups.create("t", "g", GroupSettings(mode="stream"), begin)
     for offset in range(3):
         place = {0: offset}
         group = await groups.reset("t", "g", positions, force=False)

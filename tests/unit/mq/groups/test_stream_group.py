@@ -17,6 +17,7 @@ from groups.settings import GroupSettings
 from groups.stream.members import Hold, Told
 from groups.stream.progress import StreamProgress
 from mq.base.errors import Conflict
+from mq.groups.group_source import GroupSource
 from mq.groups.stream_group import Commit, StreamGroup
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -83,10 +84,10 @@ class Scene:
         self.groups: list[StreamGroup] = []
         self.rates: dict[int, float] = {}
 
-    def coordinator(self, upto: int | None = None) -> StreamGroup:
-        async def runtime() -> TopicRuntime:
-            return cast(TopicRuntime, self.topic)
+    async def runtime(self) -> TopicRuntime:
+        return cast(TopicRuntime, self.topic)
 
+    def coordinator(self, upto: int | None = None) -> StreamGroup:
         async def rates(_: TopicRuntime) -> dict[int, float]:
             return self.rates
 
@@ -96,7 +97,7 @@ class Scene:
             self.log.added_up(upto),
             clock=self.clock,
             append=self.log.append,
-            topic_runtime=runtime,
+            source=cast(GroupSource, self),
             rates=rates,
             on_lost=self.lost.append,
         )

@@ -560,8 +560,6 @@ async def test_a_queue_group_works_through_a_whole_topic_group(memory_broker: Ht
             await asyncio.sleep(0.02)
     assert await values(memory_broker, "shop.dead") == ["p"]
     check_problem(await client.post(f"{path}/redrive", json={}), 409, "topic-group", "publish them to that topic")
-    answer = await client.post("/v1/topics/orders/groups/g/claims", json={})
-    check_problem(answer, 409, "topic-group-member", "ask this of the group")
 
 
 async def test_dead_letters_cannot_go_to_a_topic_group(memory_broker: HttpBroker) -> None:

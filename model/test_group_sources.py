@@ -1,0 +1,38 @@
+"""A consumer group counts in the log in which it began; without any safeguard it skips messages, or forgets acks."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from model.explorer import Violation
+from model.group_sources import Broker, Failover, Renamer, Rules, explore
+
+SCENES: dict[str, list[Any]] = {
+    "a name comes to lie elsewhere": [Renamer(2), Broker("a", claims=6)],
+    "and the coordinator changes": [Renamer(1), Failover(2), Broker("a", claims=4), Broker("b", claims=4)],
+    "twice each": [Renamer(2), Failover(2), Broker("a", claims=4), Broker("b", claims=4)],
+}
+CAUGHT = [
+    ("names_the_log", "a name comes to lie elsewhere", "is passed by"),
+    ("reads_again", "and the coordinator changes", "is forgotten"),
+    ("reads_the_named_log", "a name comes to lie elsewhere", "is forgotten"),
+]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_promises_are_kept(scene: str) -> None:
+    states, ends = explore(SCENES[scene], Rules())
+    assert states > 50 and ends
+    # Somebody worked through the log that the name has at last.
+    assert any(world.log in world.acked for world in ends)
+
+
+@pytest.mark.parametrize(("rule", "scene", "broken"), CAUGHT, ids=[rule for rule, _, _ in CAUGHT])
+def test_each_safeguard_is_needed(rule: str, scene: str, broken: str) -> None:
+    with pytest.raises(Violation, match=broken):
+        explore(SCENES[scene], replace(Rules(), **{rule: False}))
+
+
+def test_no_safeguard_is_left_out() -> None:
+    assert {rule for rule, _, _ in CAUGHT} == {field.name for field in fields(Rules)}

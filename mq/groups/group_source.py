@@ -1,0 +1,106 @@
+"""Where the messages of a consumer group are: in its topic, or among those of a topic group."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from filer.errors import BraidError
+from filer.segment.read_room import ReadRoom
+from filer.topic.positions import Positions
+from groups.records import Source
+from mq.base.errors import NotFound
+from mq.topic.topic_reader import TopicReader
+from mq.topic.topic_registry import TopicRegistry
+from mq.topic.topic_runtime import TopicRuntime
+from mq.topic.topic_view import TopicView
+
+
+class MakeReader(Protocol):
+    """Makes a reader of what a view shows."""
+
+    def __call__(self, view: TopicView, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
+        """As `Broker.reader_of`."""
+        ...
+
+
+def source_of(view: TopicView) -> Source | None:
+    """What a group that begins now has to remember of where its messages are; None if that is the topic itself."""
+    grouping = view.state.group
+    if view.member is None or grouping is None:
+        return None
+    return Source(view.runtime.topic, grouping.first_segment)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSource:
+    """Finds the messages of a group of that `topic`, and never those of something else that has its name by now.
+
+    A name may be that of a topic, then of a member of one topic group, then of another. Segments of all of these have
+    the same ids, so a position in one says nothing of another. Hence the group's records tell its `source`, and it is
+    over once its name means something else. `model/group_sources.py` explores this.
+    """
+
+    topic: str
+    source: Source | None
+    topics: TopicRegistry
+    make_reader: MakeReader
+
+    async def view(self) -> TopicView:
+        """The topic, or the member. Raises `NotFound`: of a group, if it is over; of a topic, if there is none.
+
+        What another broker has made of the name may not be known here, so before it is over the records are read again.
+        """
+        view = await self.topics.view(self.topic)
+        if source_of(view) != self.source:
+            view = await self.topics.newest_view(self.topic)
+            if source_of(view) != self.source:
+                raise NotFound("group", f"{self.topic!r} is not the topic any more of which this was a group")
+        return view
+
+    async def runtime(self) -> TopicRuntime:
+        """The running topic that has the messages. Raises as `view`."""
+        return (await self.view()).runtime
+
+    async def is_over(self) -> bool:
+        """Whether the name means something else by now. It never means again what it meant to a group of a member."""
+        try:
+            await self.view()
+        except NotFound as error:
+            return error.what == "group"
+        return False
+
+    async def reader(self, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
+        """A reader of the group's messages alone. Raises as `view`."""
+        return self.make_reader(await self.view(), streaming=streaming, room=room)
+
+    async def whole_reader(self, *, room: ReadRoom | None = None) -> TopicReader:
+        """A reader of all that lies in the same segments, for whoever knows the offsets. Raises as `view`."""
+        return self.make_reader(TopicView(await self.runtime()), room=room)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a group that is made begins: in that source, at these positions."""
+
+    source: Source | None
+    positions: Positions
+
+
+async def beginning(
+    topics: TopicRegistry,
+    make_reader: MakeReader,
+    topic: str,
+    positions: Callable[[TopicReader], Awaitable[Positions]],
+) -> Beginning:
+    """Where a group of a topic begins that is made now. Raises `NotFound`, and as `positions`.
+
+    The records are read again: whoever asks may know of a topic that this broker has not heard of. If the store does
+    not answer, what is known has to do. A group that begins in what is gone is over as soon as that is known.
+    """
+    with suppress(BraidError):
+        await topics.newest_view(topic)
+    view = await topics.view(topic)
+    # Before the positions: if the topic changes meanwhile they are of the later one, and this group is over.
+    source = source_of(view)
+    return Beginning(source, await positions(make_reader(view)))
