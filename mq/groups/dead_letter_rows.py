@@ -6,15 +6,15 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import rows_schema
+from filer.format.schema import TOPIC_FIELD, rows_schema
 from filer.topic.topic_config import TopicConfig
 from filer.uploads import Reference
 from groups.queue.message_times import DELIVER_AT, EXPIRES_AT
 from mq.base.errors import InvalidReference
 
 PREFIX = "braid-dead-"
-REASON, TOPIC, GROUP, ORIGIN, DELIVERIES, PAYLOAD = (
-    f"{PREFIX}{name}" for name in ("reason", "topic", "group", "origin", "deliveries", "payload")
+REASON, TOPIC, MEMBER, GROUP, ORIGIN, DELIVERIES, PAYLOAD = (
+    f"{PREFIX}{name}" for name in ("reason", "topic", "member", "group", "origin", "deliveries", "payload")
 )
 REDRIVEN_GROUP = "braid-redriven-group"
 """On a message that was redriven: other groups of the topic tell by it that they may have seen it before."""
@@ -22,12 +22,14 @@ _Headers = list[tuple[str, bytes]]
 
 
 def dead_letter(row: pa.Table, config: TopicConfig, about: Mapping[str, str]) -> pa.RecordBatch:
-    """The one message of `row` as a dead letter, with headers that tell why.
+    """The one message of `row` as a dead letter, with headers that tell why, and of which member if it was a member's.
 
     A payload by reference lies with the topic of the message. So its letter has no value, but tells the reference.
     """
     headers = [pair for pair in _headers_of(row, 0) if not pair[0].startswith(PREFIX)]
     headers += [(name, text.encode()) for name, text in about.items()]
+    if TOPIC_FIELD.name in row.column_names:
+        headers.append((MEMBER, row[TOPIC_FIELD.name][0].as_py().encode()))
     if (reference := row["_ref"][0].as_py()) is not None:
         headers.append((PAYLOAD, orjson.dumps(reference)))
     return _rows(row, config, [headers], [None])
@@ -64,6 +66,12 @@ def of_group(headers: Iterable[tuple[str, bytes]] | None, topic: str, group: str
     """Whether a dead letter is of that group."""
     told = dict(headers or ())
     return told.get(TOPIC) == topic.encode() and told.get(GROUP) == group.encode()
+
+
+def member_of(headers: Iterable[tuple[str, bytes]] | None) -> str | None:
+    """The topic of a topic group whose message a dead letter was; None if it does not tell. It may have been forged."""
+    told = dict(headers or ()).get(MEMBER)
+    return None if told is None else told.decode(errors="replace")
 
 
 def deliveries_of(headers: Iterable[tuple[str, bytes]] | None) -> int:

@@ -8,18 +8,19 @@ import pyarrow as pa
 from filer.errors import InvalidInput, ObjectNotFound
 from filer.event_log import EventLog
 from filer.format.requests import RequestId
+from filer.format.schema import TOPIC_FIELD
 from filer.stores.store import Store
 from filer.uploads import Reference, Uploads
 from groups.queue.redrives import Redrives, count_of
 from groups.records import Done, Redriving
 from mq.base.errors import Conflict, InvalidReference, NotFound
-from mq.groups.dead_letter_rows import of_group, payload_of, redriven
+from mq.groups.dead_letter_rows import member_of, of_group, payload_of, redriven
 from mq.groups.group_source import GroupSource, MakeReader
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
-from mq.topic.topic_view import TopicView
+from mq.topic.topic_view import TopicView, rows_of_members
 
 PAGE_ROWS, PAGE_BYTES = 1_000, 8 * 1024 * 1024
 MOST_LETTERS = 1_000
@@ -58,9 +59,10 @@ class Redriver:
     async def choose(self, source: GroupSource, group: str, topic: str, redrives: Redrives, most: int) -> Chosen:
         """The oldest letters of a group that were not redriven: `most`, and about `PAGE_BYTES`, at the most.
 
-        Raises `InvalidReference` for one whose payload is gone, and as `TopicReader.read_segment`.
+        Raises `InvalidReference` for one whose payload is gone, `Conflict` for one that does not say to which member of
+        the topic group it belongs, and as `TopicReader.read_segment`.
         """
-        target = await self._target(source)
+        view = await source.view()
         chosen = Chosen(topic)
         size_bytes = 0
         async for run in self.unsettled(topic, redrives):
@@ -75,7 +77,7 @@ class Redriver:
                     chosen.has_more = True
                     return chosen
                 else:
-                    await self._check_payload(target.topic, headers, run.segment, offset)
+                    await self._check_letter(view, headers, run.segment, offset)
                     _add(chosen.letters, run.segment, offset)
                     size_bytes += row_bytes
         return chosen
@@ -92,9 +94,9 @@ class Redriver:
     ) -> Chosen:
         """The letters of these ids, without those that were redriven.
 
-        Raises `NotFound` for what is no such letter, and unless they are discarded `InvalidReference` as `choose`.
+        Raises `NotFound` for what is no such letter, and unless they are discarded as `choose`.
         """
-        target = None if discard else await self._target(source)
+        view = None if discard else await source.view()
         chosen = Chosen(topic)
         runtime = await self._topic(topic)
         reader = self._make_reader(TopicView(runtime))
@@ -104,35 +106,36 @@ class Redriver:
             if not of_group(headers, source.topic, group):
                 raise NotFound("message", f"{segment}-{offset} is no dead letter of group {group!r} in {topic!r}")
             if not redrives.is_settled(topic, segment, offset):
-                if target is not None:
-                    await self._check_payload(target.topic, headers, segment, offset)
+                if view is not None:
+                    await self._check_letter(view, headers, segment, offset)
                 _add(chosen.letters, segment, offset)
         return chosen
 
-    async def _target(self, source: GroupSource) -> TopicRuntime:
-        """The running topic that gets the messages again, with whose uploads their payloads lie.
-
-        Raises `Conflict` for a whole topic group: a dead letter does not say to which of its topics it belongs.
-        """
-        view = await source.view()
-        if view.member is None and view.state.is_grouped:
+    async def _check_letter(
+        self, view: TopicView, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int
+    ) -> None:
+        """Raise `InvalidReference` for a letter whose payload is gone, `Conflict` for one that has nowhere to go."""
+        discard = f'discard it with {{"ids": ["{segment}-{offset}"], "discard": true}}'
+        try:
+            await self._payload(view.runtime.topic, headers)
+        except InvalidReference as error:
+            raise InvalidReference(f"dead letter {segment}-{offset} cannot be redriven: {error}; {discard}") from error
+        if view.is_whole_group and not await self._has_member(view, member_of(headers)):
             raise Conflict(
                 "topic-group",
-                f"{view.topic!r} is a topic group, and its dead letters do not say to which of its topics they belong: "
-                "publish them to that topic yourself, and discard them here",
+                f"dead letter {segment}-{offset} cannot be redriven: it does not say to which topic of topic group "
+                f"{view.topic!r} it belongs; publish it to that topic yourself, and {discard}",
             )
-        return view.runtime
 
-    async def _check_payload(
-        self, topic: str, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int
-    ) -> None:
+    async def _has_member(self, view: TopicView, name: str | None) -> bool:
+        """Whether that is a topic of the topic group. A letter may say anything, and a name may have another owner."""
+        grouping = view.state.group
+        if name is None or grouping is None or name not in grouping.topics:
+            return False
         try:
-            await self._payload(topic, headers)
-        except InvalidReference as error:
-            raise InvalidReference(
-                f"dead letter {segment}-{offset} cannot be redriven: {error}; discard it with "
-                f'{{"ids": ["{segment}-{offset}"], "discard": true}}'
-            ) from error
+            return await self._topics.view(name) == TopicView(view.runtime, name)
+        except NotFound:
+            return False
 
     async def unsettled(
         self, topic: str, redrives: Redrives, *, segment: int = 0, offset: int = 0
@@ -167,7 +170,7 @@ class Redriver:
         pages = [page async for page in _letters(reader, redriving.letters)]
         rows, references = await self._with_payloads(view, group, pages)
         if references:
-            batch = view.rows_of(redriven(rows, view.state.config, group, references))
+            batch = _rows_of(view, rows, redriven(rows, view.state.config, group, references))
             request = view.request_of(RequestId(f"redrive {redrives.producer}", redriving.sequence))
             await view.runtime.publisher.publish_rows(batch, batch.nbytes, request)
         _log.info("dead_letters_redriven", topic=view.topic, group=group, messages=len(references))
@@ -208,6 +211,15 @@ class Redriver:
             return await self._topics.topic(name)
         except NotFound as error:
             raise NotFound("message", f"there are no dead letters: topic {name!r} is not there") from error
+
+
+def _rows_of(view: TopicView, letters: pa.Table | None, published: pa.RecordBatch) -> pa.RecordBatch:
+    """What is published again, as rows of the topic that gets it: of a whole topic group, each is its member's."""
+    if not view.is_whole_group:
+        return view.rows_of(published)
+    assert letters is not None
+    members = [member_of(headers) for headers in letters["headers"].to_pylist()]
+    return rows_of_members(published, pa.array(members, TOPIC_FIELD.type))
 
 
 def _add(ranges: list[Done], segment: int, offset: int) -> None:

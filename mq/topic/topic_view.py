@@ -41,6 +41,11 @@ class TopicView:
         return self.runtime.reads
 
     @property
+    def is_whole_group(self) -> bool:
+        """Whether it is a topic group, with all its members."""
+        return self.member is None and self.state.is_grouped
+
+    @property
     def shown(self) -> TopicState:
         """The state as if a member were a topic by itself: its messages do not say to which member they belong."""
         if self.member is None:
@@ -51,8 +56,7 @@ class TopicView:
         """What a publisher gave, as rows of the topic that gets them."""
         if self.member is None:
             return published
-        names = pa.repeat(pa.scalar(self.member, TOPIC_FIELD.type), published.num_rows)
-        return pa.RecordBatch.from_arrays([*published.columns, names], schema=published.schema.append(TOPIC_FIELD))
+        return rows_of_members(published, pa.repeat(pa.scalar(self.member, TOPIC_FIELD.type), published.num_rows))
 
     def beside_bytes(self, rows: int) -> int:
         """How much more memory so many rows take than what a publisher gave."""
@@ -66,6 +70,11 @@ class TopicView:
         if self.member is None or request is None:
             return request
         return RequestId(f"{self.member}/{request.producer}", request.sequence)
+
+
+def rows_of_members(published: pa.RecordBatch, members: pa.Array) -> pa.RecordBatch:
+    """What was published to members of a topic group, as its rows: each says to which member it belongs."""
+    return pa.RecordBatch.from_arrays([*published.columns, members], schema=published.schema.append(TOPIC_FIELD))
 
 
 def as_shown(view: TopicView, table: pa.Table) -> pa.Table:

@@ -174,7 +174,7 @@ class Publisher:
         else:
             async with broker.deadlines.within(broker.deadlines.group()):
                 view = await broker.topics.view(topic)
-        if view.member is None and view.state.is_grouped:
+        if view.is_whole_group:
             raise Conflict(
                 "topic-group",
                 f"{topic!r} is a topic group: publish to one of its topics, which GET /v1/topic-groups/{topic} names",

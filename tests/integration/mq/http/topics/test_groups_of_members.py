@@ -448,3 +448,77 @@ async def test_a_stream_group_of_the_whole_reads_all_members_in_their_order(memo
     assert await b.work() == [f"o{n}" for n in range(5)]
     assert await a.work() == ["o2", "p2", "o3", "p3", "o4", "p4"]
     assert [(await each.told())["lag"]["messages"] for each in (whole, part)] == [0, 0]
+
+
+async def until_dead(group: Group, count: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        while (await group.told())["dead"] < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_dead_letters_of_a_whole_topic_group_go_back_to_their_members(memory_broker: HttpBroker) -> None:
+    await make_shop(memory_broker)
+    shop = Group(memory_broker, "shop")
+    await mixed(memory_broker, 3)
+    claimed = await shop.claim()
+    (await shop.decide("releases", claimed, dead=True, reason="no")).raise_for_status()
+    await until_dead(shop, 6)
+    letters = (await memory_broker.client.get("/v1/topics/shop.dead/messages")).json()["messages"]
+    told = [(m["value"], m["headers"]["braid-dead-topic"], m["headers"]["braid-dead-member"]) for m in letters]
+    assert told[:2] == [("o0", "shop", "orders"), ("p0", "shop", "payments")]
+    answer = await memory_broker.client.post(f"{shop.path}/redrive", json={"max": 5})
+    assert answer.json() == {"redriven": 5, "more": True}
+    assert await shop.work() == ["o0", "p0", "o1", "p1", "o2"]
+    assert await Group(memory_broker, "orders").work() == ["o0", "o1", "o2", "o0", "o1", "o2"]
+    assert await Group(memory_broker, "payments").work() == ["p0", "p1", "p2", "p0", "p1"]
+    again = (await memory_broker.client.get("/v1/topics/payments/messages")).json()["messages"][-1]
+    assert again["headers"] == {"braid-redriven-group": "g"}
+
+
+@pytest.mark.parametrize("named", [None, "nosuch", "shop", "returns", "plain"])
+async def test_a_letter_that_names_no_member_goes_nowhere(memory_broker: HttpBroker, named: str | None) -> None:
+    """Whoever may publish to a topic of dead letters may forge one. `returns` has not joined: somebody else has it."""
+    client = memory_broker.client
+    await make_shop(memory_broker, value_type="string")
+    for topic in ("returns", "plain"):
+        (await client.put(f"/v1/topics/{topic}")).raise_for_status()
+    await mixed(memory_broker, 1)
+    shop = Group(memory_broker, "shop")
+    claimed = await shop.claim(max=1)
+    (await shop.decide("releases", claimed, dead=True)).raise_for_status()
+    await until_dead(shop, 1)
+    headers = {"braid-dead-topic": "shop", "braid-dead-group": "g"} | (
+        {} if named is None else {"braid-dead-member": named}
+    )
+    await publish_to(memory_broker, "shop.dead", "forged", headers=headers)
+    answer = await client.post(f"{shop.path}/redrive", json={})
+    check_problem(answer, 409, "topic-group", 'discard it with {"ids": ["0-1"], "discard": true}')
+    assert (await client.post(f"{shop.path}/redrive", json={"max": 1})).json() == {"redriven": 1, "more": True}
+    body = {"ids": ["0-1"], "discard": True}
+    assert (await client.post(f"{shop.path}/redrive", json=body)).json() == {"discarded": 1, "before": 0}
+    for topic in ("returns", "plain"):
+        assert not (await client.get(f"/v1/topics/{topic}/messages")).json()["messages"]
+    assert len((await client.get("/v1/topics/shop/messages")).json()["messages"]) == 3
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the put", "behind the put"])
+@pytest.mark.parametrize("request_", range(3), ids=["the choice", "the letters", "that they are stored"])
+@pytest.mark.parametrize("topic", ["shop", "orders"])
+async def test_a_redrive_that_is_broken_off_is_finished_once(topic: str, request_: int, before: bool) -> None:
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await make_shop(broker)
+        await publish_to(broker, "orders", *"abc")
+        group = Group(broker, topic)
+        claimed = await group.claim()
+        (await group.decide("releases", claimed, dead=True)).raise_for_status()
+        await until_dead(group, 3)
+        store.die_at(request_, before=before)
+        await broker.client.post(f"{group.path}/redrive", json={})
+        store.dead = True
+    async with http_broker(kept) as broker:
+        for _ in range(2):
+            (await broker.client.post(f"/v1/topics/{topic}/groups/g/redrive", json={})).raise_for_status()
+        messages = (await broker.client.get("/v1/topics/orders/messages")).json()["messages"]
+        assert [m["value"] for m in messages] == [*"abc", *"abc"]
