@@ -683,18 +683,20 @@ class AsyncClient:
         prefetch: int = DEFAULT_PREFETCH,
         lease_seconds: float | None = None,
         idle_seconds: float | None = None,
+        name: str | None = None,
     ) -> AsyncWorker:
         """Return a worker of a queue group: iterate over it for deliveries, or let it `run` a handler.
 
         See `AsyncWorker`. All workers of a group share the topic's messages. At most `prefetch` messages are claimed
         ahead of the work, and fewer if it is slow. `lease_seconds` are those of the group by default, and at most
         those: how long after this process has died its messages come again. With `idle_seconds` iteration ends once
-        there was no message for so long.
+        there was no message for so long. `name` is what the group's description calls it; else that is the host and the
+        process.
         """
         from braidmq.consume.group_calls import GroupCalls
         from braidmq.consume.worker import AsyncWorker, WorkerSettings
 
-        settings = WorkerSettings(prefetch, lease_seconds, idle_seconds)
+        settings = WorkerSettings(prefetch, lease_seconds, idle_seconds, name)
         worker = AsyncWorker(GroupCalls(self._transport, topic, group), settings)
         self._workers.add(worker)
         return worker

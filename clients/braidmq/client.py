@@ -480,18 +480,20 @@ class Client:
         prefetch: int = DEFAULT_PREFETCH,
         lease_seconds: float | None = None,
         idle_seconds: float | None = None,
+        name: str | None = None,
     ) -> Worker:
         """Return a worker of a queue group: iterate over it for deliveries, or let it `run` a handler.
 
         See `Worker`. All workers of a group share the topic's messages. At most `prefetch` messages are claimed
         ahead of the work, and fewer if it is slow. `lease_seconds` are those of the group by default, and at most
         those: how long after this process has died its messages come again. With `idle_seconds` iteration ends once
-        there was no message for so long.
+        there was no message for so long. `name` is what the group's description calls it; else that is the host and the
+        process.
         """
         return Worker(
             self._loop,
             self._async.worker(
-                topic, group=group, prefetch=prefetch, lease_seconds=lease_seconds, idle_seconds=idle_seconds
+                topic, group=group, prefetch=prefetch, lease_seconds=lease_seconds, idle_seconds=idle_seconds, name=name
             ),
         )
 

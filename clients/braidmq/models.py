@@ -409,13 +409,22 @@ class GroupSegment(_Answer):
     lag: int
 
 
+class GroupConsumer(_Answer):
+    """Who has messages of a queue group now, and how many of its claims wait for some. None: those without a name."""
+
+    consumer: str | None
+    in_flight: int
+    waiting: int
+
+
 class GroupDescription(_Answer):
     """A consumer group: its settings, its lag, and what has become of messages.
 
     A stream group has `members` and `segments`; the other counts but `skipped` are those of a queue group.
     `in_flight` messages were handed out and are not done. `waiting_consumers` wait for messages. `dead` messages were
     given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is the
-    broker that runs the group. `created` says whether this call of `create` has made it.
+    broker that runs the group. `consumers` are the 100 that have most messages, and `more_consumers` the number of the
+    others. `created` says whether this call of `create` has made it.
     """
 
     topic: str
@@ -425,6 +434,8 @@ class GroupDescription(_Answer):
     coordinator: str | None = None
     in_flight: int = 0
     waiting_consumers: int = 0
+    consumers: list[GroupConsumer] = Field(default_factory=list)
+    more_consumers: int = 0
     dead: int = 0
     expired: int = 0
     skipped: int = 0

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -230,15 +231,15 @@ class QueueClaims:
 
     # -- handing out ---------------------------------------------------------------------------------------
 
-    def hand_out(self, most: int, until_ms: int, *, scattered: bool = False) -> list[Grant]:
-        """Lease messages, `most` at the most: first what was given back or has run out, the oldest first.
+    def hand_out(self, most: int, until_ms: int, *, scattered: bool = False, consumer: str = "") -> list[Grant]:
+        """Lease messages to a consumer, `most` at the most: first what was given back or has run out, the oldest first.
 
         What was never delivered comes only as far as `max_in_flight` allows. In the order of keys, a message comes only
         if all that stand ahead of it are done, or come with it. If they may be `scattered`, those of a segment that are
         handed out for as many times are one claim, also where others lie between them.
         """
         gone = Counter[int]()
-        lease = self._lease_scattered if scattered else self._lease_each
+        lease = partial(self._lease_scattered if scattered else self._lease_each, consumer=consumer)
         grants = self._lease_from("ready", most, until_ms, gone, lease)
         most -= sum(grant.stop - grant.start for grant in grants)
         room = self.progress.settings.max_in_flight - self.in_flight
@@ -271,7 +272,9 @@ class QueueClaims:
             self._lines.park(segment, aside)
         return ranges_of(taken)
 
-    def _lease_each(self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int) -> list[Grant]:
+    def _lease_each(
+        self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int, *, consumer: str
+    ) -> list[Grant]:
         """Each range is a claim.
 
         Whoever claims is told no less deliveries than there were: the last that is over is stored.
@@ -279,11 +282,13 @@ class QueueClaims:
         grants: list[Grant] = []
         for start, stop in taken:
             for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
-                self.leases.add(Claim(segment, first, over + 1), [(first, behind)], until_ms)
+                self.leases.add(Claim(segment, first, over + 1), [(first, behind)], until_ms, consumer)
                 grants.append(Grant(segment, first, behind, over + 1))
         return grants
 
-    def _lease_scattered(self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int) -> list[Grant]:
+    def _lease_scattered(
+        self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int, *, consumer: str
+    ) -> list[Grant]:
         """As `_lease_each`, but many ranges are a claim, which has the name of the first.
 
         No other claim has that name: a message is handed out once as a delivery, unless nobody has seen it. Then nobody
@@ -298,7 +303,7 @@ class QueueClaims:
             for number in range(0, len(ranges), MOST_RANGES):
                 some = ranges[number : number + MOST_RANGES]
                 claim = Claim(segment, some[0][0], delivery)
-                self.leases.add(claim, some, until_ms)
+                self.leases.add(claim, some, until_ms, consumer)
                 grants += [Grant(segment, start, stop, delivery, claim.first) for start, stop in some]
         return grants
 
@@ -383,6 +388,7 @@ class QueueClaims:
 
         A claim that the coordinator before has handed out is taken up: its delivery is nobody else's.
         """
+        consumer = self.leases.consumer_of(claim)
         leased = OffsetSet(self.leases.take(claim, start, stop))
         outcomes: list[Outcome] = []
         for part in leased.parts(start, stop):
@@ -392,7 +398,7 @@ class QueueClaims:
                 outcomes.append(Outcome(each.start, each.stop, verdict))
                 if verdict is Verdict.ACCEPTED:
                     self._live[claim.segment].unknown.remove(each.start, each.stop)
-                    self.leases.add(claim, [(each.start, each.stop)], until_ms)
+                    self.leases.add(claim, [(each.start, each.stop)], until_ms, consumer)
         return outcomes
 
     def _take(

@@ -26,28 +26,40 @@ class RunOut(NamedTuple):
 
 @dataclass(slots=True)
 class _Lease:
-    """What is left of a claim, by the time until which it is valid (ms of a clock that nobody sets)."""
+    """What is left of a claim of a `consumer`, by the time until which it is valid (ms of a clock that nobody sets)."""
 
+    consumer: str
     until_ms: dict[int, OffsetSet] = field(default_factory=dict)
 
 
 class Leases:
-    """All leases of a group. Times are ms of a monotonic clock."""
+    """All leases of a group. Times are ms of a monotonic clock.
+
+    `held` are the messages that each consumer has, by the name that it gives itself; "" for those that give none.
+    """
 
     def __init__(self) -> None:
         self._leases: dict[Claim, _Lease] = {}
         self._ends: list[tuple[int, Claim]] = []
         self.count = 0
+        self.held: dict[str, int] = {}
 
-    def add(self, claim: Claim, ranges: Iterable[tuple[int, int]], until_ms: int) -> None:
-        """Have these messages of a claim leased until then."""
-        lease = self._leases.setdefault(claim, _Lease())
+    def add(self, claim: Claim, ranges: Iterable[tuple[int, int]], until_ms: int, consumer: str = "") -> None:
+        """Have these messages of a claim leased until then. What is left of one is its consumer's."""
+        lease = self._leases.get(claim)
+        if lease is None:
+            lease = self._leases[claim] = _Lease(consumer)
         if until_ms not in lease.until_ms:
             heapq.heappush(self._ends, (until_ms, claim))
         offsets = lease.until_ms.setdefault(until_ms, OffsetSet())
-        self.count -= len(offsets)
+        before = len(offsets)
         offsets.add_all(ranges)
-        self.count += len(offsets)
+        self._count(lease, len(offsets) - before)
+
+    def consumer_of(self, claim: Claim) -> str:
+        """Who has what is left of a claim; "" if that is not known."""
+        lease = self._leases.get(claim)
+        return "" if lease is None else lease.consumer
 
     def take(self, claim: Claim, start: int, stop: int) -> list[tuple[int, int]]:
         """End the lease of `[start, stop)`; the ranges of it that were leased by this claim."""
@@ -56,14 +68,14 @@ class Leases:
             return []
         if len(lease.until_ms) == 1 and next(iter(lease.until_ms.values())).is_exactly(start, stop):
             del self._leases[claim]
-            self.count -= stop - start
+            self._count(lease, start - stop)
             return [(start, stop)]
         taken: list[tuple[int, int]] = []
         for until_ms, offsets in list(lease.until_ms.items()):
             found = offsets.within(start, stop)
             for first, behind in found:
                 offsets.remove(first, behind)
-                self.count -= behind - first
+                self._count(lease, first - behind)
             taken += found
             if not offsets:
                 del lease.until_ms[until_ms]
@@ -97,7 +109,7 @@ class Leases:
             if lease is None or until_ms not in lease.until_ms:
                 continue
             offsets = lease.until_ms.pop(until_ms)
-            self.count -= len(offsets)
+            self._count(lease, -len(offsets))
             if not lease.until_ms:
                 del self._leases[claim]
             yield RunOut(claim, offsets.ranges())
@@ -119,6 +131,14 @@ class Leases:
             for offsets in lease.until_ms.values()
             for each in offsets.ranges()
         )
+
+    def _count(self, lease: _Lease, more: int) -> None:
+        self.count += more
+        held = self.held.get(lease.consumer, 0) + more
+        if held:
+            self.held[lease.consumer] = held
+        else:
+            self.held.pop(lease.consumer, None)
 
     def _is_current(self, until_ms: int, claim: Claim) -> bool:
         lease = self._leases.get(claim)

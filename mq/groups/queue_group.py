@@ -1,7 +1,7 @@
 """A queue group as its coordinator runs it: it hands out, stores what was decided, and answers once that is stored."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -59,6 +59,13 @@ class ToDecide(NamedTuple):
 _Ranges = Sequence[tuple[int, int]]
 
 
+class Consuming(NamedTuple):
+    """What a consumer does: how many messages it has, and how many of its claims wait for some."""
+
+    in_flight: int
+    waiting: int
+
+
 @dataclass(slots=True)
 class _Waiter:
     """A consumer that waits for messages."""
@@ -66,6 +73,7 @@ class _Waiter:
     most: int
     lease_ms: int
     scattered: bool
+    consumer: str
     granted: "asyncio.Future[list[Grant]]"
 
 
@@ -134,15 +142,26 @@ class QueueGroup:
         """How many consumers wait for messages."""
         return len(self._waiters)
 
-    async def claim(self, most: int, *, lease_ms: int, wait_seconds: float, scattered: bool = False) -> list[Grant]:
-        """Lease up to `most` messages, as soon as there are any; none after `wait_seconds`.
+    def consumers(self) -> dict[str, Consuming]:
+        """Who has messages now, or waits for some, by the name that it gives itself; "" for all that give none.
+
+        What is left of claims of the coordinator before has no name: leases are written down without one.
+        """
+        waiting = Counter(waiter.consumer for waiter in self._waiters)
+        held = self._claims.leases.held
+        return {name: Consuming(held.get(name, 0), waiting[name]) for name in {*held, *waiting}}
+
+    async def claim(
+        self, most: int, *, lease_ms: int, wait_seconds: float, scattered: bool = False, consumer: str = ""
+    ) -> list[Grant]:
+        """Lease up to `most` messages to a consumer, as soon as there are any; none after `wait_seconds`.
 
         If they may be `scattered`, a claim has many ranges.
 
         Raises `SegmentMoved` if this broker does not coordinate the group any more. Whoever is cancelled gets nothing.
         """
         self._check()
-        waiter = _Waiter(most, lease_ms, scattered, asyncio.get_running_loop().create_future())
+        waiter = _Waiter(most, lease_ms, scattered, consumer, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._ask()
         timer = asyncio.create_task(self._wait(wait_seconds, self._feed.started + 1), name=f"claim of {self.name}")
@@ -445,7 +464,8 @@ class QueueGroup:
             share = -(-available // len(self._waiters))
             waiter = self._waiters[0]
             until_ms = self._now_ms() + waiter.lease_ms
-            grants = self._claims.hand_out(min(waiter.most, share), until_ms, scattered=waiter.scattered)
+            most = min(waiter.most, share)
+            grants = self._claims.hand_out(most, until_ms, scattered=waiter.scattered, consumer=waiter.consumer)
             if not grants:
                 return
             self._waiters.popleft()

@@ -80,13 +80,13 @@ class GroupCalls:
         await self.transport.repeat(delete)
 
     async def claim(
-        self, most: int, *, wait_seconds: float, lease_seconds: float | None, retry: Retry | None
+        self, most: int, *, wait_seconds: float, lease_seconds: float | None, consumer: str, retry: Retry | None
     ) -> "ClaimedMessages":
         """Claim messages; wait so long for a first one. An answer that is lost costs a lease: nobody works on them."""
         # Imported here: calls about groups themselves need no Arrow.
         from braidmq.consume.claims import claimed_messages
 
-        body = {"max": most, "wait": wait_seconds}
+        body: dict[str, Any] = {"max": most, "wait": wait_seconds, "consumer": consumer}
         if lease_seconds is not None:
             body["lease_seconds"] = lease_seconds
         call = Call(

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -25,6 +27,7 @@ WAIT_SECONDS = 20.0
 MOST_CLAIMED = 10_000
 _EXTENSIONS_PER_LEASE = 3
 _MOST_LOST_NAMED = 100
+_MOST_NAME_CHARS = 100
 # So old is a claim that waits for messages, since there are none: its answer is not on the way.
 _ANSWER_SECONDS = 0.5
 # So many messages may be with a worker, also those whose acks are not answered yet.
@@ -41,8 +44,11 @@ class WorkerSettings:
     prefetch: int
     lease_seconds: float | None
     idle_seconds: float | None
+    name: str | None = None
 
     def __post_init__(self) -> None:
+        if self.name is not None and not 1 <= len(self.name) <= _MOST_NAME_CHARS:
+            raise InvalidArgument(f"name is {self.name!r:.120}: it must have from 1 to {_MOST_NAME_CHARS} characters")
         if not 0 <= self.prefetch <= MOST_CLAIMED:
             raise InvalidArgument(f"prefetch is {self.prefetch}: it must be from 0 to {MOST_CLAIMED} messages")
         if self.lease_seconds is not None and not self.lease_seconds >= 1:
@@ -102,6 +108,15 @@ class AsyncWorker:
 
     def __repr__(self) -> str:
         return f"AsyncWorker({self.topic!r}, group={self.group!r})"
+
+    @property
+    def name(self) -> str:
+        """The name under which the group's description shows it."""
+        return (
+            f"{socket.gethostname()}:{os.getpid()}"[-_MOST_NAME_CHARS:]
+            if self._settings.name is None
+            else self._settings.name
+        )
 
     @property
     def topic(self) -> str:
@@ -450,6 +465,7 @@ class AsyncWorker:
                 most,
                 wait_seconds=self._wait_seconds,
                 lease_seconds=self._settings.lease_seconds,
+                consumer=self.name,
                 retry=self._retry,
             )
         finally:

@@ -20,6 +20,7 @@ from mq.cli.output import print_deleted, print_json, print_lines, print_table
 
 _COLUMNS = ("group", "mode", "lag", "lag seconds", "in flight", "waiting consumers", "dead")
 _MEMBER = ("member", "epoch", "segments", "lag", "session ends in")
+_CONSUMER = ("consumer", "in flight", "claims that wait")
 _SEGMENT = ("segment", "position", "lag", "member")
 _COUNTS = ("lag", "lag seconds", "in flight", "waiting consumers", "dead", "expired", "skipped")
 _AT_ONCE = 20
@@ -206,6 +207,13 @@ def _print(found: GroupDescription, *, as_json: bool) -> None:
         print_table(_MEMBER, [_member(found, each) for each in found.members])
         print_lines("")
         print_table(_SEGMENT, [(str(each.segment), each.position, each.lag, each.member_id) for each in found.segments])
+    elif found.consumers:
+        print_lines("")
+        print_table(
+            _CONSUMER, [(each.consumer or "(no name)", each.in_flight, each.waiting) for each in found.consumers]
+        )
+        if found.more_consumers:
+            print_lines(f"and {found.more_consumers:,} more")
     print_lines("")
     print_table(("setting", "value"), ((name, _word(value)) for name, value in flatten(found.settings)))
 

@@ -19,6 +19,7 @@ from mq.http.json_body import JsonBody
 from mq.limits.steps import STEP_ROWS, Steps
 
 MOST_CLAIMED, MOST_DECIDED = 10_000, 10_000
+MOST_CONSUMER_CHARS = 100
 MOST_BYTES = 64 * 1024 * 1024
 BODY_BYTES = 4 * 1024 * 1024
 _Seconds = Annotated[float, Field(ge=0, le=86_400 * 366, allow_inf_nan=False)]
@@ -31,7 +32,7 @@ _MemberId = Annotated[str, Field(max_length=200)]
 
 
 class ClaimBody(JsonBody):
-    """A claim: how many messages at the most, and how long to wait for a first one.
+    """A claim: how many messages at the most, and how long to wait for a first one. `consumer` says who asks.
 
     `scattered`: as Arrow, a claim may have many `ranges`, where messages of others lie between them.
     """
@@ -43,6 +44,7 @@ class ClaimBody(JsonBody):
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
     lease_seconds: _Lease | None = None
     scattered: bool = False
+    consumer: Annotated[str, Field(max_length=MOST_CONSUMER_CHARS)] = ""
 
 
 class ResetBody(JsonBody):

@@ -217,7 +217,13 @@ class GroupDesk:
         lease_ms = _lease_ms(asked.lease_seconds, group)
         if asked.scattered and request.accept != ARROW:
             raise InvalidInput(f"scattered claims come as Arrow alone: send 'accept: {ARROW}', or no scattered")
-        grants = await group.claim(asked.max, lease_ms=lease_ms, wait_seconds=asked.wait, scattered=asked.scattered)
+        grants = await group.claim(
+            asked.max,
+            lease_ms=lease_ms,
+            wait_seconds=asked.wait,
+            scattered=asked.scattered,
+            consumer=asked.consumer,
+        )
         try:
             # Not of what has the name now, if that is something else: what was granted is there, or nowhere.
             view = await group.source.view()

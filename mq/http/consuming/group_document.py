@@ -1,12 +1,15 @@
 """What a group is told to be: its settings, how far it has come, and who works on it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mq.broker import Broker
 from mq.groups.lag import Lag, lag_of
-from mq.groups.queue_group import QueueGroup
+from mq.groups.queue_group import Consuming, QueueGroup
 from mq.groups.segment_groups import Group
 from mq.groups.stream_group import StreamGroup
+
+MOST_CONSUMERS = 100
 
 _AT_MOST = {"at_most": True}
 """There are too many messages of other members of the topic group to count them."""
@@ -31,9 +34,21 @@ def _of_queue(group: QueueGroup) -> dict[str, Any]:
     return {
         "in_flight": group.in_flight,
         "waiting_consumers": group.waiting_count,
+        **_consumers(group.consumers()),
         "dead": progress.dead_count,
         "expired": progress.expired_count,
     }
+
+
+def _consumers(found: Mapping[str, Consuming]) -> dict[str, Any]:
+    """The `MOST_CONSUMERS` that have most, and how many others there are."""
+    ranked = sorted(found.items(), key=lambda each: (-each[1].in_flight, -each[1].waiting, each[0]))
+    shown = [
+        {"consumer": name or None, "in_flight": each.in_flight, "waiting": each.waiting}
+        for name, each in ranked[:MOST_CONSUMERS]
+    ]
+    more = len(ranked) - MOST_CONSUMERS
+    return {"consumers": shown, **({"more_consumers": more} if more > 0 else {})}
 
 
 def _of_stream(group: StreamGroup, lag: Lag) -> dict[str, Any]:

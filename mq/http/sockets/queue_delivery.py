@@ -27,11 +27,13 @@ _BEFORE_CLAIMS = b'],"claims":['
 class QueueDelivery(Subscription):
     """What was delivered and is neither acked nor released is handed out again when its lease is over."""
 
-    def __init__(self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, router: GroupRouter) -> None:
+    def __init__(
+        self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, router: GroupRouter, consumer: str
+    ) -> None:
         super().__init__(outlet, id_, asked.credit)
         assert asked.group is not None
         self.group: str = asked.group
-        self._topic, self._asked, self._router = topic, asked, router
+        self._topic, self._asked, self._router, self._consumer = topic, asked, router, consumer
 
     async def start(self) -> dict[str, Any]:
         """Make the group if it is not there; one of the other mode is refused."""
@@ -58,7 +60,13 @@ class QueueDelivery(Subscription):
         asked = self._asked
         media_type = ARROW if asked.format == "arrow" else JSON
         lease_seconds = {} if asked.lease_seconds is None else {"lease_seconds": asked.lease_seconds}
-        body = {"max": min(self.credit.left, PAGE_ROWS), "max_bytes": PAGE_BYTES, "wait": WAIT_SECONDS, **lease_seconds}
+        body = {
+            "max": min(self.credit.left, PAGE_ROWS),
+            "max_bytes": PAGE_BYTES,
+            "wait": WAIT_SECONDS,
+            "consumer": self._consumer,
+            **lease_seconds,
+        }
         lease = self._broker.read_budget.lease()
         lease.turns = self._broker.turns.streams
         with lease:

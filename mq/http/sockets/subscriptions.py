@@ -56,7 +56,7 @@ class Subscriptions:
         if asked.mode is None:
             return TopicDelivery(self._outlet, id_, self._topic, asked)
         if asked.mode == "queue":
-            return QueueDelivery(self._outlet, id_, self._topic, asked, self._router)
+            return QueueDelivery(self._outlet, id_, self._topic, asked, self._router, self._consumer)
         return MemberDelivery(self._outlet, id_, self._topic, asked, self._router, self._consumer)
 
     async def _run(self, running: _Running) -> None:
