@@ -76,6 +76,17 @@ class Catalogue:
         names = await self._store.list_folders(keys.TOPICS)
         return [name for name in names if after is None or name > after]
 
+    async def group_of(self, name: str) -> str | None:
+        """The topic group in whose files the messages of that name lie; None if it is not a member of one.
+
+        Raises as `read`.
+        """
+        record = await self.read(name)
+        member_of = None if record is None else record.state.member_of
+        group = None if member_of is None else await self.read(member_of.group)
+        is_member = member_of is not None and group is not None and group.state.has_member(member_of)
+        return member_of.group if is_member and member_of is not None else None
+
     async def read(self, topic: str) -> TopicRecord | None:
         """The current record of a topic, which may be a tombstone; None if there never was such a topic.
 

@@ -92,7 +92,7 @@ class Leases:
         if offsets.ranges() != list(ranges):
             return False
         del self._leases[claim]
-        self.count -= len(offsets)
+        self._count(lease, -len(offsets))
         return True
 
     def next_end_ms(self) -> int | None:

@@ -12,7 +12,7 @@ from filer.topic.catalogue import Catalogue
 from filer.verification.stored_segment import ReadPlan
 from filer.verification.stored_topic import verify_cluster, verify_topic
 from filer.verification.verdict import Verdict
-from mq.base.errors import NotFound, TooManyVerifications
+from mq.base.errors import Conflict, NotFound, TooManyVerifications
 
 MOST_AT_ONCE = 2
 FILES_AT_ONCE = 4
@@ -42,10 +42,18 @@ class Verifications:
         self.count = 0
 
     async def of_topic(self, topic: str) -> Verification:
-        """The check of a topic. Raises `NotFound` if there never was one of that name; a damaged one is checked."""
+        """The check of a topic. Raises `NotFound` if there never was one of that name; a damaged one is checked.
+
+        Raises `Conflict` for a member of a topic group: it has no files, and to find it sound would say nothing.
+        """
         with contextlib.suppress(UnreadableObject):
             if await self._catalogue.read(topic) is None:
                 raise NotFound("topic", f"there is no topic {topic!r}")
+            if (group := await self._catalogue.group_of(topic)) is not None:
+                raise Conflict(
+                    "topic-group-member",
+                    f"the messages of {topic!r} lie in the files of topic group {group!r}: check that",
+                )
         return self._new(lambda store: verify_topic(store, self._catalogue, topic, plan=self._plan))
 
     def of_cluster(self) -> Verification:

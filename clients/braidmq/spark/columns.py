@@ -18,7 +18,8 @@ from pyspark.sql.types import (
 )
 
 from braidmq.spark.errors import InvalidOption
-from filer.format.schema import TIMESTAMP
+from braidmq.spark.topic_snapshot import TopicSnapshot
+from filer.format.schema import TIMESTAMP, TOPIC_FIELD
 from filer.format.slot_columns import slots_of
 from filer.nearest import unknown_name
 from filer.topic.topic_config import TopicConfig
@@ -33,8 +34,11 @@ _REF = StructType(
 )
 
 
-def topic_schema(config: TopicConfig) -> StructType:
-    """Return all columns of a topic: `segment`, then the columns of its files in their order."""
+def topic_schema(config: TopicConfig, *, grouped: bool = False) -> StructType:
+    """Return all columns of a topic: `segment`, then the columns of its files in their order.
+
+    `grouped`: it is a topic group, whose messages say to which of its topics they belong.
+    """
     key: DataType = StringType() if config.key_type == "string" else BinaryType()
     value: DataType = BinaryType() if config.value_type == "binary" else StringType()
     return StructType(
@@ -47,13 +51,19 @@ def topic_schema(config: TopicConfig) -> StructType:
             StructField("event_time", TimestampType()),
             StructField("headers", MapType(StringType(), BinaryType())),
             StructField("_ref", _REF),
+            *([StructField(TOPIC_FIELD.name, StringType(), nullable=False)] if grouped else []),
         ]
     )
 
 
-def check_schema(wanted: StructType, config: TopicConfig) -> None:
-    """Raise `InvalidOption` for a column that the topic does not have, or has with another type."""
-    known = {field.name: field for field in topic_schema(config)}
+def schema_of(snapshot: TopicSnapshot) -> StructType:
+    """Return all columns of a topic as it was then."""
+    return topic_schema(snapshot.state.config, grouped=snapshot.grouped)
+
+
+def check_schema(wanted: StructType, topic: StructType) -> None:
+    """Raise `InvalidOption` for a column that the `topic` does not have, or has with another type."""
+    known = {field.name: field for field in topic}
     for field in wanted:
         if field.name not in known:
             raise InvalidOption(unknown_name("column", field.name, known))

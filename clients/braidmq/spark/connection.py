@@ -1,6 +1,7 @@
 """Connects to a topic's cluster."""
 
 from braidmq.client import Client
+from braidmq.spark.errors import InvalidOption
 from braidmq.spark.options import Source
 from braidmq.spark.topic_snapshot import TopicSnapshot
 from braidmq.transport.retry import Retry
@@ -12,5 +13,14 @@ def open_client(source: Source, retry: Retry | None = None) -> Client:
 
 
 def fetch_snapshot(client: Client, source: Source) -> TopicSnapshot:
-    """Return the topic as it is now. Raises `TopicNotFound`."""
-    return TopicSnapshot.of(client.topic(source.topic))
+    """Return the topic as it is now. Raises `TopicNotFound`, and `InvalidOption` for a topic of a topic group.
+
+    The files have the messages of all topics of the group. Spark passes by others' as well as this could.
+    """
+    topic = client.topic(source.topic)
+    if topic.group not in (None, topic.topic):
+        raise InvalidOption(
+            f"the messages of topic {topic.topic!r} lie among those of topic group {topic.group!r}: read that, and "
+            f"take the rows where _topic = '{topic.topic}'"
+        )
+    return TopicSnapshot.of(topic)

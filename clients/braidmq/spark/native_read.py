@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from braidmq.defaults import default_url
 from braidmq.models import SegmentFile
 from braidmq.spark.batch.native_files import NativeFiles, can_read, native_files, read_files
-from braidmq.spark.columns import topic_schema
+from braidmq.spark.columns import schema_of
 from braidmq.spark.connection import fetch_snapshot, open_client
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.options import (
@@ -121,7 +121,7 @@ def _planned(options: ReadOptions) -> _Plan:
         narrowed_by_time(span, listed, options.since_us, options.until_us)
         for span, listed in zip(spans, files, strict=True)
     ]
-    return _Plan(options, topic_schema(snapshot.state.config), narrowed, files)
+    return _Plan(options, schema_of(snapshot), narrowed, files)
 
 
 def _by_parquet(spark: SparkSession, plan: _Plan, found: NativeFiles) -> DataFrame:

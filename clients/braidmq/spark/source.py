@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from braidmq.spark.batch.batch_reader import BatchReader
-from braidmq.spark.columns import topic_schema
+from braidmq.spark.columns import schema_of
 from braidmq.spark.connection import fetch_snapshot, open_client
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.options import (
@@ -40,7 +40,7 @@ class BraidSource(DataSource):
         check_names(self.options, ANY_READ, "reading")
         source = source_of(self.options, subscribe=True)
         with open_client(source) as client:
-            return topic_schema(fetch_snapshot(client, source).state.config)
+            return schema_of(fetch_snapshot(client, source))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`."""

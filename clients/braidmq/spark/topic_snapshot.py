@@ -16,12 +16,14 @@ from filer.topic.topic_state import TopicState
 class TopicSnapshot:
     """The lineage of a topic's segments, and in `ends` the offset after the last message of each at that moment.
 
-    `damaged_ends` are the damaged last files of segments: nothing shows how many messages they have.
+    `damaged_ends` are the damaged last files of segments: nothing shows how many messages they have. `grouped`: it is a
+    topic group.
     """
 
     state: TopicState
     ends: Mapping[int, int]
     damaged_ends: Mapping[int, LostObject] = field(default_factory=dict)
+    grouped: bool = False
 
     @classmethod
     def of(cls, topic: Topic) -> Self:
@@ -41,7 +43,7 @@ class TopicSnapshot:
             for each in topic.damaged
             if each.segment is not None and each.offset is not None and each.next_offset is None
         }
-        return cls(state, ends, damaged_ends)
+        return cls(state, ends, damaged_ends, grouped=topic.group is not None)
 
     def earliest(self) -> Positions:
         """Return the positions of the oldest messages that are kept."""

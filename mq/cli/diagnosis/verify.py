@@ -100,8 +100,8 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
 
 
 async def _all_topics(client: AsyncClient) -> list[str]:
-    """Also those that cannot be used: their damage is to be told."""
-    usable = [each.topic async for each in client.topics(internal=True)]
+    """Also those that cannot be used: their damage is to be told. Members of topic groups lie in the files of these."""
+    usable = [each.topic async for each in client.topics(internal=True) if each.group in (None, each.topic)]
     return sorted([*usable, *[each.topic async for each in client.unusable_topics()]])
 
 

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from filer.clock import SystemClock
-from filer.errors import InvalidInput
+from filer.errors import InvalidInput, UnreadableObject
 from filer.stores.open_store import open_store
 from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
@@ -39,12 +40,21 @@ async def verify_store(
     return counts, told
 
 
+async def _check_no_member(catalogue: Catalogue, name: str) -> None:
+    """Raise `InvalidInput` for a member of a topic group: it has no files, and to find it sound would say nothing."""
+    with suppress(UnreadableObject):  # whoever checks it tells
+        if (group := await catalogue.group_of(name)) is not None:
+            raise InvalidInput(f"the messages of {name!r} lie in the files of topic group {group!r}: check that")
+
+
 async def _verdicts(store: Store, catalogue: Catalogue, names: Sequence[str]) -> AsyncIterator[Verdict]:
     if not names:
         async for verdict in verify_cluster(store):
             yield verdict
     for name in names or await catalogue.names():
         checked = 0
+        if names:
+            await _check_no_member(catalogue, name)
         async for verdict in verify_topic(store, catalogue, name):
             checked += 1
             yield verdict

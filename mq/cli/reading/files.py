@@ -83,7 +83,8 @@ def sql(
 ) -> None:
     """Print a query for DuckDB, Spark, Polars or Athena that has each message of the topic once.
 
-    DuckDB, Spark and Athena get a view, Spark and Polars a frame `messages`. On S3 the query names the endpoint and
+    DuckDB, Spark and Athena get a view, Spark and Polars a frame `messages`. Of a topic group that has the column
+    `_topic`, and of one of its topics its messages alone. On S3 the query names the endpoint and
     the region of the store, and each engine takes credentials as it always does.
     """
 
@@ -94,9 +95,10 @@ def sql(
                 f"some messages of topic {topic!r} were given up, which names of files do not show: "
                 "read what mq files ls lists"
             )
-        async for file in client.files(topic):
+        # The messages of a member of a topic group lie in the group's files.
+        async for file in client.files(found.group or topic):
             types = {name: found.config[name] for name in ("key_type", "value_type")}
-            return QUERIES[engine](stored_topic(topic, file, **types))
+            return QUERIES[engine](stored_topic(topic, file, group=found.group, **types))
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
     print_lines(with_client(url, timeout, work).rstrip())

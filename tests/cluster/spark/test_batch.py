@@ -80,6 +80,23 @@ def test_text_keys_and_json_values(braid_spark: SparkSession, client: Client, to
         assert [(row.key, row.value) for row in frame.collect()] == [("ä", '{"a":1}')]
 
 
+def test_topic_groups(braid_spark: SparkSession, client: Client, topic: str) -> None:
+    """Each message of the whole tells its topic, in both ways. One topic is read as its rows."""
+    members = [f"{topic}.{name}" for name in "ab"]
+    client.create_topic_group(topic, members, key_type="string", value_type="string")
+    for number in range(6):
+        client.publish(members[number % 2], str(number), key="k")
+    wanted = [(str(number), members[number % 2]) for number in range(6)]
+    for frame in (read(braid_spark, topic, url=client.url), by_source(braid_spark, client.url, topic)):
+        assert frame.columns == [*COLUMNS, "_topic"]
+        assert [(row.value, row._topic) for row in frame.orderBy(*ORDER).collect()] == wanted
+        assert [row.value for row in frame.where(f"_topic = '{members[1]}'").collect()] == ["1", "3", "5"]
+    with pytest.raises(InvalidOption, match=f"read that, and take the rows where _topic = '{members[0]}'"):
+        read(braid_spark, members[0], url=client.url)
+    with pytest.raises(PySparkException, match="read that, and take the rows where _topic"):
+        by_source(braid_spark, client.url, members[0]).count()
+
+
 def test_an_empty_topic(braid_spark: SparkSession, client: Client, topic: str) -> None:
     client.create_topic(topic)
     for frame in (read(braid_spark, topic, url=client.url), by_source(braid_spark, client.url, topic)):

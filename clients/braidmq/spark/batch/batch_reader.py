@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from braidmq.spark.columns import RowFilter, arrow_schema, check_schema
+from braidmq.spark.columns import RowFilter, arrow_schema, check_schema, schema_of
 from braidmq.spark.connection import fetch_snapshot, open_client
 from braidmq.spark.options import ReadOptions
 from braidmq.spark.partitions.planning import (
@@ -37,7 +37,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         with open_client(options.source) as client:
             snapshot = fetch_snapshot(client, options.source)
-            check_schema(self._wanted, snapshot.state.config)
+            check_schema(self._wanted, schema_of(snapshot))
             spans = spans_to_read(client, snapshot, options)
             files = list_files(client, options.source.topic, spans)
         narrowed = [

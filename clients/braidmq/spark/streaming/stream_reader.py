@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from braidmq.client import Client
 from braidmq.errors import PositionExpired
-from braidmq.spark.columns import RowFilter, arrow_schema, check_schema
+from braidmq.spark.columns import RowFilter, arrow_schema, check_schema, schema_of
 from braidmq.spark.connection import fetch_snapshot, open_client
 from braidmq.spark.options import ReadOptions
 from braidmq.spark.partitions.planning import (
@@ -152,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fetch_snapshot(self) -> TopicSnapshot:
         """Return the topic as it is now. Raises `InvalidOption` for a column that it does not have."""
         self._latest = fetch_snapshot(self._broker(), self._options.source)
-        check_schema(self._wanted, self._latest.state.config)
+        check_schema(self._wanted, schema_of(self._latest))
         return self._latest
 
     def _broker(self) -> Client:

@@ -13,20 +13,20 @@ _QUERY = """\
 -- query the view {name}.
 CREATE EXTERNAL TABLE IF NOT EXISTS `{name}_files` (
     `_offset` bigint, `_timestamp` timestamp, `key` {key}, `value` {value}, `event_time` timestamp,
-    `headers` map<string,binary>
+    `headers` map<string,binary>{grouped}
 )
 STORED AS PARQUET
 LOCATION {location};
 
 CREATE OR REPLACE VIEW {name} AS
-SELECT segment, "_offset", "_timestamp", key, value, event_time, headers
+SELECT {columns}
 FROM (
     SELECT *, row_number() OVER (PARTITION BY segment, "_offset") AS copy
     FROM (
         SELECT *, CAST(regexp_extract("$path", 'segment=(\\d+)/', 1) AS bigint) AS segment FROM {name}_files
     )
 )
-WHERE copy = 1;
+WHERE copy = 1{member};
 """
 _TYPES = {"binary": "binary", "string": "string", "json": "string"}
 
@@ -42,6 +42,9 @@ def athena_query(stored: StoredTopic) -> str:
         name=name,
         key=_TYPES[stored.key_type],
         value=_TYPES[stored.value_type],
+        grouped="" if stored.group is None else ", `_topic` string",
+        columns=", ".join(f'"{each}"' if each.startswith("_") else each for each in stored.columns),
+        member="" if stored.member is None else f' AND "_topic" = {sql_text(stored.member)}',
         location=sql_text(f"{stored.folder}/"),
     )
 

@@ -34,10 +34,10 @@ WITH named AS (
 SELECT filename, greatest(base, reached) AS start FROM walked WHERE coalesce(stop > reached, base >= reached);
 SET VARIABLE {files} = (SELECT list(filename) FROM {files});
 CREATE OR REPLACE TEMP VIEW {view} AS
-SELECT segment, _offset, _timestamp, key, value, event_time, headers
+SELECT {columns}
 FROM read_parquet(getvariable({variable}), hive_partitioning = true, filename = true)
 JOIN {files} USING (filename)
-WHERE _offset >= start;
+WHERE _offset >= start{member};
 """
 
 
@@ -51,6 +51,8 @@ def duckdb_query(stored: StoredTopic) -> str:
         files=sql_name(files),
         variable=sql_text(files),
         view=sql_name(stored.topic),
+        columns=", ".join(stored.columns),
+        member="" if stored.member is None else f" AND _topic = {sql_text(stored.member)}",
     )
 
 

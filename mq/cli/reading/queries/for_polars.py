@@ -1,6 +1,6 @@
 """A topic as a lazy frame of Polars."""
 
-from mq.cli.reading.queries.in_python import COLUMNS, WHICH_COUNT
+from mq.cli.reading.queries.in_python import WHICH_COUNT, columns_of
 from mq.cli.reading.queries.stored_topic import StoredTopic
 
 _QUERY = """\
@@ -16,7 +16,7 @@ folder = {folder!r}
 {columns}
 settings = {{"glob": False, "hive_partitioning": True{settings}}}
 parts = [pl.scan_parquet(name, **settings).filter(pl.col("_offset") >= start) for name, start in cut.items()]
-messages = pl.concat([pl.scan_parquet(whole, **settings), *parts]).select(columns){values}
+messages = pl.concat([pl.scan_parquet(whole, **settings), *parts]){member}.select(columns){values}
 """
 _IN_A_DIRECTORY = 'found = [path.as_posix() for path in Path(folder).glob("segment=*/*.parquet")]\n'
 # Polars alone lists buckets by reading the ends of files. Credentials are taken as the AWS tools take them.
@@ -37,7 +37,8 @@ def polars_query(stored: StoredTopic) -> str:
         folder=stored.folder,
         found=_ON_S3.format(options=_options(stored)) if stored.is_on_s3 else _IN_A_DIRECTORY,
         which=WHICH_COUNT,
-        columns=COLUMNS,
+        member="" if stored.member is None else f'.filter(pl.col("_topic") == {stored.member!r})',
+        columns=columns_of(stored),
         settings=', "storage_options": storage_options' if stored.is_on_s3 else "",
         values=values,
     )

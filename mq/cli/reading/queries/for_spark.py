@@ -2,7 +2,8 @@
 
 import re
 
-from mq.cli.reading.queries.in_python import COLUMNS, WHICH_COUNT
+from mq.cli.reading.queries.in_python import WHICH_COUNT, columns_of
+from mq.cli.reading.queries.quoting import sql_text
 from mq.cli.reading.queries.stored_topic import StoredTopic
 
 _QUERY = """\
@@ -24,7 +25,7 @@ found = [row.path for row in listing.format("binaryFile").load(folder).select("p
 {columns}
 reader = spark.read.options(**options).option("basePath", {base!r})
 parts = [reader.parquet(name).where(f"_offset >= {{start}}") for name, start in cut.items()]
-messages = reduce(DataFrame.unionByName, parts, reader.parquet(*whole)).select(columns)
+messages = reduce(DataFrame.unionByName, parts, reader.parquet(*whole)){member}.select(columns)
 messages.createOrReplaceTempView({view!r})
 """
 # What stands for other characters in the paths of Hadoop.
@@ -41,8 +42,13 @@ def spark_query(stored: StoredTopic) -> str:
         folder=_WILD.sub(r"\\\1", base),
         base=base,
         which=WHICH_COUNT,
-        columns=COLUMNS,
+        member="" if stored.member is None else f".where({_is_of(stored.member)!r})",
+        columns=columns_of(stored),
     )
+
+
+def _is_of(member: str) -> str:
+    return f"_topic = {sql_text(member)}"
 
 
 def _options(stored: StoredTopic) -> dict[str, str]:

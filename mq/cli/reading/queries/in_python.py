@@ -1,5 +1,9 @@
 """Which files of a topic count, as lines of Python for engines that run in it."""
 
+import orjson
+
+from mq.cli.reading.queries.stored_topic import StoredTopic
+
 # Like `filer.segment.live_files.live_names`, without a package of ours. Most topics have nothing in `cut`.
 WHICH_COUNT = """\
 # Which files count, from their names (docs/file-format.md): at each offset the file that reaches furthest.
@@ -18,4 +22,8 @@ for segment, base, end, name in sorted(names):
         cut[f"{folder}/{name}"] = until
     reached[segment] = max(until, -end)
 """
-COLUMNS = 'columns = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "headers"]'
+
+
+def columns_of(stored: StoredTopic) -> str:
+    """A line that names the columns to show."""
+    return f"columns = {orjson.dumps(stored.columns).decode()}".replace('","', '", "')

@@ -2,6 +2,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
+
 Mq = Callable[..., str]
 
 
@@ -26,6 +28,26 @@ def test_the_life_of_a_topic_group(mq: Mq, mq_json: Callable[..., Any], mq_fails
     (segment,) = mq_json("topic-group", "describe", group)["segments"]
     assert segment["end_offset"] == 3
     assert "member of topic group" in mq_fails("topic", "delete", one, "--yes")
+    # Other engines get a member's messages alone, and of the whole each message's topic.
+    shown: list[tuple[str, str, list[tuple[str, ...]]]] = [(one, "value", [("a",), ("b",)]), (other, "value", [("c",)])]
+    shown += [(group, "value, _topic", [("a", one), ("b", one), ("c", other)])]
+    with duckdb.connect() as connection:
+        for name, columns, rows in shown:
+            connection.execute(mq("files", "sql", name))
+            assert connection.sql(f'SELECT {columns} FROM "{name}" ORDER BY _offset').fetchall() == rows
+    for name, values in ((one, ["a", "b"]), (group, ["a", "b", "c"])):
+        names: dict[str, Any] = {}
+        exec(mq("files", "sql", name, "--engine", "polars"), names)
+        assert names["messages"].collect()["value"].to_list() == values
+    for command in (("files", "ls", one), ("files", "cat", one)):
+        assert f"WHERE _topic = '{one}'" in mq_fails(*command)
+    assert len(mq("files", "ls", group).splitlines()) > 2
+    # A member has no files that could be checked, and to find none damaged would say nothing.
+    assert f"lie in the files of topic group '{group}': check that" in mq_fails("verify", one)
+    assert "sound" in mq("verify", group) and "sound" in mq("verify", "--all")
+    # The consumers of a group of a member are told by name.
+    assert mq("work", one, "--group", "g", "--idle", "0.5s", "--", "cat") == "ab"
+    assert "lag" in mq("group", "describe", one, "g")
     assert "has one segment" in mq_fails("topic-group", "create", group, "--set", "max_segments=3")
     assert mq("topic-group", "delete", group, "--yes") == f"topic group {group} is deleted\n"
     assert "no topic group" in mq_fails("topic-group", "describe", group)

@@ -8,9 +8,13 @@ import httpx
 import pytest
 
 from filer import keys
+from filer.clock import SystemClock
 from filer.keys import FileName
+from filer.stores.local.local_store import LocalStore
 from mq.cli.main import run
 from tests.support.broker.broker_process import BrokerProcess
+from tests.support.broker.http_broker import http_broker
+from tests.support.broker.topic_group_requests import make_shop, publish_to
 from tests.support.topic.stored_topic import TOPIC, store_topic
 
 WAIT_SECONDS = 60
@@ -57,6 +61,24 @@ def test_wrong_input_is_one_line(
 ) -> None:
     assert run(["verify", *arguments, "--store", str(root)]) == 1
     assert told in capfd.readouterr().err
+
+
+def test_a_member_of_a_topic_group_has_no_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """To find its record sound would say nothing of its messages."""
+
+    async def make() -> None:
+        store = LocalStore(tmp_path, clock=SystemClock())
+        async with http_broker(store) as broker:
+            await make_shop(broker)
+            await publish_to(broker, "orders", "o")
+            (await broker.client.put("/v1/topic-groups/gone", json={"topics": ["left"]})).raise_for_status()
+            (await broker.client.delete("/v1/topic-groups/gone")).raise_for_status()
+
+    asyncio.run(make())
+    assert run(["verify", "orders", "--store", str(tmp_path)]) == 1
+    assert "'orders' lie in the files of topic group 'shop': check that" in capfd.readouterr().err
+    for name in ("shop", "--all", "left"):
+        assert run(["verify", name, "--store", str(tmp_path)]) == 0
 
 
 def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

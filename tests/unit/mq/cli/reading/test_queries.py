@@ -15,6 +15,27 @@ PATH_STYLE = ("s3://b/p", "http://127.0.0.1:9000/b/p")
 VIRTUAL = ("s3://b", "https://b.minio.example")
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "spark", "polars", "athena"])
+def test_one_topic_of_a_topic_group_is_its_rows_and_the_whole_tells_whose_they_are(engine: Engine) -> None:
+    key = KEY.replace("topics/t/", "topics/shop/")
+    file = SegmentFile(
+        uri=f"s3://b/{key}",
+        url=f"https://b.s3.eu-west-3.amazonaws.com/{key}?{SIGNED}",
+        segment=3,
+        base_offset=0,
+        end_offset=1,
+        count=1,
+        bytes=9,
+    )
+    types = {"key_type": "string", "value_type": "json"}
+    member = QUERIES[engine](stored_topic("or'ders", file, group="shop", **types))
+    whole = QUERIES[engine](stored_topic("shop", file, group="shop", **types))
+    quoted = {"duckdb": "_topic = 'or''ders'", "athena": "\"_topic\" = 'or''ders'"}
+    quoted |= {"spark": "_topic = 'or''ders'", "polars": 'pl.col("_topic") == "or\'ders"'}
+    assert quoted[engine] in member and "topics/shop/segments" in member
+    assert "_topic" in whole and quoted[engine] not in whole
+
+
 def query(engine: Engine, root: str, address: str | None, *, topic: str = "t", value_type: str = "json") -> str:
     key = KEY.replace("topics/t/", f"topics/{topic}/")
     url = None if address is None else f"{address}/{key.replace('=', '%3D')}?{SIGNED}"
