@@ -155,8 +155,8 @@ class SegmentGroups:
             # One that shows how far a query of Spark is comes here with each of its micro-batches.
             is_news = isinstance(group, QueueGroup) or not group.progress.is_moved_by_resets
             progress = await group.reset(dict(begin), force=force)
-            tell = _log.info if is_news else _log.debug
-            tell("group_reset", topic=topic, group=name, forced=force)
+            if is_news:
+                _log.info("group_reset", topic=topic, group=name, forced=force)
             fresh = self._make(key_of(topic, name), progress)
         await group.close()
         if progress.has_errands:

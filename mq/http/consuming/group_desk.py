@@ -15,7 +15,7 @@ from groups.queue.redrives import Redrives
 from groups.settings import FIXED_SETTINGS, GroupSettings, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
-from mq.groups.dead_letters import topic_group_refused
+from mq.groups.dead_letters import own_topic_refused, topic_group_refused
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen
@@ -113,13 +113,13 @@ class GroupDesk:
         created = False
         if group is None:
             settings = parse_settings(given, await defaults_of(self._broker, request.topic))
-            await self._check_dead_letter(settings)
+            await self._check_dead_letter(request.topic, settings)
             group, created = await groups.create(
                 request.topic, request.group, settings, lambda: first_positions(self._broker, request.topic, begin)
             )
         if not created:
             settings = parse_settings(given, group.progress.settings)
-            await self._check_dead_letter(settings)
+            await self._check_dead_letter(request.topic, settings)
             for name in FIXED_SETTINGS:
                 known = getattr(group.progress.settings, name)
                 if getattr(settings, name) != known:
@@ -129,10 +129,13 @@ class GroupDesk:
         document = await document_of(self._broker, group)
         return GroupAnswer.of(document | {"created": created}, 201 if created else 200)
 
-    async def _check_dead_letter(self, settings: GroupSettings) -> None:
+    async def _check_dead_letter(self, topic: str, settings: GroupSettings) -> None:
         """Raises `InvalidConfig` for a topic that takes no dead letters. One that is not there is made when needed."""
         if settings.dead_letter is None:
             return
+        if settings.dead_letter.topic == topic:
+            # They would come to the group again as new messages, without end.
+            raise own_topic_refused(topic)
         with suppress(NotFound):
             view = await self._broker.topics.view(settings.dead_letter.topic)
             if view.member is not None or view.state.is_grouped:

@@ -138,7 +138,9 @@ class WebSocket:
         return self.is_opened and not self._is_gone and self._conn is not None and self._conn.state is State.OPEN
 
     def received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have come. Behind the end nobody looks at them."""
+        if self.is_opened and not self.is_open:
+            return
         now_seconds = self._loop.time()
         if now_seconds - self.heard_seconds > BURST_SECONDS:
             self._small_frames = self._small_bytes = 0
@@ -164,8 +166,14 @@ class WebSocket:
     def _unparsed_bytes(self) -> int:
         return len(self._came) - self._parsed
 
-    def _forget_unparsed(self) -> None:
+    def _forget_what_came(self) -> None:
+        """Hold nothing of what is half: it counts no more, and the connection may stay for a while."""
         self._came, self._parsed = b"", 0
+        self._fragments = bytearray()
+        if self._conn is not None:
+            # It refers to itself, so it stays until garbage is collected: with what it has read, and its last frame.
+            self._conn.reader.discard()
+            self._conn.parser.close()
 
     def _hold_back(self) -> None:
         self._owner.held_back(self._unparsed_bytes)
@@ -268,7 +276,7 @@ class WebSocket:
         if replies and not self._owner.transport.is_closing():
             self._owner.transport.write(replies)
         if conn.state is not State.OPEN:
-            self._forget_unparsed()
+            self._forget_what_came()
             self._owner.linger()
 
     # -- what is written ---------------------------------------------------------------------------------------------
@@ -333,13 +341,13 @@ class WebSocket:
             self._write_problem(problem)
         self._conn.send_close(TRY_AGAIN if refusal is CROWDED else POLICY_VIOLATION, refusal.reason)
         self._owner.transport.writelines(self._conn.data_to_send())
+        self._forget_what_came()
         self.wake()
 
     def is_gone(self) -> None:
         """Nothing comes any more, and nothing that is written arrives."""
         self._is_gone = True
-        self._forget_unparsed()
-        self._fragments = bytearray()
+        self._forget_what_came()
         self.wake()
 
     async def news(self) -> None:

@@ -275,6 +275,7 @@ async def test_a_page_has_as_many_bytes_as_were_asked_for(memory_broker: HttpBro
         ({"mode": "streams"}, "mode"),
         ({"backoff_seconds": []}, "backoff_seconds"),
         ({"dead_letter": {"topic": "__groups"}}, "names that begin with __ are internal"),
+        ({"dead_letter": {"topic": "t"}}, "cannot go to 't' itself"),
         ({"from": 5}, "from is earliest, latest or an RFC 3339 time"),
     ],
 )

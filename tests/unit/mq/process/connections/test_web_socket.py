@@ -2,11 +2,13 @@
 
 import asyncio
 import struct
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
@@ -14,7 +16,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from mq.http.sockets.wire import Message
-from mq.process.connections.refusals import Refusal
+from mq.process.connections.refusals import CROWDED, Refusal
 from mq.process.connections.small_frames import MOST_TEXTS, SMALL_BYTES, other_frames, small_texts
 from mq.process.connections.web_socket import WebSocket
 from tests.support.broker.raw_socket import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
@@ -206,3 +208,26 @@ def test_the_library_gets_no_small_text_behind_another_frame() -> None:
     assert other_frames(ping + ping[:3], 0, 100) == (len(ping) + 3, 3, len(ping) - 3)
     assert other_frames(ping + ping[:1], 0, 100) == (len(ping), 0, 0)
     assert other_frames(frame(b"a" * 5_000), 0, 100) == (100, 100, 5_008 - 100)
+
+
+@pytest.mark.parametrize("fin", [True, False], ids=["a frame", "a fragment"])
+async def test_what_is_half_is_held_no_longer_than_the_socket_is_open(fin: bool) -> None:
+    """The connection itself may stay for a while: until its client has read why."""
+    size_bytes = 1_000_000
+    came = frame(b" " * size_bytes, fin=fin)
+    owner = _Owner()
+    socket = WebSocket(owner, asyncio.get_running_loop())
+    assert socket.why_not({"path": "/v1/topics/t/socket", "headers": HEADERS}, 2 * size_bytes) is None
+    socket.open([])
+    tracemalloc.start()
+    try:
+        # Of the frame the last byte is missing, of the message the next fragment.
+        socket.received(came[:-1] if fin else came)
+        while not owner.is_reading:
+            await asyncio.sleep(0)
+        assert tracemalloc.get_traced_memory()[0] > size_bytes
+        socket.end(CROWDED)
+        socket.received(came)
+        assert tracemalloc.get_traced_memory()[0] < size_bytes / 10
+    finally:
+        tracemalloc.stop()
