@@ -34,7 +34,7 @@ def topic_group_refused(name: str) -> InvalidConfig:
 def own_topic_refused(topic: str) -> InvalidConfig:
     """Why a group's dead letters cannot go to the topic of which it is."""
     return InvalidConfig(
-        f"dead letters of a group of topic {topic!r} cannot go to {topic!r} itself, where the group would get them again: "
+        f"dead letters of a group of topic {topic!r} cannot go to {topic!r} itself: the group would get them again; "
         "name another topic in dead_letter"
     )
 
