@@ -23,11 +23,7 @@ from mq.topic.wakeup import Wakeup
 
 PAGE_BYTES = 8 * 1024 * 1024
 LEAST_PART, MOST_READ_ROWS = 1 / 16, 32_000
-"""To find messages of a member of a topic group, a look reads so many times as much at the most, and so many rows."""
-MOST_UNTOLD = 10_000
-"""When so many messages of other members are passed by, a record tells it."""
-LEAST_PART, MOST_READ_ROWS = 1 / 16, 32_000
-"""To find messages of a member of a topic group, a look reads so many times as much at the most, and so many rows."""
+"""A look reads as if at least this part of a topic group were of its member, and so many rows at the most."""
 MOST_UNTOLD = 10_000
 """When so many messages of other members are passed by, a record tells it."""
 
