@@ -1,9 +1,8 @@
 """A stream group of real brokers: coordinators and members are killed and stand still; segments split and merge."""
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.support.broker.stream_crew import Watch, Worker, any_broker
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.going_on import going_on
 from tests.support.store.shared_store import SharedDirectory
 
 pytestmark = pytest.mark.timeout(240)
@@ -61,20 +61,6 @@ async def merge(cluster: Cluster) -> None:
             first, second, *_ = sorted((s["range"], s["segment"]) for s in segments if s["state"] == "open")
             if await cluster.merge("t", first[1], second[1]):
                 return
-
-
-@contextlib.asynccontextmanager
-async def going_on(*work: Any) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-        for task in tasks:
-            if task.done():
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_promises_are_kept_while_everything_fails(tmp_path: Path) -> None:

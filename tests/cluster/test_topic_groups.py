@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.broker.stream_crew import Watch, Worker, any_broker
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.going_on import going_on
 from tests.support.store.shared_store import SharedDirectory
 
 pytestmark = pytest.mark.timeout(240)
@@ -68,20 +69,6 @@ class QueueWorker:
             for message, result in zip(claimed, held, strict=True):
                 if result["accepted"]:
                     self.acked[message["value"]["of"], message["key"], message["value"]["n"]] += 1
-
-
-@contextlib.asynccontextmanager
-async def going_on(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-        for task in tasks:
-            if task.done():
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def until_done(client: httpx.AsyncClient, *groups: str) -> None:

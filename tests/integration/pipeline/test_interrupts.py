@@ -1,12 +1,10 @@
 """Ctrl-C at each place in the life of a job: 130, no stack trace, and the command that goes on once it is known."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from tests.support.broker.broker_process import broker_environment
+from tests.support.process import interrupted_program
 
 _STAY = "threading.Event().wait()"
 _GO_ON = "mq: interrupted: go on with mq pipeline skew t --parts 3\n"
@@ -26,14 +24,7 @@ def job(options):
 pipeline.program.run_job = job
 """
 # Ctrl-C when a module is about to be imported.
-_AT_IMPORT = """
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == {place!r}:
-            signal.raise_signal(signal.SIGINT)
-sys.meta_path.insert(0, Finder())
-from pipeline.__main__ import main
-"""
+_AT_IMPORT = interrupted_program.AT_IMPORT + "from pipeline.__main__ import main\n"
 # Ctrl-C when `mq` becomes the job.
 _AS_IT_BECOMES_THE_JOB = """
 from mq.cli.main import main
@@ -47,15 +38,7 @@ os.execve = become
 
 def interrupted(prepare: str, *arguments: str) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of a job that interrupts itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(prepare=prepare), *arguments],
-        env=broker_environment({}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stdout, done.stderr
+    return interrupted_program.interrupted(_PROGRAM.format(prepare=prepare), *arguments)
 
 
 @pytest.mark.parametrize("place", ["pipeline.interrupts", "pipeline.program", "pipeline.skew.skew_command"])

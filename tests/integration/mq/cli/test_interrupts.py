@@ -1,22 +1,12 @@
 """Ctrl-C at each place in the life of a command: 130 and no stack trace, or it had done what was asked."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker.broker_process import BrokerProcess, broker_environment
+from tests.support.broker.broker_process import BrokerProcess
+from tests.support.process import interrupted_program
 
-# Ctrl-C when a module is about to be imported.
-_AT_IMPORT = """
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == {place!r}:
-            signal.raise_signal(signal.SIGINT)
-
-sys.meta_path.insert(0, Finder())
-"""
 # Ctrl-C when a function is called, again and again.
 _AT_CALL = """
 import {module}
@@ -44,22 +34,16 @@ main()
 
 def interrupted(prepare: str, *arguments: str) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of a command that interrupts itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(prepare=prepare), *arguments],
-        env=broker_environment({}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stdout, done.stderr
+    return interrupted_program.interrupted(_PROGRAM.format(prepare=prepare), *arguments)
 
 
 @pytest.mark.parametrize(
     "place", ["mq.base.refused_imports", "mq.cli.interrupts", "typer", "mq.cli.topics.topic", "httpx", "uvloop"]
 )
 def test_while_it_is_imported(place: str) -> None:
-    assert interrupted(_AT_IMPORT.format(place=place), "topic", "list", "--url", "http://127.0.0.1:9") == (130, "", "")
+    assert interrupted(
+        interrupted_program.AT_IMPORT.format(place=place), "topic", "list", "--url", "http://127.0.0.1:9"
+    ) == (130, "", "")
 
 
 @pytest.mark.parametrize(

@@ -117,15 +117,19 @@ async def test_times_of_others_messages_are_not_heeded(memory_broker: HttpBroker
     ]
 
 
+async def until_dead(group: Group, count: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        while (await group.told())["dead"] != count:
+            await asyncio.sleep(0.02)
+
+
 async def test_dead_letters_of_a_member_are_redriven_to_it(memory_broker: HttpBroker) -> None:
     await make_shop(memory_broker)
     orders = Group(memory_broker, "orders")
     await mixed(memory_broker, 3)
     claimed = await orders.claim()
     (await orders.decide("releases", claimed, dead=True, reason="no")).raise_for_status()
-    async with asyncio.timeout(SECONDS):
-        while (await orders.told())["dead"] != 3:
-            await asyncio.sleep(0.02)
+    await until_dead(orders, 3)
     assert await orders.seen("dead") == ["o0", "o1", "o2"]
     letters = (await memory_broker.client.get("/v1/topics/orders.dead/messages")).json()["messages"]
     assert [m["headers"]["braid-dead-topic"] for m in letters] == ["orders"] * 3
@@ -448,12 +452,6 @@ async def test_a_stream_group_of_the_whole_reads_all_members_in_their_order(memo
     assert await b.work() == [f"o{n}" for n in range(5)]
     assert await a.work() == ["o2", "p2", "o3", "p3", "o4", "p4"]
     assert [(await each.told())["lag"]["messages"] for each in (whole, part)] == [0, 0]
-
-
-async def until_dead(group: Group, count: int) -> None:
-    async with asyncio.timeout(SECONDS):
-        while (await group.told())["dead"] < count:
-            await asyncio.sleep(0.02)
 
 
 async def test_dead_letters_of_a_whole_topic_group_go_back_to_their_members(memory_broker: HttpBroker) -> None:
