@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 
 from filer.format.schema import TOPIC_FIELD, log_schema
-from filer.times import rfc3339
+from filer.times import rfc3339_texts
 from filer.topic.topic_config import TopicConfig
 from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
@@ -60,10 +60,10 @@ class MessageRenderer:
             rows += batch.num_rows
             columns = (
                 batch["_offset"].to_pylist(),
-                batch["_timestamp"].cast(pa.int64()).to_pylist(),
+                _time_texts(batch["_timestamp"]),
                 batch["key"].to_pylist(),
                 _values_of_chunk(batch["value"]),
-                batch["event_time"].cast(pa.int64()).to_pylist(),
+                _time_texts(batch["event_time"]),
                 batch["headers"].to_pylist(),
                 batch["_ref"].to_pylist(),
                 *((batch[TOPIC_FIELD.name].to_pylist(),) if TOPIC_FIELD.name in batch.schema.names else ()),
@@ -85,10 +85,10 @@ class MessageRenderer:
         self,
         segment: int,
         offset: int,
-        timestamp_us: int,
+        timestamp: str,
         key: bytes | str | None,
         value: bytes | str | memoryview | None,
-        event_time_us: int | None,
+        event_time: str | None,
         headers: Sequence[tuple[str, bytes]] | None,
         ref: dict[str, Any] | None,
         member: str | None = None,
@@ -98,8 +98,8 @@ class MessageRenderer:
             **({} if member is None else {"topic": member}),
             "segment": segment,
             "offset": offset,
-            "timestamp": rfc3339(timestamp_us),
-            "event_time": None if event_time_us is None else rfc3339(event_time_us),
+            "timestamp": timestamp,
+            "event_time": event_time,
         }
         self._put_text(message, "key", key)
         if ref is not None:
@@ -158,6 +158,17 @@ def _in_pieces(run: Run) -> tuple[list[pa.RecordBatch], int]:
     beside_bytes = size_bytes - table["value"].nbytes
     step_rows = max(1, min(STEP_ROWS, _BESIDE_BYTES * rows // max(beside_bytes, 1)))
     return table.to_batches(max_chunksize=step_rows), step_rows
+
+
+def _time_texts(chunk: pa.Array) -> Sequence[str | None]:
+    """Times as RFC 3339."""
+    if chunk.null_count == len(chunk):
+        return [None] * len(chunk)
+    times_us = chunk.cast(pa.int64())
+    if not chunk.null_count:
+        return rfc3339_texts(times_us.to_numpy())
+    texts = rfc3339_texts(times_us.fill_null(0).to_numpy())
+    return [text if is_valid else None for text, is_valid in zip(texts, chunk.is_valid().to_pylist(), strict=True)]
 
 
 def values_of(column: pa.ChunkedArray) -> Iterable[bytes | str | memoryview | None]:

@@ -11,7 +11,7 @@ from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.consuming.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_decide
 from mq.http.json_body import checked_in_steps
 from mq.limits.read_budget import ReadLease
-from mq.limits.steps import STEP_ROWS, Steps, in_turns
+from mq.limits.steps import STEP_ROWS, Steps, begun_at_once
 
 AT_ONCE = 32
 """Ranges that are decided in a turn, unless a claim has more: some 0.7 ms."""
@@ -23,15 +23,15 @@ Decide: TypeAlias = Callable[[Sequence[ToDecide]], Awaitable[list[list[Outcome]]
 async def decision(document: Mapping[str, Any], model: type[Decision], lease: ReadLease) -> Decision:
     """A body that names messages, checked some in each turn. Raises as `checked_body`."""
     steps = checked_in_steps(document, model, "messages", MOST_DECIDED)
-    return await in_turns(steps, lease.turns)
+    return await begun_at_once(steps, lease.turns)
 
 
 async def decided(asked: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:
     """Decide about messages and tell what became of each part, some in each turn. Raises as both do."""
-    parts = await in_turns(to_decide(asked.messages, group.tokens), lease.turns)
+    parts = await begun_at_once(to_decide(asked.messages, group.tokens), lease.turns)
     slices = list(_slices(parts))
     outcomes = await decide(parts) if len(slices) == 1 else await _in_slices(slices, lease, decide)
-    return await in_turns(_told(asked.messages, outcomes), lease.turns)
+    return await begun_at_once(_told(asked.messages, outcomes), lease.turns)
 
 
 def _slices(parts: Sequence[ToDecide]) -> Iterator[Sequence[ToDecide]]:

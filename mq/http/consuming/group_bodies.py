@@ -199,7 +199,8 @@ def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToD
         if count % STEP_ROWS < len(ranges):
             yield
     ordered.sort()
-    yield
+    if count >= STEP_ROWS:
+        yield
     for before, after in pairwise(ordered):
         if before[0] == after[0] and after[1] < before[2]:
             raise InvalidInput(f"messages.{after[3]}: it names messages that messages.{before[3]} names too")

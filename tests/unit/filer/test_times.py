@@ -2,17 +2,29 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.times import EARLIEST_US, LATEST_US, microseconds, moment_of, parse_rfc3339, rfc3339
+from filer.times import EARLIEST_US, LATEST_US, microseconds, moment_of, parse_rfc3339, rfc3339, rfc3339_texts
 
 
 @given(st.integers(EARLIEST_US, LATEST_US))
 def test_each_time_survives_both_ways(time_us: int) -> None:
     assert parse_rfc3339(rfc3339(time_us)) == time_us
     assert microseconds(moment_of(time_us)) == time_us
+
+
+@given(st.lists(st.integers(EARLIEST_US, LATEST_US)))
+def test_many_times_are_the_same_texts(times_us: list[int]) -> None:
+    assert rfc3339_texts(np.array(times_us, np.int64)) == list(map(rfc3339, times_us))
+
+
+@pytest.mark.parametrize("time_us", [EARLIEST_US - 1, LATEST_US + 1])
+def test_a_time_without_a_text_among_many_is_told(time_us: int) -> None:
+    with pytest.raises(OverflowError):
+        rfc3339_texts(np.array([0, time_us], np.int64))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from filer.format.schema import log_schema
+from filer.times import EARLIEST_US, rfc3339
 from filer.topic.topic_config import TopicConfig
 from mq.http.render import json_page, ndjson_page
 from mq.limits.steps import Steps
@@ -64,3 +65,14 @@ def test_a_few_messages_that_take_long_are_rendered_in_steps(value: bytes, heade
     assert all(m["value"] == value.decode() and len(m["headers"]) == headers for m in messages)
     assert list(messages[0])[-2:] == ["value", "headers"]
     assert steps >= 4
+
+
+@pytest.mark.parametrize("event_times_us", [[None, None], [0, 1], [None, -1], [EARLIEST_US, None]])
+def test_event_times_are_told_where_there_are_any(event_times_us: list[int | None]) -> None:
+    plain = run(0, [b"a", b"b"])
+    at = plain.table.schema.get_field_index("event_time")
+    field = plain.table.schema.field(at)
+    table = plain.table.set_column(at, field, pa.array(event_times_us, pa.int64()).cast(field.type))
+    body, _ = rendered(json_page(STATE, [Run.of(0, 2, table)], {}))
+    told = [None if each is None else rfc3339(each) for each in event_times_us]
+    assert [message["event_time"] for message in orjson.loads(body)["messages"]] == told
