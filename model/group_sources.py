@@ -1,13 +1,14 @@
 """A consumer group of a name whose messages may come to lie elsewhere (docs/design.md §10, §12), as a small model.
 
-The name `m` is a topic, then a member of a topic group, then of another one: each time its messages are in another log,
-and the segments of all logs have the same ids and offsets. A log has one message here. Two brokers coordinate the
-consumer group by turns; that a zombie's records do not count is what `claims.py` explores. Each knows the record of `m`
-as it was when it has last read it. What the consumer group has done is one record: of which log it tells, and whether
-the message at its first offset is done. All interleavings are explored. After every step:
+The name `m` is a topic, then a member of a topic group, then of another one, or a topic again. Each time its messages
+are in another chain, and the segments of all chains have the same ids and offsets. A topic that comes back goes on in
+its own chain, where the messages of before are gone: each stretch of time is a *life*, with one message here. Two
+brokers coordinate the consumer group by turns; that a zombie's records do not count is what `claims.py` explores. Each
+knows the record of `m` as it was when it has last read it. What the consumer group has done is one record: of which
+chain it tells, and of which lives the message is done. All interleavings are explored. After every step:
 
-- the message of the log that `m` has now is not passed by: if it is taken for done, it was handed out and acked;
-- an ack that was answered is not forgotten: the message of that log is taken for done as long as `m` has that log.
+- the message of `m` now is not passed by: if it is taken for done, it was handed out and acked;
+- an ack that was answered is not forgotten: that message is taken for done as long as `m` is in that life.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -24,31 +25,49 @@ from model.explorer import explore_all
 class Rules:
     """The safeguards. A test takes each one away."""
 
-    names_the_log: bool = True
+    names_the_chain: bool = True
     reads_again: bool = True
-    reads_the_named_log: bool = True
+    reads_the_named_chain: bool = True
+    looks_as_it_ends: bool = True
+
+
+class Place(NamedTuple):
+    """Where messages are: a chain, and in which life of `m`."""
+
+    chain: int
+    life: int
+
+
+FIRST = Place(1, 1)
 
 
 class Group(NamedTuple):
-    """The group's record: of which log it tells, and whether that log's message is done."""
+    """The group's record: of which chain it tells, and of which lives the message is done.
 
-    log: int
-    done: bool = False
+    `number` is its incarnation.
+    """
+
+    number: int
+    chain: int
+    done: frozenset[int] = frozenset()
 
 
 class World(NamedTuple):
-    """The number of the log that `m` has now; the group; whose turn it is; the logs whose message was acked."""
+    """Where `m` is now; the group, and how many there were; whose turn it is, for the how manyeth time; whose message
+    was acked, by life."""
 
-    log: int = 1
+    place: Place = FIRST
     group: Group | None = None
+    made: int = 0
     coordinator: str = "a"
+    term: int = 0
     acked: frozenset[int] = frozenset()
 
 
 class Renamer(NamedTuple):
-    """Has `m` come to lie in another log, so many times."""
+    """Has `m` come to lie in these chains, one after the other."""
 
-    times: int = 1
+    chains: tuple[int, ...] = (2,)
 
 
 class Failover(NamedTuple):
@@ -57,16 +76,25 @@ class Failover(NamedTuple):
     times: int = 1
 
 
-class Broker(NamedTuple):
-    """Serves claims and acks while it coordinates. `known` is the log that it takes for that of `m`.
+class Ending(NamedTuple):
+    """A group that a broker is about to end: its number, and the term in which it has found that it is over."""
 
-    Between two steps it may hold a claim that was granted in the log `granted`, or be about to read the record again.
+    number: int
+    term: int
+
+
+class Broker(NamedTuple):
+    """Serves claims and acks while it coordinates. `known` is where it takes `m` to be.
+
+    Between two steps it may hold a claim that was granted at the place `granted`, be about to read the record again, or
+    be about to store that a group is over: that waits for other records, and others are served meanwhile.
     """
 
     name: str
-    known: int = 1
-    granted: int = 0
+    known: Place = FIRST
+    granted: Place | None = None
     looks_again: bool = False
+    ending: Ending | None = None
     claims: int = 2
 
 
@@ -77,29 +105,37 @@ Step = tuple[str, World, Actor]
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
     """Every step that the actor may take now."""
     if isinstance(actor, Renamer):
-        if actor.times:
-            yield f"m is in log {world.log + 1}", world._replace(log=world.log + 1), Renamer(actor.times - 1)
+        if actor.chains:
+            place = Place(actor.chains[0], world.place.life + 1)
+            yield (
+                f"m is in chain {place.chain}, life {place.life}",
+                world._replace(place=place),
+                Renamer(actor.chains[1:]),
+            )
     elif isinstance(actor, Failover):
         if actor.times:
             other = "b" if world.coordinator == "a" else "a"
-            yield f"{other} coordinates", world._replace(coordinator=other), Failover(actor.times - 1)
+            after = world._replace(coordinator=other, term=world.term + 1)
+            yield f"{other} coordinates", after, Failover(actor.times - 1)
     else:
         yield from _broker(actor, world, rules)
 
 
 def _broker(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
     name = actor.name
-    if actor.known != world.log:
-        yield f"{name} hears of log {world.log}", world, actor._replace(known=world.log)
+    if actor.known != world.place:
+        yield f"{name} hears of life {world.place.life}", world, actor._replace(known=world.place)
     if world.coordinator != name:
         # What it was about to do does not count any more: whoever asked asks the other one.
-        if actor.granted or actor.looks_again:
-            yield f"{name} is none any more", world, actor._replace(granted=0, looks_again=False)
+        if actor.granted or actor.looks_again or actor.ending:
+            yield f"{name} is none any more", world, actor._replace(granted=None, looks_again=False, ending=None)
         return
-    if actor.granted:
-        yield from _deliver(actor, world, rules)
+    if actor.ending is not None:
+        yield _end(actor, actor.ending, world, rules)
+    if actor.granted is not None:
+        yield from _deliver(actor, actor.granted, world, rules)
     elif actor.looks_again:
-        yield from _look_again(actor, world)
+        yield _look_again(actor, world)
     elif actor.claims:
         yield from _claim(actor._replace(claims=actor.claims - 1), world, rules)
 
@@ -107,46 +143,70 @@ def _broker(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
 def _claim(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
     name, group = actor.name, world.group
     if group is None:
-        made = world._replace(group=Group(actor.known))
-        yield f"{name} makes the group, in log {actor.known}", made, actor
-    elif rules.names_the_log and group.log != actor.known:
+        made = world._replace(group=Group(world.made, actor.known.chain), made=world.made + 1)
+        yield f"{name} makes the group, in chain {actor.known.chain}", made, actor
+    elif rules.names_the_chain and group.chain != actor.known.chain:
         if rules.reads_again:
-            yield f"{name} finds it in another log", world, actor._replace(looks_again=True)
+            yield f"{name} finds it in another chain", world, actor._replace(looks_again=True)
         else:
-            yield f"{name} ends the group of log {group.log}", world._replace(group=None), actor
-    elif not group.done:
-        yield f"{name} grants the message", world, actor._replace(granted=group.log)
+            yield f"{name} takes it for over", world, actor._replace(ending=Ending(group.number, world.term))
+    elif actor.known.life not in group.done and (rules.names_the_chain or not group.done):
+        yield f"{name} grants the message of life {actor.known.life}", world, actor._replace(granted=actor.known)
 
 
-def _look_again(actor: Broker, world: World) -> Iterator[Step]:
-    """Read the record of `m`, and end the group if it tells of another log than that."""
-    read = actor._replace(known=world.log, looks_again=False)
-    if world.group is not None and world.group.log != world.log:
-        yield f"{actor.name} reads {world.log}, and ends the group", world._replace(group=None), read
-    else:
-        yield f"{actor.name} reads {world.log}", world, read
+def _look_again(actor: Broker, world: World) -> Step:
+    """Read the record of `m`. If it tells of another chain than the group's, that is over."""
+    read, group = actor._replace(known=world.place, looks_again=False), world.group
+    if group is not None and group.chain != world.place.chain:
+        ending = Ending(group.number, world.term)
+        return f"{actor.name} reads of life {world.place.life}: it is over", world, read._replace(ending=ending)
+    return f"{actor.name} reads of life {world.place.life}", world, read
 
 
-def _deliver(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
-    """The granted message is read, and acked by the consumer. Its log may be gone by now: then it is not found."""
-    read_from = actor.granted if rules.reads_the_named_log else actor.known
-    after = actor._replace(granted=0)
-    if world.group is None or world.group.log != actor.granted:
+def _end(actor: Broker, ending: Ending, world: World, rules: Rules) -> Step:
+    """Store that the group is over, if it is that one still, by a coordinator that was none other meanwhile.
+
+    Who looks as it ends goes by what it knows: an ack that it has answered was of a life that it knows of.
+    """
+    after, group = actor._replace(ending=None), world.group
+    if group is None or group.number != ending.number or world.term != ending.term:
+        return f"{actor.name} has no such group any more", world, after
+    if rules.looks_as_it_ends and actor.known.chain == group.chain:
+        return f"{actor.name} finds that it is not over", world, after
+    return f"{actor.name} ends the group", world._replace(group=None), after
+
+
+def _deliver(actor: Broker, granted: Place, world: World, rules: Rules) -> Iterator[Step]:
+    """The granted message is read, and acked by the consumer. It may be gone by now: then it is not found.
+
+    An ack is of the group if that is not over, as far as is known.
+    """
+    read_from = granted if rules.reads_the_named_chain else actor.known
+    after, group = actor._replace(granted=None), world.group
+    if group is None or group.chain != granted.chain:
         yield f"{actor.name} has no such group any more", world, after
-        return
-    done = world._replace(group=world.group._replace(done=True), acked=world.acked | {read_from})
-    yield f"the message of log {read_from} is acked at {actor.name}", done, after
+    elif rules.names_the_chain and rules.reads_the_named_chain and actor.known.chain != group.chain:
+        yield f"{actor.name} finds it in another chain", world, after._replace(looks_again=True)
+    else:
+        done = world._replace(
+            group=group._replace(done=group.done | {granted.life}), acked=world.acked | {read_from.life}
+        )
+        yield f"the message of life {read_from.life} is acked at {actor.name}", done, after
 
 
 def complaint(world: World, actors: Sequence[Actor], rules: Rules) -> str | None:
     """The promise that is broken now; None if all are kept."""
-    group = world.group
-    is_of_now = group is not None and (group.log == world.log or not rules.names_the_log)
-    taken_for_done = group is not None and is_of_now and group.done
-    if taken_for_done and world.log not in world.acked:
-        return f"the message of log {world.log} is passed by"
-    if world.log in world.acked and not taken_for_done:
-        return f"the ack in log {world.log} is forgotten"
+    group, life = world.group, world.place.life
+    if group is None:
+        taken_for_done = False
+    elif rules.names_the_chain:
+        taken_for_done = group.chain == world.place.chain and life in group.done
+    else:
+        taken_for_done = bool(group.done)
+    if taken_for_done and life not in world.acked:
+        return f"the message of life {life} is passed by"
+    if life in world.acked and not taken_for_done:
+        return f"the ack in life {life} is forgotten"
     return None
 
 

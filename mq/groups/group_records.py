@@ -91,11 +91,19 @@ class GroupRecords:
         """Done when everything decided so far is stored. `has_news`: some of it is not on its way yet."""
         return self._making if has_news or self._storing is None else self._storing
 
-    async def delete(self, at_ms: int) -> None:
-        """End the group for ever. Stopped before that is stored, it is there; stopped after it, nobody finds it."""
+    async def delete(self, at_ms: int, *, only_if: Callable[[], Awaitable[bool]] | None = None) -> bool:
+        """End the group for ever; with `only_if`, if that holds. Whether it is ended now.
+
+        Stopped before that is stored, it is there; stopped after it, nobody finds it. `only_if` is asked when no other
+        record is on its way: what those before it have told counts for it. From then on to the end nobody is answered
+        by a record, since there is none before this one.
+        """
         async with self.at_rest():
+            if only_if is not None and not await only_if():
+                return False
             await self.store(Deleted(at=at_ms))
             self.lose(NotFound("group", f"group {self._name!r} of topic {self._topic!r} was deleted"))
+            return True
 
     def lose(self, error: BaseException) -> None:
         """Records do not count any more."""

@@ -289,6 +289,14 @@ class QueueGroup:
         """End the group for ever, once that is stored."""
         await self._records.delete(self._wall_ms())
 
+    async def end(self) -> bool:
+        """End the group for ever if it is over, once that is stored; whether it was.
+
+        Its topic's name may have come back to what it was while a record of the group was on its way. What was answered
+        by that, was answered under a name that this broker knows: so it looks again once the group is at rest.
+        """
+        return await self._records.delete(self._wall_ms(), only_if=self.source.is_over)
+
     async def redrive(self, choose: Callable[[Redrives], Awaitable[Chosen]], *, discard: bool = False) -> Chosen:
         """Publish dead letters to the topic again, or with `discard` look at them no more; those that were chosen.
 

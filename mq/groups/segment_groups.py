@@ -196,14 +196,14 @@ class SegmentGroups:
         _log.info("group_deleted", topic=topic, group=name)
 
     async def end(self, group: Group) -> None:
-        """Delete a group that is over, because its topic's name means something else by now.
+        """Delete a group if it is over, because its topic's name means something else by now.
 
         It is this very one: another of its name, which somebody has made meanwhile, stays. Stopped before that is
         stored, it is still there, and is over still; stopped after it, there is none. Raises `SegmentMoved` if it is
         being deleted already.
         """
-        await group.delete()
-        _log.info("group_ended", topic=group.topic, group=group.name)
+        if await group.end():
+            _log.info("group_ended", topic=group.topic, group=group.name)
 
     async def hand_over(self) -> None:
         """Have every group write down what the next coordinator has to know, as far as that is possible."""

@@ -15,6 +15,7 @@ from groups.records import (
     CHECKPOINT_KEY,
     Checkpoint,
     Created,
+    Deleted,
     Gone,
     Joined,
     Membership,
@@ -116,6 +117,42 @@ async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pyte
     await asyncio.gather(*both)
     await settle()
     assert any(key == CHECKPOINT_KEY for key, _ in log.records) and log.missing() == []
+    await groups.close()
+
+
+class Name:
+    """The source of a group, whose topic's name means something else for a while."""
+
+    def __init__(self) -> None:
+        self.means_something_else = True
+
+    async def is_over(self) -> bool:
+        return self.means_something_else
+
+
+@pytest.mark.parametrize("comes_back", [True, False], ids=["comes back", "stays away"])
+async def test_a_group_whose_name_comes_back_while_a_record_is_on_its_way_is_not_ended(comes_back: bool) -> None:
+    """What was acked since, under that name, was answered. Whoever found the group over before would forget it."""
+    clock, log, name = ManualClock(), Log(), Name()
+    groups = SegmentGroups(cast(Any, log), clock, partial(make_group, clock))
+    await groups.ready()
+
+    async def earliest() -> Beginning:
+        return Beginning(None, {0: 0})
+
+    settings = default_settings("t", "stored")
+    group, _ = await groups.create("t", "g", settings, earliest)
+    group.source = cast(GroupSource, name)
+    log.held.add(key_of("t", "g"))
+    stored = asyncio.create_task(group.configure(settings))
+    await settle()
+    ended = asyncio.create_task(groups.end(group))
+    await settle()
+    name.means_something_else = not comes_back
+    log.released.set()
+    await asyncio.gather(stored, ended)
+    assert (groups.find("t", "g") is group) == comes_back
+    assert (Deleted in [type(from_json(value)) for _, value in log.records]) != comes_back
     await groups.close()
 
 
